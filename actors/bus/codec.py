@@ -1,0 +1,177 @@
+"""Messages to bytes and back: frozen dataclasses, msgpack, every field checked when it arrives.
+
+A message class is registered with `@message`. On the wire a message is one msgpack array
+`[version, kind, correlation, role, {field: value}]`. The version is one number for the whole protocol: processes of
+one installation are always of one release, so another version means a stranger on the socket.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+import msgpack
+
+PROTOCOL_VERSION = 1
+
+
+class ProtocolError(Exception):
+    """Bytes on the bus that are not a message of this protocol; the text says what was wrong."""
+
+
+class Role(IntEnum):
+    """What an envelope is: said once, asked, or the answer to something asked."""
+
+    TELL = 0
+    ASK = 1
+    REPLY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message with its correlation: `correlation` is the asker's number, 0 for what nobody answers."""
+
+    message: Any
+    correlation: int = 0
+    role: Role = Role.TELL
+
+
+T = TypeVar("T")
+_Check = Callable[[Any], Any]
+_KINDS: dict[str, type[Any]] = {}
+_READERS: dict[type[Any], dict[str, _Check]] = {}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=False)
+def message(cls: type[T]) -> type[T]:
+    """Register a class as a message: it becomes a frozen dataclass with slots, known by its class name."""
+    frozen = dataclass(frozen=True, slots=True)(cls)
+    if _KINDS.setdefault(frozen.__name__, frozen) is not frozen:
+        raise ValueError(f"two messages are called {frozen.__name__}")
+    return frozen
+
+
+def known_messages() -> Mapping[str, type[Any]]:
+    """All registered message classes by name."""
+    return types.MappingProxyType(_KINDS)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """One frame for `envelope`."""
+    said = envelope.message
+    body = {field.name: _plain(getattr(said, field.name)) for field in fields(said)}
+    packed: bytes = msgpack.packb(
+        [PROTOCOL_VERSION, type(said).__name__, envelope.correlation, int(envelope.role), body]
+    )
+    return packed
+
+
+def decode(frame: bytes) -> Envelope:
+    """The envelope in `frame`. Raises `ProtocolError` for everything that `encode` would not have written."""
+    try:
+        parts = msgpack.unpackb(frame, strict_map_key=True)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise ProtocolError(f"not msgpack: {error}") from error
+    if not isinstance(parts, list) or len(parts) != 5:
+        raise ProtocolError("not an envelope of five parts")
+    version, kind, correlation, role, body = parts
+    if version != PROTOCOL_VERSION:
+        raise ProtocolError(f"protocol version {version!r}, not {PROTOCOL_VERSION}")
+    cls = _KINDS.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise ProtocolError(f"unknown message {kind!r}")
+    if not isinstance(correlation, int) or role not in (0, 1, 2):
+        raise ProtocolError(f"{kind}: bad correlation or role")
+    return Envelope(_build(cls, body), correlation, Role(role))
+
+
+def _plain(value: Any) -> Any:
+    """`value` with nested messages as maps and tuples as lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _build(cls: type[Any], body: Any) -> Any:
+    readers = _READERS.get(cls)
+    if readers is None:
+        readers = _READERS[cls] = {name: _reader(hint) for name, hint in get_type_hints(cls).items()}
+    if not isinstance(body, dict) or body.keys() != readers.keys():
+        raise ProtocolError(f"{cls.__name__}: fields are not {', '.join(readers) or 'empty'}")
+    try:
+        return cls(**{name: read(body[name]) for name, read in readers.items()})
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"{cls.__name__}: {error}") from error
+
+
+def _reader(hint: Any) -> _Check:
+    """A function that checks a decoded value against `hint` and gives it its Python form."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any or hint is object:
+        return lambda value: value
+    if origin in (Union, types.UnionType):
+        return _union_reader(args)
+    if origin is tuple:
+        return _tuple_reader(args)
+    if origin is dict:
+        return _dict_reader(args)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return lambda value: _build(hint, value)
+    if hint is float:
+        return _exactly((float, int))
+    return _exactly((hint,))
+
+
+def _exactly(allowed: tuple[type[Any], ...]) -> _Check:
+    def read(value: Any) -> Any:
+        if type(value) not in allowed:
+            raise TypeError(f"{value!r} is not {allowed[0].__name__}")
+        return value
+
+    return read
+
+
+def _union_reader(args: tuple[Any, ...]) -> _Check:
+    present = [arg for arg in args if arg is not type(None)]
+    if len(present) != 1:
+        raise TypeError("a message field is one type or that type and None")
+    inner = _reader(present[0])
+    return lambda value: None if value is None else inner(value)
+
+
+def _tuple_reader(args: tuple[Any, ...]) -> _Check:
+    if len(args) == 2 and args[1] is Ellipsis:
+        item = _reader(args[0])
+        return lambda value: tuple(item(each) for each in _a_list(value))
+    items = [_reader(arg) for arg in args]
+
+    def read(value: Any) -> Any:
+        if len(_a_list(value)) != len(items):
+            raise ValueError(f"{len(items)} items wanted")
+        return tuple(check(each) for check, each in zip(items, value, strict=True))
+
+    return read
+
+
+def _dict_reader(args: tuple[Any, ...]) -> _Check:
+    key, item = _reader(args[0]), _reader(args[1])
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise TypeError(f"{value!r} is not a map")
+        return {key(name): item(each) for name, each in value.items()}
+
+    return read
+
+
+def _a_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not a list")
+    return value

@@ -1,0 +1,111 @@
+"""The events plane: PUB → XSUB/XPUB → SUB. A topic frame, then one encoded message.
+
+A publisher never waits and is never told that nobody listened; so only what repeats (counters) or can be asked for
+again may rely on this plane alone.
+
+==========================  ==============  ==================================================
+topic                       message         published by
+==========================  ==============  ==================================================
+`counters.<proxy id>`       `Counters`      forwarding actors, once a second
+`events.<event type>`       `Event`         supervisor and API, when it happens
+==========================  ==============  ==================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from actors.bus.codec import Envelope, ProtocolError, decode, encode
+from actors.bus.loop import Loop, new_socket
+from actors.bus.messages import Counters, Event
+
+log = logging.getLogger(__name__)
+
+OnEvent = Callable[[str, Any], None]
+"""Called as `(topic, message)`."""
+
+
+def counters_topic(counters: Counters) -> str:
+    """Where the counters of a proxy are published."""
+    return f"counters.{counters.proxy_id}"
+
+
+def event_topic(event: Event) -> str:
+    """Where an event is published."""
+    return f"events.{event.type}"
+
+
+class Publisher:
+    """Says facts to whoever listens."""
+
+    def __init__(self, context: zmq.Context[Any], address: str) -> None:
+        self._socket = new_socket(context, zmq.PUB)
+        self._socket.connect(address)
+
+    def publish(self, topic: str, message: Any) -> None:
+        """Send and forget."""
+        self._socket.send_multipart([topic.encode(), encode(Envelope(message))], zmq.NOBLOCK)
+
+    def close(self, linger: float = 0.2) -> None:
+        """What is queued gets `linger` seconds."""
+        self._socket.close(linger=int(linger * 1000))
+
+
+class Subscription:
+    """Hears the facts of the topics that begin with one of `prefixes`."""
+
+    def __init__(
+        self, loop: Loop, context: zmq.Context[Any], address: str, prefixes: tuple[str, ...], on_event: OnEvent
+    ) -> None:
+        self._loop = loop
+        self._on_event = on_event
+        self._socket = new_socket(context, zmq.SUB)
+        for prefix in prefixes:
+            self._socket.setsockopt(zmq.SUBSCRIBE, prefix.encode())
+        self._socket.connect(address)
+        loop.attach(self._socket, self._on_frames)
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=0)
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        try:
+            topic, frame = frames
+            message = decode(frame).message
+        except (ValueError, ProtocolError) as error:
+            log.error("event refused: %s", error)
+            return
+        self._on_event(topic.decode(errors="replace"), message)
+
+
+class Forwarder:
+    """The supervisor's part: what publishers say to XSUB goes out of XPUB, subscriptions go the other way."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address_in: str, address_out: str) -> None:
+        self._loop = loop
+        self._inward = new_socket(context, zmq.XSUB)
+        self._outward = new_socket(context, zmq.XPUB)
+        self._inward.bind(address_in)
+        self._outward.bind(address_out)
+        loop.attach(self._inward, self._outward_bound)
+        loop.attach(self._outward, self._inward.send_multipart)
+
+    def publish(self, topic: str, message: Any) -> None:
+        """Say a fact of the supervisor's own."""
+        self._outward_bound([topic.encode(), encode(Envelope(message))])
+
+    def close(self) -> None:
+        """Close both ends; what is queued outward gets a moment."""
+        for socket in (self._inward, self._outward):
+            self._loop.detach(socket)
+        self._inward.close(linger=0)
+        self._outward.close(linger=100)
+
+    def _outward_bound(self, frames: list[bytes]) -> None:
+        self._outward.send_multipart(frames, zmq.NOBLOCK)

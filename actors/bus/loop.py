@@ -1,0 +1,203 @@
+"""One thread, one epoll: plain sockets, timers and ZeroMQ sockets together.
+
+Plain descriptors are cheap: a dict from descriptor to handler, called with the epoll mask.
+
+ZeroMQ sockets are not. Their descriptor is edge-triggered for both directions and tells only that *something* may
+have changed; any send or receive may swallow the edge. So every turn of the loop ends with the same act, and nothing
+may come between it and the wait: read `EVENTS` of every ZeroMQ socket, pump those that have something, and read again,
+until none has. (Draining, then sending, then waiting loses the edge that the send swallowed, and hangs.)
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+Handler = Callable[[int], None]
+"""Called with the epoll mask of what is ready."""
+
+PUMP_LIMIT = 200
+"""Messages taken from one ZeroMQ socket before the others get their turn."""
+
+LONGEST_WAIT = 60.0
+
+
+class Timer:
+    """A call to come. `cancel` may be called at any time, also after it ran."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Callable[[], None]) -> None:
+        self.when = when
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Not to be called any more."""
+        self.call = None
+
+    def __repr__(self) -> str:
+        return f"<Timer at {self.when:.3f}{'' if self.call else ' cancelled'}>"
+
+
+class Loop:
+    """The event loop of one process. Not thread-safe; other threads wake it through a socket of their own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.now = clock()
+        """The time of this turn, by the monotonic clock; good enough for deadlines and free of a call."""
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Handler] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
+        self._running = False
+
+    # --- plain descriptors ---
+
+    def watch(self, fd: int, mask: int, handler: Handler) -> None:
+        """Call `handler(mask)` when `fd` is ready for what `mask` says (`select.EPOLL…`, edge-triggered on wish)."""
+        self._epoll.register(fd, mask)
+        self._handlers[fd] = handler
+
+    def rewatch(self, fd: int, mask: int) -> None:
+        """Change what a watched descriptor is watched for."""
+        self._epoll.modify(fd, mask)
+
+    def hand_over(self, fd: int, handler: Handler) -> None:
+        """From now on `handler` takes what happens at `fd`, with the same mask."""
+        self._handlers[fd] = handler
+
+    def unwatch(self, fd: int) -> None:
+        """Forget `fd`; call it before the descriptor is closed. Harmless when it isn't watched."""
+        if self._handlers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    # --- time ---
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> Timer:
+        """Call once after `delay` seconds."""
+        timer = Timer(self._clock() + delay, call)
+        heapq.heappush(self._timers, (timer.when, next(self._numbers), timer))
+        return timer
+
+    def call_every(self, period: float, call: Callable[[], None]) -> None:
+        """Call now and then, every `period` seconds for as long as the loop lives."""
+
+        def again() -> None:
+            self.call_later(period, again)
+            call()
+
+        self.call_later(period, again)
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call in the next turn, without waiting for anything."""
+        self._soon.append(call)
+
+    # --- ZeroMQ ---
+
+    def attach(self, socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> None:
+        """Give every message (its frames) that arrives at `socket` to `receive`."""
+        self._pumps[socket] = receive
+        fd = socket.getsockopt(zmq.FD)
+        self.watch(int(fd), select.EPOLLIN, _nothing)
+
+    def detach(self, socket: zmq.Socket[bytes]) -> None:
+        """Forget a ZeroMQ socket; call it before the socket is closed."""
+        if self._pumps.pop(socket, None) is not None:
+            self.unwatch(int(socket.getsockopt(zmq.FD)))
+
+    # --- running ---
+
+    def run(self) -> None:
+        """Turn until `stop`."""
+        self._running = True
+        while self._running:
+            self.turn()
+
+    def stop(self) -> None:
+        """End `run` after this turn."""
+        self._running = False
+
+    def turn(self, longest: float = LONGEST_WAIT) -> None:
+        """One turn: what is due, then the ZeroMQ sockets, then one wait and what it brought."""
+        self.now = self._clock()
+        self._run_due()
+        self._run_soon()
+        pending = self._pump()
+        wait = 0.0 if pending or self._soon or not self._running else self._until_next(longest)
+        ready = self._epoll.poll(wait)
+        self.now = self._clock()
+        handlers = self._handlers
+        for fd, mask in ready:
+            handler = handlers.get(fd)
+            if handler is not None:
+                handler(mask)
+
+    def close(self) -> None:
+        """Give the epoll descriptor back."""
+        self._epoll.close()
+
+    def _run_due(self) -> None:
+        timers = self._timers
+        while timers and timers[0][0] <= self.now:
+            timer = heapq.heappop(timers)[2]
+            if timer.call is not None:
+                timer.call()
+
+    def _run_soon(self) -> None:
+        for _ in range(len(self._soon)):
+            self._soon.popleft()()
+
+    def _until_next(self, longest: float) -> float:
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return longest
+        return min(longest, max(0.0, self._timers[0][0] - self._clock()))
+
+    def _pump(self) -> bool:
+        """Read `EVENTS` of every ZeroMQ socket as the last act before the wait; True when messages are left over."""
+        pumped = 0
+        busy = True
+        while busy and pumped < PUMP_LIMIT:
+            busy = False
+            for socket, receive in tuple(self._pumps.items()):
+                if socket in self._pumps and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+                    busy = True
+                    pumped += _drain(socket, receive)
+        return busy or bool(self._soon)
+
+
+def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> int:
+    """Receive until the socket is empty or had its share; the number of messages."""
+    for count in range(PUMP_LIMIT):
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return count
+        receive(frames)
+        if socket.closed:
+            return count + 1
+    return PUMP_LIMIT
+
+
+def _nothing(_mask: int) -> None:
+    """A ZeroMQ descriptor woke the loop; the pump at the end of the turn does the rest."""
+
+
+def new_socket(context: zmq.Context[Any], kind: int, high_water: int = 10_000) -> zmq.Socket[bytes]:
+    """A ZeroMQ socket that never delays the end of a process (LINGER 0) and holds at most `high_water` messages."""
+    socket: zmq.Socket[bytes] = context.socket(kind)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, high_water)
+    socket.setsockopt(zmq.RCVHWM, high_water)
+    return socket

@@ -1,0 +1,184 @@
+"""The mailbox: a star of DEALERs around the supervisor's ROUTER, every actor known by its name.
+
+An actor sends `[to, envelope]` and receives `[from, envelope]`. The router (`Exchange`) passes on what is not for the
+supervisor itself. ROUTER_MANDATORY makes it say so when a receiver isn't there or its queue is full, and then an asker
+gets `Unreachable` at once instead of silence; ROUTER_HANDOVER lets a restarted actor take its name over from its dead
+predecessor.
+
+Asking is not blocking: `ask` takes a function that gets the answer, and calls it exactly once: with the reply, or with
+`Unreachable` when the deadline has passed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode
+from actors.bus.loop import Loop, Timer, new_socket
+from actors.bus.messages import SUPERVISOR, Failed, Unreachable
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT = 5.0
+"""Seconds that an answer may take when the asker says nothing else."""
+
+OnReply = Callable[[Any], None]
+Answer = Callable[[Any], None]
+"""Gives the answer to one question; for `Receiver`s that can't answer in the same call."""
+
+Receiver = Callable[[str, Any, Answer], None]
+"""Called as `(sender, message, answer)`. What was only told has an `answer` that does nothing."""
+
+
+class Post:
+    """What actor and supervisor share: correlation, deadlines, answering. `transmit(to, frame)` is the wire."""
+
+    def __init__(self, loop: Loop, receiver: Receiver) -> None:
+        self._loop = loop
+        self._receiver = receiver
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, tuple[OnReply, Timer]] = {}
+
+    def transmit(self, to: str, frame: bytes) -> str | None:
+        """Send a frame; None when it is on its way, else why it is not."""
+        raise NotImplementedError
+
+    def tell(self, to: str, message: Any) -> bool:
+        """Send without wanting an answer. False when it surely did not leave."""
+        return self.transmit(to, encode(Envelope(message))) is None
+
+    def ask(self, to: str, message: Any, on_reply: OnReply, timeout: float = ASK_TIMEOUT) -> None:
+        """Send and have `on_reply` called once, with the answer or with `Unreachable`, never in this very call."""
+        number = next(self._numbers)
+        late = self._loop.call_later(timeout, lambda: self._settle(number, Unreachable(to, "no answer in time")))
+        self._asked[number] = (on_reply, late)
+        trouble = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
+        if trouble is not None:
+            self._loop.call_soon(lambda: self._settle(number, Unreachable(to, trouble)))
+
+    def arrived(self, sender: str, frame: bytes) -> None:
+        """Take in one frame from the wire."""
+        try:
+            envelope = decode(frame)
+        except ProtocolError as error:
+            log.error("message from %s refused: %s", sender, error)
+            return
+        if envelope.role is Role.REPLY:
+            self._settle(envelope.correlation, envelope.message)
+        else:
+            self._receiver(sender, envelope.message, self._answerer(sender, envelope))
+
+    def _answerer(self, sender: str, question: Envelope) -> Answer:
+        if question.role is not Role.ASK:
+            return _no_answer
+
+        def answer(message: Any) -> None:
+            self.transmit(sender, encode(Envelope(message, question.correlation, Role.REPLY)))
+
+        return answer
+
+    def _settle(self, number: int, message: Any) -> None:
+        waiting = self._asked.pop(number, None)
+        if waiting is None:
+            return  # the answer came after its deadline; the asker has heard `Unreachable`
+        on_reply, late = waiting
+        late.cancel()
+        on_reply(message)
+
+
+class Mailbox(Post):
+    """An actor's end of the star."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, name: str, receiver: Receiver) -> None:
+        super().__init__(loop, receiver)
+        self._socket = new_socket(context, zmq.DEALER)
+        self._socket.setsockopt(zmq.ROUTING_ID, name.encode())
+        self._socket.connect(address)
+        loop.attach(self._socket, self._on_frames)
+
+    def transmit(self, to: str, frame: bytes) -> str | None:
+        """Queue a frame for the router."""
+        try:
+            self._socket.send_multipart([to.encode(), frame], zmq.NOBLOCK)
+        except zmq.Again:
+            return "the mailbox is full"
+        return None
+
+    def close(self, linger: float = 0.2) -> None:
+        """Leave the star; what is queued gets `linger` seconds."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=int(linger * 1000))
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        if len(frames) != 2:
+            log.error("message of %d frames refused", len(frames))
+            return
+        self.arrived(frames[0].decode(errors="replace"), frames[1])
+
+
+class Exchange(Post):
+    """The supervisor's end: the middle of the star. It passes on what is for others and takes what is for itself."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
+        super().__init__(loop, receiver)
+        self._socket = new_socket(context, zmq.ROUTER)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._socket.bind(address)
+        loop.attach(self._socket, self._on_frames)
+
+    def transmit(self, to: str, frame: bytes) -> str | None:
+        """Send a frame to an actor."""
+        return self._pass(SUPERVISOR.encode(), to.encode(), frame)
+
+    def close(self) -> None:
+        """Close the star."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=0)
+
+    def _pass(self, sender: bytes, to: bytes, frame: bytes) -> str | None:
+        try:
+            self._socket.send_multipart([to, sender, frame], zmq.NOBLOCK)
+        except zmq.Again:
+            return "its queue is full"
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return "it is not on the bus"
+        return None
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        if len(frames) != 3:
+            log.error("message of %d frames refused", len(frames))
+            return
+        sender, to, frame = frames
+        if to == SUPERVISOR.encode():
+            self.arrived(sender.decode(errors="replace"), frame)
+            return
+        trouble = self._pass(sender, to, frame)
+        if trouble is not None:
+            self._bounce(sender, to, frame, trouble)
+
+    def _bounce(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
+        try:
+            envelope = decode(frame)
+        except ProtocolError as error:
+            log.error("message from %r refused: %s", sender, error)
+            return
+        if envelope.role is Role.ASK:
+            lost = Unreachable(to.decode(errors="replace"), trouble)
+            self._pass(to, sender, encode(Envelope(lost, envelope.correlation, Role.REPLY)))
+
+
+def _no_answer(_message: Any) -> None:
+    """What was only told has no answer."""
+
+
+def refuse(_sender: str, message: Any, answer: Answer) -> None:
+    """A receiver for what an actor doesn't understand: it says so."""
+    answer(Failed(f"{type(message).__name__} is not understood here"))

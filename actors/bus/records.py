@@ -1,0 +1,140 @@
+"""The records plane: batches of access records to the log indexer, acknowledged after commit.
+
+The sender numbers its batches; the indexer commits a batch and its number in one transaction and acknowledges the
+number. What isn't acknowledged is sent again, in order, with the same number, and the indexer drops what it has: so a
+record is stored once, whoever dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on top is
+dropped and counted, and traffic never waits.
+
+A batch is `[source, instance, number, rows]` in msgpack; each row is a list with the fields of `ACCESS_FIELDS`. The
+acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import zmq
+
+from actors.bus.loop import Loop, new_socket
+
+ACCESS_FIELDS = (
+    "timestamp",  # Unix seconds, when the request ended
+    "level",  # debug, info, warning, error, critical
+    "proxy_id",
+    "client_ip",
+    "user",  # the client's user name, "" for none
+    "method",  # CONNECT for tunnels
+    "target_url",  # the URL, or host:port of a tunnel
+    "status_code",
+    "response_time",  # milliseconds from the head of the request to the end of the answer's head
+    "duration",  # milliseconds from the head of the request to the end
+    "bytes_in",  # what the client sent for this request
+    "bytes_out",  # what the client received
+    "request_id",
+    "reason",  # the Proxy-Status error type or the rule, "" when all went well
+)
+Row = tuple[Any, ...]
+
+BATCH_ROWS = 1_000
+KEPT_ROWS = 100_000
+FLUSH_PERIOD = 0.25
+RESEND_AFTER = 2.0
+
+
+class RecordSender:
+    """A forwarding actor's end. `add` is on the hot path and does nothing but append."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, source: str, instance: int) -> None:
+        self._loop = loop
+        self._source = source
+        self._instance = instance
+        self._rows: list[Row] = []
+        self.add = self._rows.append
+        self._unacknowledged: deque[tuple[int, int, bytes]] = deque()
+        self._kept = 0
+        self._number = 0
+        self._last_progress = loop.now
+        self.dropped = 0
+        self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
+        self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
+        self._socket.connect(address)
+        loop.attach(self._socket, self._on_acknowledged)
+        loop.call_every(FLUSH_PERIOD, self.flush)
+
+    @property
+    def settled(self) -> bool:
+        """Is everything that was added on disk?"""
+        return not self._rows and not self._unacknowledged
+
+    def flush(self) -> None:
+        """Send what was added, and once more what has waited too long for its acknowledgement."""
+        rows = self._rows
+        for start in range(0, len(rows), BATCH_ROWS):
+            self._send(rows[start : start + BATCH_ROWS])
+        rows.clear()
+        if self._unacknowledged and self._loop.now - self._last_progress > RESEND_AFTER:
+            self._last_progress = self._loop.now
+            for _number, _count, frame in self._unacknowledged:
+                self._transmit(frame)
+
+    def close(self, linger: float = 0.2) -> None:
+        """Give up the socket; what is queued gets `linger` seconds."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=int(linger * 1000))
+
+    def _send(self, rows: list[Row]) -> None:
+        if self._kept + len(rows) > KEPT_ROWS:
+            self.dropped += len(rows)
+            return
+        if not self._unacknowledged:
+            self._last_progress = self._loop.now
+        self._number += 1
+        frame: bytes = msgpack.packb([self._source, self._instance, self._number, rows])
+        self._unacknowledged.append((self._number, len(rows), frame))
+        self._kept += len(rows)
+        self._transmit(frame)
+
+    def _transmit(self, frame: bytes) -> None:
+        try:
+            self._socket.send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            return  # the indexer is away and the queue is full: sent again when its acknowledgement stays out
+
+    def _on_acknowledged(self, frames: list[bytes]) -> None:
+        source, instance, number = msgpack.unpackb(frames[-1])
+        if source != self._source or instance != self._instance:
+            return
+        self._last_progress = self._loop.now
+        while self._unacknowledged and self._unacknowledged[0][0] <= number:
+            _number, count, _frame = self._unacknowledged.popleft()
+            self._kept -= count
+
+
+Commit = Callable[[str, int, int, list[list[Any]]], int]
+"""Called as `(source, instance, number, rows)`; returns the last number of this instance that is on disk."""
+
+
+class RecordReceiver:
+    """The log indexer's end."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, commit: Commit) -> None:
+        self._loop = loop
+        self._commit = commit
+        self._socket = new_socket(context, zmq.ROUTER, high_water=1_000)
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._socket.bind(address)
+        loop.attach(self._socket, self._on_batch)
+
+    def close(self) -> None:
+        """Take no more batches."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=100)
+
+    def _on_batch(self, frames: list[bytes]) -> None:
+        sender, frame = frames
+        source, instance, number, rows = msgpack.unpackb(frame)
+        committed = self._commit(source, instance, number, rows)
+        self._socket.send_multipart([sender, msgpack.packb([source, instance, committed])], zmq.NOBLOCK)

@@ -1,0 +1,139 @@
+"""What every actor process is: a name on the bus, a heartbeat, a life that ends with its supervisor's.
+
+An actor subclasses `Actor`, sets itself up in `__init__`, answers in `receive` and finishes in `drain`. It runs in a
+process that the zygote has forked (`actors.supervision.zygote`); `main` is the first thing that runs there.
+
+The lifeline is the read end of a pipe whose write end only the supervisor holds. End of file on it means that the
+supervisor is gone, however it died: the actor closes its things and ends, so that no process and no port is left
+behind. Should its loop be stuck, the kernel's SIGIO for the same pipe sets an alarm that ends it all the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from actors.bus.events import Publisher
+from actors.bus.loop import Loop
+from actors.bus.mailbox import Answer, Mailbox, refuse
+from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, Stop
+from config.paths import DataDir, RunDir
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_PERIOD = 1.0
+ORPHAN_GRACE = 1.0
+"""Seconds that an actor may take to end after its supervisor died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What an actor is told at its start. `params` are plain values for this kind of actor alone."""
+
+    name: str
+    instance: int
+    run_dir: str
+    data_dir: str
+    log_level: str = "info"
+    log_format: str = "text"
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+class Actor:
+    """Base of all actors. Subclasses override `receive` and `drain`, and call `ready` when they can work."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        self.boot = boot
+        self.run_dir = RunDir(Path(boot.run_dir))
+        self.data_dir = DataDir(Path(boot.data_dir))
+        self.loop = Loop()
+        self.context: zmq.Context[Any] = zmq.Context()
+        self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, boot.name, self._received)
+        self.events = Publisher(self.context, self.run_dir.events_in)
+        self.sockets = sockets
+        self._stopping = False
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """A message that the base doesn't know; answer it, now or later, if it was asked."""
+        refuse(sender, message, answer)
+
+    def drain(self, _seconds: float) -> None:
+        """Finish what is under way within this time, then call `finish`."""
+        self.finish()
+
+    def ready(self) -> None:
+        """Say hello, and send heartbeats from now on."""
+        self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
+        self.loop.call_every(HEARTBEAT_PERIOD, self._beat)
+
+    def finish(self) -> None:
+        """End the loop after this turn."""
+        self.loop.stop()
+
+    def close(self) -> None:
+        """Give everything back; called once after the loop has ended."""
+        self.mailbox.close()
+        self.events.close()
+        self.context.term()
+
+    def _beat(self) -> None:
+        self.mailbox.tell(SUPERVISOR, Heartbeat(self.boot.instance))
+
+    def _received(self, sender: str, message: Any, answer: Answer) -> None:
+        if isinstance(message, Stop):
+            answer(Done())
+            self.stop(message.drain)
+        else:
+            self.receive(sender, message, answer)
+
+    def stop(self, drain: float) -> None:
+        """Begin to end, once."""
+        if not self._stopping:
+            self._stopping = True
+            self.drain(drain)
+
+
+def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int) -> int:
+    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process."""
+    set_up_logging(boot.log_level, boot.log_format)
+    module, _, name = entry.partition(":")
+    actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
+    _end_with_the_supervisor(actor, lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the supervisor decides
+    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.stop(0.0))
+    try:
+        actor.loop.run()
+    finally:
+        actor.close()
+    return 0
+
+
+def set_up_logging(level: str, style: str) -> None:
+    """The process's own log goes to standard error, for the journal or the terminal."""
+    text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    json = '{"time": "%(asctime)s", "level": "%(levelname)s", "logger": "%(name)s", "message": %(message)r}'
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=json if style == "json" else text, force=True)
+
+
+def _end_with_the_supervisor(actor: Actor, lifeline: int) -> None:
+    def gone(_mask: int) -> None:
+        log.warning("%s ends: the supervisor is gone", actor.boot.name)
+        actor.loop.unwatch(lifeline)
+        actor.finish()
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGIO, lambda _number, _frame: signal.setitimer(signal.ITIMER_REAL, ORPHAN_GRACE))
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    actor.loop.watch(lifeline, select.EPOLLIN, gone)

@@ -1,0 +1,204 @@
+"""The operator's configuration: defaults < TOML file < environment < command line.
+
+Every key has its type, its default and its limits here. Unknown keys and bad values are refused with the key, the
+value and what is allowed; all of them at once. Environment variables are `PROXYFLEET_` plus the key in capitals,
+levels joined by two underscores (`PROXYFLEET_SERVER__PORT`); lists are JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+ENV_PREFIX = "PROXYFLEET_"
+
+
+class ConfigError(Exception):
+    """The configuration can't be used. `problems` holds one sentence for each bad key."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def _network(text: str) -> str:
+    ip_network(text, strict=False)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1)]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerTls(_Group):
+    """`server.tls`: the certificate of the product's own TLS."""
+
+    enabled: bool = False
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+
+class Server(_Group):
+    """`server`: the management API and the process as a whole."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    max_connections: int = Field(1000, ge=1, le=100_000)
+    drain_timeout: float = Field(10.0, ge=0, le=3600)
+    trusted_proxies: tuple[Network, ...] = ()
+    tls: ServerTls = ServerTls()
+
+
+class Logging(_Group):
+    """`logging`: the product's own log and the access records. What is below `level` is not kept."""
+
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class Jwt(_Group):
+    """`auth.jwt`: lifetimes of tokens in seconds."""
+
+    access_token_ttl: Seconds = 3600
+    refresh_token_ttl: Seconds = 30 * 24 * 3600
+
+
+class Auth(_Group):
+    """`auth`: how people and programs sign in to the management API."""
+
+    session_timeout: Seconds = 3600
+    max_login_attempts: int = Field(5, ge=1, le=1000)
+    jwt: Jwt = Jwt()
+
+
+class Proxy(_Group):
+    """`proxy`: what holds for all proxies."""
+
+    default_timeout: int = Field(30, ge=1, le=3600)
+    keep_alive_timeout: int = Field(60, ge=1, le=3600)
+    max_idle_connections: int = Field(100, ge=0, le=10_000)
+    egress_guard: Literal["public_only", "off"] = "public_only"
+    egress_allow: tuple[str, ...] = ()
+    test_url: str = "https://api.ipify.org?format=json"
+
+
+class RateLimiting(_Group):
+    """`security.rate_limiting`: two windows, per API key, else user, else address."""
+
+    enabled: bool = True
+    requests_per_minute: int = Field(100, ge=1)
+    requests_per_hour: int = Field(1000, ge=1)
+
+
+class Security(_Group):
+    """`security`: who may reach the management API, and how often."""
+
+    rate_limiting: RateLimiting = RateLimiting()
+
+
+class Settings(BaseSettings):
+    """All of it. `data_dir` and `run_dir` None mean: chosen at start."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        nested_model_default_partial_update=True,
+    )
+
+    data_dir: Path | None = None
+    run_dir: Path | None = None
+    admin_password: str | None = Field(None, repr=False)
+    server: Server = Server()
+    logging: Logging = Logging()
+    auth: Auth = Auth()
+    proxy: Proxy = Proxy()
+    security: Security = Security()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The order of precedence: command line (init), environment, file."""
+        file = TomlConfigSettingsSource(settings_cls, _CONFIG_FILE[-1])
+        return (init_settings, env_settings, file)
+
+
+_CONFIG_FILE: list[Path | None] = [None]
+
+
+def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings from all sources. `overrides` are those of the command line, without what was not given.
+
+    Raises `ConfigError`.
+    """
+    problems = _unreadable(file) + _unknown_environment()
+    if problems:
+        raise ConfigError(problems)
+    _CONFIG_FILE.append(file)
+    try:
+        return Settings(**dict(overrides or {}))
+    except ValidationError as error:
+        raise ConfigError([_sentence(each) for each in error.errors()]) from error
+    except SettingsError as error:
+        raise ConfigError([str(error)]) from error
+    finally:
+        _CONFIG_FILE.pop()
+
+
+def _unreadable(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    try:
+        tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        return [f"{file}: {error.strerror or error}"]
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return [f"{file}: not TOML: {error}"]
+    return []
+
+
+def _unknown_environment() -> list[str]:
+    """pydantic-settings passes over variables of our prefix that name no key; an operator would rather know."""
+    known = {name.upper() for name in Settings.model_fields} | {"CONFIG"}
+    problems = []
+    for variable in os.environ:
+        if variable.startswith(ENV_PREFIX):
+            first = variable.removeprefix(ENV_PREFIX).partition("__")[0]
+            if first.upper() not in known:
+                problems.append(f"{variable}: unknown key; allowed: {', '.join(sorted(Settings.model_fields))}")
+    return problems
+
+
+def _sentence(error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
+    shown = "" if "password" in key or "secret" in key else f" (got {error['input']!r})"
+    return f"{key}: {error['msg']}{shown}"
+
+
+def _siblings(location: tuple[Any, ...]) -> list[str]:
+    model: Any = Settings
+    for part in location[:-1]:
+        model = model.model_fields[part].annotation
+    return sorted(model.model_fields)
