@@ -69,7 +69,7 @@ Protocol = Annotated[StrictStr, AfterValidator(_protocol)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
-Password = Annotated[StrictStr, Field(min_length=1, max_length=128, repr=False)]
+Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
@@ -82,7 +82,7 @@ class AuthInput(_Input):
 
     enabled: StrictBool | None = None
     username: Username | None = None
-    password: Password | None = None
+    password: Password | None = Field(None, repr=False)
 
 
 class SettingsInput(_Input):
@@ -168,7 +168,7 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
         name=body.name,
         host=body.host,
         port=body.port,
-        protocol=body.protocol,  # type: ignore[arg-type]  # checked by the model of the body
+        protocol=body.protocol,
         status="active",
         auth=ProxyAuth(),
         settings=ProxySettings(timeout=default_timeout),
