@@ -64,6 +64,7 @@ class Serving:
         self.policy = Policy(keep_alive_timeout=pool_kept)
         self.count = Count()
         self.open: set[Ending] = set()
+        self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
         self.credentials: Credentials | None = None
