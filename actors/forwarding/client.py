@@ -49,7 +49,6 @@ class Client:
     """A client connection that speaks HTTP."""
 
     __slots__ = (
-        "__weakref__",
         "_client_ended",
         "_client_readable",
         "_closing",
