@@ -56,7 +56,7 @@ class Loop:
         self._epoll = select.epoll()
         self._handlers: list[Handler | None] = [None] * 64  # by descriptor: they are small numbers, used again
         self._gone: set[int] = set()
-        """Descriptors forgotten in this turn: what the last wait said of one is not about whoever has its number now."""
+        """Descriptors forgotten in this turn: what the wait said of one is not about whoever has its number now."""
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
