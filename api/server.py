@@ -28,6 +28,7 @@ THREADS = 8
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
+LINGER = 2.0
 MAX_HEAD = 64 * 1024
 MAX_TAKEN_IN = 4 * 1024 * 1024
 """Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
@@ -55,14 +56,45 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier)]
         self.set_close_on_finish()
         self.content_length = len(body)
+        self.channel.lingers = True
         self.write(body)
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
-    """One connection. `began` is when the request that is being read began, None between requests."""
+    """One connection. `began` is when the request that is being read began, None between requests.
+
+    One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
+    heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
+    the client might lose the answer that says what was wrong.
+    """
 
     error_task_class = _JsonErrorTask
     began: float | None = None
+    lingers = False
+    lingering_until: float | None = None
+
+    def handle_close(self) -> None:
+        if not self.lingers or self.lingering_until is not None:
+            super().handle_close()
+            return
+        self.lingering_until = time.monotonic() + LINGER
+        self.will_close = False
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:  # the client is gone already
+            super().handle_close()
+
+    def readable(self) -> bool:
+        return self.lingering_until is not None or bool(super().readable())
+
+    def handle_read(self) -> None:
+        if self.lingering_until is None:
+            super().handle_read()
+            return
+        try:
+            self.recv(65536)  # to be forgotten; at the end of the stream it closes this channel
+        except OSError:
+            self.handle_close()
 
     def received(self, data: bytes) -> bool:
         if self.began is None:
@@ -73,7 +105,9 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         return more
 
     def overdue(self, now: float) -> bool:
-        """Whether the request that is being read takes too long."""
+        """Whether the request that is being read takes too long, or the client's half of a close."""
+        if self.lingering_until is not None:
+            return now > self.lingering_until
         if self.began is None or self.request is None:
             return False
         limit = REQUEST_TIMEOUT if self.request.headers_finished else HEAD_TIMEOUT
