@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,10 @@ FULL = Effort(rounds=5, seconds=5, gigabytes=2, idle=1500, short=2000, configure
 QUICK = Effort(rounds=1, seconds=2, gigabytes=1, idle=300, short=300, configured=100, samples=10)
 
 
+Maker = Callable[[], Subject]
+"""Starts a subject; whoever calls it ends it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Who is there. `product` is None when only the peers are measured."""
@@ -43,9 +48,10 @@ class Bench:
     product: Product | None
     effort: Effort
 
-    def ours(self) -> list[Subject]:
+    def ours(self) -> list[Maker]:
         """Our proxy for one measure, or none."""
-        return [OurProxy(self.product)] if self.product else []
+        product = self.product
+        return [lambda: OurProxy(product)] if product else []
 
     def own(self, name: str) -> Path:
         """A new folder of this name, for one peer."""
@@ -58,16 +64,17 @@ Figure = dict[str, float]
 """Figures of one run by what they are."""
 
 
-def in_turn(subjects: Sequence[Subject], rounds: int, run: Callable[[Subject], Figure]) -> dict[str, Figure]:
-    """The medians by subject; each round measures all subjects one after the other. Ends the subjects."""
-    seen: dict[str, list[Figure]] = {subject.name: [] for subject in subjects}
-    try:
+def in_turn(makers: Sequence[Maker], rounds: int, run: Callable[[Subject], Figure]) -> dict[str, Figure]:
+    """The medians by subject; each round measures all subjects one after the other. Starts and ends the subjects."""
+    seen: dict[str, list[Figure]] = {}
+    with ExitStack() as stack:
+        subjects = []
+        for make in makers:
+            subjects.append(make())
+            stack.callback(subjects[-1].end)
         for _ in range(rounds):
             for subject in subjects:
-                seen[subject.name].append(run(subject))
-    finally:
-        for subject in subjects:
-            subject.end()
+                seen.setdefault(subject.name, []).append(run(subject))
     return {name: _medians(figures) for name, figures in seen.items()}
 
 
@@ -90,10 +97,10 @@ def _spent(subject: Subject, act: Callable[[], float]) -> Figure:
 
 def small_requests(bench: Bench) -> list[Row]:
     """1 KiB GETs on 50 keep-alive connections, with access records."""
-    peers = [
-        Squid(bench.own("squid")),
-        Tinyproxy(bench.own("tinyproxy")),
-        Haproxy(bench.own("haproxy"), "http", bench.origin.port),
+    peers: list[Maker] = [
+        lambda: Squid(bench.own("squid")),
+        lambda: Tinyproxy(bench.own("tinyproxy")),
+        lambda: Haproxy(bench.own("haproxy"), "http", bench.origin.port),
     ]
 
     def run(subject: Subject) -> Figure:
@@ -117,11 +124,11 @@ def small_requests(bench: Bench) -> list[Row]:
 
 def bulk(bench: Bench) -> list[Row]:
     """One tunnel after the other, each carrying 1 GiB to the client."""
-    peers = [
-        Haproxy(bench.own("haproxy"), "tcp", bench.origin.port),
-        Haproxy(bench.own("haproxy"), "tcp", bench.origin.port, splice=True),
-        Squid(bench.own("squid")),
-        Tinyproxy(bench.own("tinyproxy")),
+    peers: list[Maker] = [
+        lambda: Haproxy(bench.own("haproxy"), "tcp", bench.origin.port),
+        lambda: Haproxy(bench.own("haproxy"), "tcp", bench.origin.port, splice=True),
+        lambda: Squid(bench.own("squid")),
+        lambda: Tinyproxy(bench.own("tinyproxy")),
     ]
 
     def run(subject: Subject) -> Figure:
@@ -151,8 +158,8 @@ def idle_tunnels(bench: Bench) -> list[Row]:
             with load.idle_tunnels(subject, origin, bench.effort.idle):
                 return {"memory": (uss(subject.forwarding()) - before) / bench.effort.idle / KB}
 
-    subjects = [*bench.ours(), Squid(bench.own("squid")), Tinyproxy(bench.own("tinyproxy"))]
-    results = in_turn(subjects, 1, run)  # once: a second time would find the memory that the first left behind
+    makers = [*bench.ours(), lambda: Squid(bench.own("squid")), lambda: Tinyproxy(bench.own("tinyproxy"))]
+    results = in_turn(makers, 1, run)  # once: a second time would find the memory that the first left behind
     origin.close()
     ours, peers = _split(results, "memory")
     return [Row("idle tunnel, memory", "KB", ours, name, peer, 4.0) for name, peer in peers.items()]
@@ -169,8 +176,8 @@ def short_tunnels(bench: Bench) -> list[Row]:
 
         return _spent(subject, act)
 
-    subjects = [*bench.ours(), Squid(bench.own("squid")), Tinyproxy(bench.own("tinyproxy"))]
-    results = in_turn(subjects, bench.effort.rounds, run)
+    makers = [*bench.ours(), lambda: Squid(bench.own("squid")), lambda: Tinyproxy(bench.own("tinyproxy"))]
+    results = in_turn(makers, bench.effort.rounds, run)
     origin.close()
     return against("tunnel set-up and end, CPU", "us/tunnel", *_split(results, "forwarding"))
 
