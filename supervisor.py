@@ -113,6 +113,8 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
         wish = read_wish(data)
     except StoreError as error:
         _fail(str(error))
+    except ValueError as error:  # nothing else is given to them than the password
+        _fail(f"admin_password: {error}")
     api_socket = _listen(settings)
     _show_password(data, password)
     service = Service(

@@ -109,7 +109,7 @@ class Service:
     def _api_plan(self, entries: Entries | None) -> Plan:
         shown = self._settings.model_dump(mode="json", exclude={"admin_password"})
         entry = (entries or Entries()).api
-        return Plan(API, entry, {"settings": shown}, lambda: [self._premises.api_socket])
+        return Plan(API, entry, {"settings": shown, "supervisor_pid": os.getpid()}, lambda: [self._premises.api_socket])
 
     def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)

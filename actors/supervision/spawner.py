@@ -149,7 +149,7 @@ class Spawner:
         return process
 
     def reaped(self, pid: int, status: int) -> None:
-        """A process ended with `status`, says the zygote; or, when its zygote is dead, the supervisor that reaped it."""
+        """A process ended with `status`, says who reaped it: its zygote, or the supervisor when that is dead."""
         if pid in self._living:
             self._statuses[pid] = status
             if pid in self._dead:
