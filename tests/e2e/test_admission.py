@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.product import Product
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.product
 
@@ -82,9 +83,17 @@ def test_the_api_is_refused_as_a_target_even_inside_egress_allow(product: Produc
         assert b" 403 " in client.connect(f"127.0.0.1:{product.port}")
 
 
-def test_a_proxy_refuses_itself_as_a_target(proxy: dict[str, Any]) -> None:
-    with Client(proxy["port"]) as client:
-        assert client.get(f"http://127.0.0.1:{proxy['port']}/").status == 403
+def test_a_proxy_refuses_itself_and_its_neighbour_as_a_target(product: Product, proxy: dict[str, Any]) -> None:
+    neighbour = product.proxy()
+
+    def refused(port: int) -> bool:
+        with Client(proxy["port"]) as client:
+            return client.get(f"http://127.0.0.1:{port}/").status == 403
+
+    for port in (proxy["port"], neighbour["port"]):
+        # the news of a listener reaches the actors in batches
+        wait_until(lambda port=port: refused(port), f"port {port} is refused", 5)
+    product.data("DELETE", f"/proxies/{neighbour['id']}")
 
 
 @pytest.mark.parametrize("target", ["10.0.0.1", "169.254.169.254", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "0.0.0.0"])
