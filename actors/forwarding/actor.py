@@ -49,6 +49,7 @@ class ForwardingActor(Actor):
         )
         self.serving.dialer.on_trouble = self._trouble
         self._listener: socket.socket | None = None
+        self._last_ip = ""
         self._told: dict[str, float] = {}
         self.loop.call_every(LOOK_PERIOD, lambda: self.serving.deadlines.look(self.loop.now))
         self.loop.call_every(COUNT_PERIOD, self._publish_counters)
@@ -105,7 +106,9 @@ class ForwardingActor(Actor):
         if len(serving.open) >= serving.max_connections:
             self._turn_away(sock)
             return
-        client = Client(serving, sock, client_ip)
+        if client_ip != self._last_ip:
+            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
+        client = Client(serving, sock, self._last_ip)
         serving.began(client)
         self.loop.watch(sock.fileno(), EDGE, client.on_client)
 

@@ -49,7 +49,6 @@ class Client:
     """A client connection that speaks HTTP."""
 
     __slots__ = (
-        "__weakref__",
         "_client_ended",
         "_client_readable",
         "_closing",
@@ -250,7 +249,8 @@ class Client:
             self._serving.loop.call_soon(self._go_on)
         if ended or progress is Progress.COMPLETE:
             self._down = None
-        self._perform(self._session.answer_relayed(moved, self._serving.loop.now, ended))
+        if moved or ended:
+            self._perform(self._session.answer_relayed(moved, self._serving.loop.now, ended))
 
     def _flow_up(self) -> None:
         flow = self._up
@@ -272,8 +272,10 @@ class Client:
             self._serving.loop.call_soon(self._go_on)
         if ended or progress is Progress.COMPLETE:
             self._up = None
-            self._client_readable = True
-        self._perform(self._session.request_relayed(moved, self._serving.loop.now, ended))
+            self._client_readable = True  # the flow has seen the edges
+            self._serving.loop.call_soon(self._go_on)
+        if moved or ended:
+            self._perform(self._session.request_relayed(moved, self._serving.loop.now, ended))
 
     def _end_flows(self) -> None:
         for flow in (self._up, self._down):
@@ -347,7 +349,7 @@ class Client:
         self._end_flows()
         if origin is None:
             return
-        if command.reusable and not self._origin_ended and not origin.out:
+        if command.reusable and not self._origin_ended and origin.quiet:
             self._serving.pool.give(origin)
         else:
             self._serving.pool.close(origin)
@@ -409,8 +411,10 @@ class Client:
     def retire(self) -> None:
         """No further request on this connection; what is under way is finished."""
         self._session.last_exchange()
+        self._client_readable = True
+        self._go_on()  # a request that has come already is the last one
         if self._session.idle and not self._closing and not self._over:
-            self._close(abort=False)
+            self._finish_closing()
 
     def _cancel_dial(self) -> None:
         dial, self._dial = self._dial, None
@@ -421,12 +425,11 @@ class Client:
         """All is sent. What the client still sends is read for a moment, so that it can read our last words."""
         if self._over:
             return
-        unread = self._client_readable and not self._client_ended
-        if unread or not self._client_ended:
+        if self._client_ended:
+            self._close(abort=False)
+        else:
             self._let_go()
             linger(self._serving, self._sock)
-        else:
-            self._close(abort=False)
 
     def _close(self, abort: bool) -> None:
         if self._over:

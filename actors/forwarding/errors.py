@@ -23,7 +23,7 @@ class Failure:
     close: bool = False
 
 
-class Refused(Exception):  # noqa: N818 - it is what happens to the message, not a fault of ours
+class Refused(Exception):
     """A message can't be taken as it is. Carries the `Failure` to be told."""
 
     def __init__(self, failure: Failure) -> None:

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 SECONDS = 2.0
 BYTES_MAX = 256 * 1024
+AT_ONCE_MAX = 256
+"""Connections that linger at the same time; above that they are closed at once, so that a flood holds nothing."""
 
 
 def linger(serving: Serving, sock: socket.socket) -> None:
     """End the sending side of a watched socket, and close it once the client has ended too."""
     try:
         sock.shutdown(socket.SHUT_WR)
+        full = serving.lingering >= AT_ONCE_MAX
     except OSError:
+        full = True  # the client is gone
+    if full:
         serving.loop.unwatch(sock.fileno())
         sock.close()
         return
@@ -41,6 +46,7 @@ class _Lingering:
         self._serving = serving
         self._sock = sock
         self._left = BYTES_MAX
+        serving.lingering += 1
         self.deadline = serving.loop.now + SECONDS
         self.noted = NEVER
 
@@ -62,5 +68,6 @@ class _Lingering:
         """Long enough."""
         if self.deadline != float("inf"):
             self.deadline = float("inf")
+            self._serving.lingering -= 1
             self._serving.loop.unwatch(self._sock.fileno())
             self._sock.close()

@@ -31,6 +31,21 @@ class Origin:
         self.noted = NEVER
         self._pool: Pool | None = None
 
+    @property
+    def quiet(self) -> bool:
+        """Is there nothing left to send, and nothing more to read?"""
+        if self.out:
+            return False
+        if not self.readable:
+            return True
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def rest(self, pool: Pool, deadline: float) -> None:
         """It belongs to the pool now."""
         self._pool = pool

@@ -15,6 +15,7 @@ from actors.forwarding.commands import Report
 from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines, Mortal
 from actors.forwarding.dial import Dialer
+from actors.forwarding.errors import PROXY_NAME
 from actors.forwarding.flow import PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.session import Policy
@@ -63,6 +64,7 @@ class Serving:
         self.policy = Policy(keep_alive_timeout=pool_kept)
         self.count = Count()
         self.open: set[Ending] = set()
+        self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
         self.credentials: Credentials | None = None
@@ -92,6 +94,7 @@ class Serving:
             wants_credentials=spec.auth_username is not None,
             timeout=spec.timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
+            via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 
     # --- what connections tell ---

@@ -21,7 +21,6 @@ class Tunnel:
     """Both sockets joined byte for byte. Takes over their handlers; `serving.tunnel_ended` hears of its end."""
 
     __slots__ = (
-        "__weakref__",
         "_client",
         "_down",
         "_origin",
@@ -51,11 +50,12 @@ class Tunnel:
         self._report = report
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
-        self._up: Flow | None = Flow(serving.pipes, client.fileno(), origin.fd)
-        self._down: Flow | None = Flow(serving.pipes, origin.fd, client.fileno())
+        client_fd = client.fileno()
+        self._up: Flow | None = Flow(serving.pipes, client_fd, origin.fd)
+        self._down: Flow | None = Flow(serving.pipes, origin.fd, client_fd)
         self.deadline = serving.loop.now + serving.policy.timeout
         self.noted = NEVER
-        serving.loop.hand_over(client.fileno(), self._on_client)
+        serving.loop.hand_over(client_fd, self._on_client)
         serving.loop.hand_over(origin.fd, self._on_origin)
         serving.deadlines.note(self)
         serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more

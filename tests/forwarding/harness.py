@@ -23,7 +23,7 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import Configure, Counters, EgressSpec, Hello, ProxySpec, Stop, forwarding_name
-from actors.bus.records import ACCESS_FIELDS, RecordReceiver
+from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
 from config.paths import open_run_dir
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
@@ -149,12 +149,13 @@ class Rig:
 
     def _received(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
         if isinstance(message, Hello):
+            self._exchange.appoint(forwarding_name(PROXY_ID), message.instance)
             configured = Configure(self.spec, self.egress)
             self._exchange.ask(sender, configured, lambda _reply: self._helloed.set())
 
     def _counted(self, _topic: str, message: Any) -> None:
         self.counters = message
 
-    def _commit(self, _source: str, _instance: int, number: int, rows: list[list[Any]]) -> int:
-        self.records.extend(dict(zip(ACCESS_FIELDS, row, strict=True)) for row in rows)
-        return number
+    def _commit(self, batch: Batch) -> int:
+        self.records.extend(dict(zip(ACCESS_FIELDS, row, strict=True)) for row in batch.rows)
+        return batch.number

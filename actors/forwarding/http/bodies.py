@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
-from actors.forwarding.errors import Refused, malformed
+from actors.forwarding.errors import malformed
 
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[\t\x20-\x7e\x80-\xff]*+)?\r\n")
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n")
+_HOPELESS = re.compile(rb"\n|\x00|\r[^\n]")
 CHUNK_LINE_MAX = 256
 """Bytes of a chunk's size line with its extensions; extensions are read over, so there is no use for long ones."""
 TRAILERS_MAX = 8 * 1024
@@ -143,9 +144,6 @@ def chunk(content: bytes) -> bytes:
 
 def _line_to_come(data: bytes, at: int, limit: int) -> int:
     """`at`, when the line there may still become good; raises `Refused` when it is whole and bad, or too long."""
-    if data.find(b"\n", at) >= 0 or data.find(b"\x00", at) >= 0 or len(data) - at > limit:
+    if len(data) - at > limit or _HOPELESS.search(data, at):
         raise malformed("the chunked framing is broken")
     return at
-
-
-__all__ = ["LAST_CHUNK", "Body", "Chunked", "Counted", "Refused", "UntilClose", "chunk"]

@@ -113,7 +113,7 @@ def find_end(buffer: bytes | bytearray, searched: int) -> int:
     end = buffer.find(END, max(0, searched - 3))
     if 0 <= end <= HEAD_MAX - 4:
         return end + 4
-    if end >= 0 or len(buffer) > HEAD_MAX:
+    if end >= 0 or len(buffer) >= HEAD_MAX:  # at the limit nothing more is read: it could never end
         raise too_large(f"the head is over {HEAD_MAX} bytes")
     if _FOREIGN.search(buffer, max(0, searched - 1)):
         raise malformed("a line of the head does not end with CRLF")

@@ -1,0 +1,81 @@
+"""The API process: the bus in the main thread, HTTP in the others, the configuration store between them."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from typing import Any
+
+from actors.bus.mailbox import ASK_TIMEOUT
+from actors.bus.messages import SUPERVISOR, Done, PutWish
+from actors.process import Actor, Boot
+from api.app import create_app
+from api.bridge import LoopBridge
+from api.proxies import read_specs
+from api.security.keyfile import signing_key
+from api.server import ApiServer
+from api.services import ApiSettings, Services
+from api.store import open_store
+
+log = logging.getLogger(__name__)
+
+IDLE_CHECK = 0.02
+"""Seconds between looks at whether the last request is finished, while the actor drains."""
+
+
+class ApiActor(Actor):
+    """Serves the management API on `sockets[0]`, which the supervisor has bound.
+
+    `boot.params`: `settings`, what `Settings.model_dump(mode="json")` gives without secrets; `supervisor_pid`.
+    """
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        """Open the store, tell the supervisor the wish, and serve. Raises `StoreError`."""
+        super().__init__(boot, sockets)
+        settings = ApiSettings.from_plain(boot.params.get("settings", {}))
+        self._store = open_store(self.data_dir)
+        self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
+        self._services = Services(
+            self._store,
+            self._bridge,
+            settings,
+            signing_key(self.data_dir),
+            self.data_dir,
+            boot.params.get("supervisor_pid"),
+        )
+        self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections)
+        self._tell_wish()
+
+    def drain(self, seconds: float) -> None:
+        """Finish the requests under way, then end."""
+        self._server.stop_accepting()
+        deadline = time.monotonic() + seconds
+
+        def look() -> None:
+            if self._server.idle() or time.monotonic() >= deadline:
+                self.finish()
+            else:
+                self.loop.call_later(IDLE_CHECK, look)
+
+        self.loop.call_later(IDLE_CHECK, look)
+
+    def close(self) -> None:
+        """End the threads, then give everything back."""
+        self._bridge.close()
+        self._server.close()
+        self._store.close()
+        super().close()
+
+    def _tell_wish(self) -> None:
+        """The supervisor may have missed a change when the API died; requests are served when it has it all."""
+        wish = PutWish(read_specs(self._store))
+        self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
+
+    def _wish_told(self, reply: Any) -> None:
+        if isinstance(reply, Done):
+            self._server.start()
+            self.ready()
+        else:
+            log.error("the supervisor did not take the wish: %r", reply)
+            self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)

@@ -1,0 +1,229 @@
+"""The WSGI application: the table of operations as Falcon routes, and what holds for every request.
+
+In this order: the request gets its id, its caller is found out, the caller's rate is counted; then, in the operation,
+authentication, permission, scope, validation and existence (401 before 403 before 400 before 404).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from typing import Any
+
+import falcon
+
+from api.http.body import read_body, read_model
+from api.http.call import Call, Reply
+from api.http.client import client_address, request_id
+from api.http.errors import (
+    INVALID_REQUEST,
+    ApiError,
+    forbidden,
+    internal,
+    invalid,
+    lacks_permission,
+    not_found,
+    rate_limited,
+    unauthorized,
+)
+from api.http.query import Query
+from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
+from api.proxies import SupervisorLost
+from api.security.authentication import Caller
+from api.services import Services
+from api.store import RevisionConflict, StoreError
+
+log = logging.getLogger(__name__)
+
+EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
+
+
+def create_app(services: Services) -> falcon.App[Any, Any]:
+    """All of it: the routes of `api.operations`, the error table, ids, rates."""
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Everywhere(services)])
+    app.req_options.auto_parse_qs_csv = False
+    app.req_options.keep_blank_qs_values = True
+    by_path: dict[str, list[Operation]] = defaultdict(list)
+    for operation in OPERATIONS:
+        by_path[operation.path].append(operation)
+    for path, operations in by_path.items():
+        app.add_route(path, _resource(services, operations))
+    app.add_sink(_unknown_path, "/")
+    _add_error_handlers(app)
+    return app
+
+
+class Everywhere:
+    """What happens around every request."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Find out whose request it is, and count it."""
+        context = req.context
+        context.request_id = request_id(req.get_header("X-Request-Id"))
+        resp.set_header("X-Request-Id", context.request_id)
+        trusted = self._services.settings.server.trusted_proxies
+        context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
+        context.caller, context.refusal = None, None
+        limited = self._services.rates.enabled and req.path not in EXEMPT_PATHS
+        if limited and self._services.rates.exhausted(context.address) and _costs_a_hash(req):
+            self._count(context.address, resp)
+        self._identify(req)
+        if limited:
+            self._count(context.caller.identity if context.caller else context.address, resp)
+
+    def process_response(self, _req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
+        """Nobody guesses at what a body is."""
+        resp.set_header("X-Content-Type-Options", "nosniff")
+
+    def _identify(self, req: falcon.Request) -> None:
+        key, authorization = req.get_header("X-API-Key"), req.get_header("Authorization")
+        if key is None and authorization is None:
+            return
+        try:
+            req.context.caller = self._services.authenticator.caller(key, authorization, req.context.address)
+        except ApiError as error:
+            req.context.refusal = error  # for operations that need a caller; the others don't mind
+
+    def _count(self, caller: str, resp: falcon.Response) -> None:
+        verdict = self._services.rates.hit(caller)
+        for name, value in verdict.headers.items():
+            resp.set_header(name, value)
+        if verdict.retry_after:
+            raise rate_limited(verdict.retry_after)
+
+
+def _costs_a_hash(req: falcon.Request) -> bool:
+    """HTTP Basic may cost a bcrypt, so its address is judged before."""
+    return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
+
+
+# --- operations as Falcon resources -------------------------------------------------------------------------------
+
+
+def _resource(services: Services, operations: list[Operation]) -> object:
+    """An object with one `on_<method>` for each operation of a path; HEAD is what GET is, without the body."""
+    responders = {f"on_{each.method.lower()}": _responder(services, each) for each in operations}
+    if "on_get" in responders:
+        responders["on_head"] = responders["on_get"]
+    return type("Resource", (), {name: staticmethod(each) for name, each in responders.items()})()
+
+
+def _responder(services: Services, operation: Operation) -> Any:
+    def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        caller = _permitted(operation, req, params)
+        _require_json_accepted(req)
+        call = Call(
+            services=services,
+            query=Query(req),
+            params=params,
+            body=_body(operation, req),
+            address=req.context.address,
+            request_id=req.context.request_id,
+            identified=caller,
+            if_match_header=req.get_header("If-Match"),
+        )
+        _answer(resp, operation.handler(call))
+
+    return respond
+
+
+def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
+    """The caller, if there has to be one. Raises `ApiError` 401 or 403."""
+    if operation.access == NONE:
+        return None
+    caller: Caller | None = req.context.caller
+    if caller is None:
+        raise req.context.refusal or unauthorized()
+    if operation.access == BEARER and caller.method != "bearer":
+        raise unauthorized("A bearer token is required")
+    if operation.access == PERSON and caller.key is not None:
+        raise forbidden("an API key can't make, list or revoke API keys")
+    if operation.access not in (ANY, BEARER, PERSON) and not caller.may(operation.access):
+        raise lacks_permission(operation.access, by_key=caller.key is not None)
+    if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
+        raise forbidden("the proxy is not in the key's scope")
+    return caller
+
+
+def _require_json_accepted(req: falcon.Request) -> None:
+    if not req.client_accepts("application/json"):
+        raise invalid("Accept", "the answers are application/json", 406)
+
+
+def _body(operation: Operation, req: falcon.Request) -> Any:
+    if operation.model is not None:
+        return read_model(req, operation.model, operation.read_only, operation.optional_body)
+    read_body(req)  # unused, but the connection must come to the next request
+    return None
+
+
+def _answer(resp: falcon.Response, reply: Reply) -> None:
+    if reply.revision is not None:
+        resp.set_header("ETag", f'"{reply.revision}"')
+    for name, value in reply.headers.items():
+        resp.set_header(name, value)
+    _write(resp, reply.status, {"success": True, "data": reply.data})
+
+
+def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:
+    resp.status = status
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = json.dumps(envelope, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _unknown_path(req: falcon.Request, resp: falcon.Response, **_params: str) -> None:  # noqa: ARG001  # Falcon's names
+    raise not_found("The path")
+
+
+# --- the error table ----------------------------------------------------------------------------------------------
+
+
+def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
+    app.add_error_handler(Exception, _on_bug)
+    app.add_error_handler(falcon.HTTPError, _on_http_error)
+    app.add_error_handler(StoreError, _on_store_error)
+    app.add_error_handler(RevisionConflict, _on_conflict)
+    app.add_error_handler(SupervisorLost, _on_supervisor_lost)
+    app.add_error_handler(ApiError, _on_api_error)
+
+
+def _on_api_error(_req: Any, resp: falcon.Response, error: ApiError, _params: Any) -> None:
+    for name, value in error.headers.items():
+        resp.set_header(name, value)
+    _write(resp, error.status, error.envelope())
+
+
+def _on_bug(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    log.error("request %s: %s %s failed", req.context.request_id, req.method, req.path, exc_info=error)
+    _on_api_error(req, resp, internal(req.context.request_id), params)
+
+
+def _on_store_error(req: falcon.Request, resp: falcon.Response, error: StoreError, params: Any) -> None:
+    log.error("request %s: %s %s: %s", req.context.request_id, req.method, req.path, error)
+    message = "The configuration could not be written; nothing was changed"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_conflict(req: Any, resp: falcon.Response, error: RevisionConflict, params: Any) -> None:
+    refused = invalid("If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412)
+    _on_api_error(req, resp, refused, params)
+
+
+def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: SupervisorLost, params: Any) -> None:
+    log.error("request %s: %s %s: the supervisor: %s", req.context.request_id, req.method, req.path, error)
+    message = "The supervisor does not answer; try again in a moment"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_http_error(req: Any, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    """Falcon's own: 405 above all, and 400 for what it can't parse itself."""
+    status = int(str(error.status)[:3])
+    code = {404: "NOT_FOUND"}.get(status, INVALID_REQUEST)
+    text = error.description or error.title or "The request is not valid"
+    headers = {name: value for name, value in dict(error.headers or {}).items() if name.lower() == "allow"}
+    refused = ApiError(status, code, text, {"field": None, "error": text}, headers)
+    _on_api_error(req, resp, refused, params)

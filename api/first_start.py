@@ -1,0 +1,64 @@
+"""The first start: somebody has to be able to sign in, and there is no default password."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from api import users
+from api.store import StoreWriteError, open_store
+from config.paths import DataDir
+
+ADMINISTRATOR = "admin"
+SHORTEST_PASSWORD = 8
+
+
+class WeakPassword(ValueError):
+    """The password that the operator chose is not 8 to 128 characters long."""
+
+
+def ensure_administrator(data: DataDir, password: str | None) -> str | None:
+    """Create `admin` when there are no users.
+
+    Returns the random password that was made up and written to `data.initial_password`, or None when nothing was made
+    up: there are users already, or `password` was taken. The caller holds the lock of the data directory.
+    Raises `StoreError`, `WeakPassword`.
+    """
+    store = open_store(data)
+    try:
+        if store.find(users.COLLECTION):
+            return None
+        chosen = new_password() if password is None else check_length(password)
+        if password is None:
+            _write_private(data.initial_password, chosen)
+        body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
+        store.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
+        return chosen if password is None else None
+    finally:
+        store.close()
+
+
+def new_password() -> str:
+    """A random password of 120 bits."""
+    return secrets.token_urlsafe(15)
+
+
+def check_length(password: str) -> str:
+    """`password`, if it is long enough and not too long; else `WeakPassword`."""
+    if not SHORTEST_PASSWORD <= len(password) <= 128:
+        raise WeakPassword("the password must have 8 to 128 characters")
+    return password
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Before the user exists: a password that nobody could read would lock everybody out."""
+    try:
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error

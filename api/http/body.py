@@ -1,0 +1,101 @@
+"""Bodies of requests: JSON, strictly, into a pydantic model.
+
+Refused with 400: what isn't UTF-8, isn't JSON (RFC 8259: NaN and Infinity aren't), names a member twice, is nested so
+deeply that nobody means it, or holds half of a surrogate pair, which no UTF-8 can carry on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import falcon
+from pydantic import BaseModel, ValidationError
+
+from api.http.errors import ApiError, from_validation, invalid
+
+MAX_BODY = 1024 * 1024
+_DEEPEST = 64
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_body(request: falcon.Request) -> bytes:
+    """All of the body. Raises `ApiError` 413 when there is more than 1 MiB of it."""
+    if (request.content_length or 0) > MAX_BODY:
+        raise too_large()
+    content: bytes = request.bounded_stream.read(MAX_BODY + 1)
+    if len(content) > MAX_BODY:
+        raise too_large()
+    return content
+
+
+def too_large() -> ApiError:
+    """413."""
+    return invalid(None, f"the body is larger than {MAX_BODY} bytes", 413)
+
+
+def read_model(request: falcon.Request, model: type[M], read_only: frozenset[str], optional: bool = False) -> M:
+    """The body as a `model`; with `optional` an empty body is an empty object. Raises `ApiError` 400, 413, 415."""
+    content = read_body(request)
+    if not content.strip() and optional:
+        content = b"{}"
+    else:
+        _require_json_type(request)
+    given = parse_object(content)
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise from_validation(error, read_only) from error
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """The JSON object in `content`. Raises `ApiError` 400."""
+    if not content.strip():
+        raise invalid(None, "a JSON object is required as the body")
+    try:
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise invalid(None, "the body is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise invalid(None, "the body is not UTF-8") from error
+    except ValueError as error:
+        raise invalid(None, f"the body is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise invalid(None, "the body must be a JSON object")
+    _refuse_the_unwritable(value, 0)
+    return value
+
+
+def _require_json_type(request: falcon.Request) -> None:
+    kind = (request.content_type or "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise invalid("Content-Type", "must be application/json", 415)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise ValueError("a member occurs twice in an object")
+    return built
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _refuse_the_unwritable(value: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise invalid(None, "the body is nested too deeply")
+    if isinstance(value, str):
+        if _SURROGATE.search(value):
+            raise invalid(None, "the body holds half of a surrogate pair")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _refuse_the_unwritable(name, depth + 1)
+            _refuse_the_unwritable(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_the_unwritable(item, depth + 1)

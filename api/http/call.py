@@ -1,0 +1,57 @@
+"""What a handler gets and gives: no Falcon in it, so that handlers are functions from data to data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from api.http.errors import ApiError, invalid, unauthorized
+from api.http.query import Query
+from api.security.authentication import Caller
+from api.services import Services
+
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, authenticated, permitted and validated. `body` is an instance of the operation's model."""
+
+    services: Services
+    query: Query
+    params: dict[str, str]
+    body: Any
+    address: str
+    request_id: str
+    identified: Caller | None
+    if_match_header: str | None
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks; only for operations that need somebody."""
+        if self.identified is None:
+            raise unauthorized()
+        return self.identified
+
+    @property
+    def if_match(self) -> int | None:
+        """The revision that `If-Match` wants; None for none and for `*`. Raises `ApiError` 400."""
+        header = self.if_match_header
+        if header is None or header.strip() == "*":
+            return None
+        match = _ETAG.fullmatch(header.strip())
+        return int(match[1]) if match else -1  # whatever it is, it is no ETag of ours, and so it is stale
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A success: `data` for the envelope. `revision` becomes the ETag."""
+
+    data: dict[str, Any]
+    status: int = 200
+    revision: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+__all__ = ["ApiError", "Call", "Reply", "invalid"]

@@ -1,0 +1,53 @@
+"""Query parameters, read strictly: a value that isn't allowed is 400 with the name of the parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import falcon
+
+from api.api_keys import parse_moment
+from api.http.errors import invalid
+
+_INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+
+
+class Query:
+    """The query of one request. All methods raise `ApiError` 400."""
+
+    def __init__(self, request: falcon.Request) -> None:
+        self._params = request.params
+
+    def text(self, name: str) -> str | None:
+        """The value of a parameter that may occur once; None when it doesn't occur."""
+        value = self._params.get(name)
+        if isinstance(value, list):
+            raise invalid(name, "must not be given twice")
+        return value
+
+    def one_of(self, name: str, allowed: Collection[str]) -> str | None:
+        """A value out of a few."""
+        value = self.text(name)
+        if value is not None and value not in allowed:
+            raise invalid(name, f"must be one of {', '.join(allowed)}")
+        return value
+
+    def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
+        """A whole number within limits."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _INTEGER.fullmatch(value) or not lowest <= int(value) <= highest:
+            raise invalid(name, f"must be an integer from {lowest} to {highest}")
+        return int(value)
+
+    def moment(self, name: str, default: float) -> float:
+        """An ISO 8601 date and time, as Unix seconds."""
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
+        except ValueError as error:
+            raise invalid(name, str(error)) from error

@@ -1,0 +1,37 @@
+"""What the operator does to the configuration while the product is not running."""
+
+from __future__ import annotations
+
+import time
+
+from api import users
+from api.first_start import check_length, new_password
+from api.store import open_store
+from config.passwords import hash_password
+from config.paths import DataDir
+
+
+class UnknownUser(ValueError):
+    """There is no user of this name; the text says who there is."""
+
+
+def reset_password(data: DataDir, username: str, password: str | None) -> str:
+    """Give a user a new password, a random one when `password` is None, and return it. All their tokens end.
+
+    A disabled user stays disabled. The caller holds the lock of the data directory.
+    Raises `UnknownUser`, `first_start.WeakPassword`, `StoreError`.
+    """
+    store = open_store(data)
+    try:
+        user = users.by_name(store, username)
+        if user is None:
+            known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
+            raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
+        chosen = new_password() if password is None else check_length(password)
+        changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
+        store.put(users.COLLECTION, changed.model_dump(mode="json"))
+        for document in store.find("refresh_families", user_id=user.id):
+            store.delete("refresh_families", document.id)
+        return chosen
+    finally:
+        store.close()

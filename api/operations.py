@@ -1,0 +1,144 @@
+"""The operations of the API: one table that drives routes, permission checks and the API's own description.
+
+`access` says who may try: anybody (`NONE`), whoever is signed in (`ANY`), a bearer token (`BEARER`), a person with a
+bearer token or HTTP Basic but no key (`PERSON`); or it is the permission that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from api import api_keys, users
+from api.http.call import Call, Reply
+from api.resources import api_keys as key_handlers
+from api.resources import auth, health, logs, proxies
+from api.resources import users as user_handlers
+from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
+
+NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
+
+V1 = "/api/v1"
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `model` is what its body must be; with `optional_body` it may be left out.
+
+    `exempt` operations are for machines that watch: no rate limit.
+    """
+
+    method: str
+    path: str
+    access: str
+    id: str
+    summary: str
+    handler: Callable[[Call], Reply]
+    model: type[BaseModel] | None = None
+    read_only: frozenset[str] = NOTHING
+    optional_body: bool = False
+    exempt: bool = False
+    status: int = 200
+
+    @property
+    def permission(self) -> str | None:
+        """The permission that is needed, if it is one."""
+        return None if self.access.startswith("(") else self.access
+
+
+_PROXY = f"{V1}/proxies/{{proxy_id}}"
+
+OPERATIONS: tuple[Operation, ...] = (
+    # --- is it well? ---
+    Operation("GET", "/health", NONE, "health", "Is it well, in one word", health.small, exempt=True),
+    Operation("GET", "/livez", NONE, "livez", "Does the process answer", health.live, exempt=True),
+    Operation("GET", "/readyz", NONE, "readyz", "Can it do its work", health.small, exempt=True),
+    Operation("GET", f"{V1}/health", ANY, "getHealth", "The health report", health.report),
+    Operation("GET", f"{V1}/status", "metrics.read", "getStatus", "The system status", health.system_status),
+    # --- credentials ---
+    Operation("POST", f"{V1}/auth/login", NONE, "login", "Sign in", auth.login, auth.Login),
+    Operation("POST", f"{V1}/auth/refresh", NONE, "refreshToken", "Get new tokens", auth.refresh, auth.Refresh),
+    Operation("POST", f"{V1}/auth/validate", BEARER, "validateToken", "Check a token", auth.validate),
+    Operation("POST", f"{V1}/auth/logout", BEARER, "logout", "Sign out", auth.logout),
+    Operation("GET", f"{V1}/auth/test", ANY, "testAuth", "Who am I", auth.who_am_i),
+    Operation("GET", f"{V1}/api-keys", PERSON, "listApiKeys", "List API keys", key_handlers.list_keys),
+    Operation(
+        "POST",
+        f"{V1}/api-keys",
+        PERSON,
+        "createApiKey",
+        "Make an API key",
+        key_handlers.create_key,
+        api_keys.ApiKeyCreate,
+        api_keys.READ_ONLY_FIELDS,
+        status=201,
+    ),
+    Operation(
+        "DELETE", f"{V1}/api-keys/{{key_id}}", PERSON, "revokeApiKey", "Revoke an API key", key_handlers.revoke_key
+    ),
+    # --- proxies ---
+    Operation("GET", f"{V1}/proxies", "proxy.read", "listProxies", "List proxies", proxies.list_proxies),
+    Operation(
+        "POST",
+        f"{V1}/proxies",
+        "proxy.write",
+        "createProxy",
+        "Create a proxy",
+        proxies.create_proxy,
+        ProxyCreate,
+        READ_ONLY_FIELDS,
+        status=201,
+    ),
+    Operation("GET", _PROXY, "proxy.read", "getProxy", "Show a proxy", proxies.get_proxy),
+    Operation(
+        "PUT",
+        _PROXY,
+        "proxy.write",
+        "replaceProxy",
+        "Change a proxy",
+        proxies.update_proxy,
+        ProxyUpdate,
+        READ_ONLY_FIELDS,
+    ),
+    Operation(
+        "PATCH",
+        _PROXY,
+        "proxy.write",
+        "updateProxy",
+        "Change a proxy",
+        proxies.update_proxy,
+        ProxyUpdate,
+        READ_ONLY_FIELDS,
+    ),
+    Operation("DELETE", _PROXY, "proxy.delete", "deleteProxy", "Delete a proxy", proxies.delete_proxy),
+    Operation("POST", f"{_PROXY}/start", "proxy.write", "startProxy", "Start a proxy", proxies.start_proxy),
+    Operation("POST", f"{_PROXY}/stop", "proxy.write", "stopProxy", "Stop a proxy", proxies.stop_proxy),
+    Operation("POST", f"{_PROXY}/restart", "proxy.write", "restartProxy", "Restart a proxy", proxies.restart_proxy),
+    Operation(
+        "POST",
+        f"{_PROXY}/test",
+        "proxy.write",
+        "testProxy",
+        "Send one request through a proxy",
+        proxies.test_proxy,
+        proxies.ProxyTest,
+        optional_body=True,
+    ),
+    # --- users and records ---
+    Operation("GET", f"{V1}/users", "users.read", "listUsers", "List users", user_handlers.list_users),
+    Operation(
+        "POST",
+        f"{V1}/users",
+        "users.write",
+        "createUser",
+        "Create a user",
+        user_handlers.create_user,
+        users.UserCreate,
+        users.READ_ONLY_FIELDS,
+        status=201,
+    ),
+    Operation("GET", f"{V1}/logs", "metrics.read", "queryLogs", "Search access records", logs.query_logs),
+)

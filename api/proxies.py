@@ -1,0 +1,260 @@
+"""The life of proxy configurations: what is stored, and what the supervisor is told, in which order.
+
+The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor hears of
+the change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes
+names unique.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from actors.bus.messages import (
+    SUPERVISOR,
+    DescribeFleet,
+    Done,
+    Fleet,
+    ListenerRefused,
+    ListenerReserved,
+    ProxySpec,
+    PutProxy,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+)
+from api.bridge import Bridge
+from api.http.errors import ApiError, invalid, not_found
+from api.store import Document, NotStored, RevisionConflict, Store
+from config.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+
+log = logging.getLogger(__name__)
+
+COLLECTION = "proxies"
+LOCK_TIMEOUT = 15.0
+"""Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
+
+Status = Literal["active", "inactive"]
+
+
+class SupervisorLost(Exception):
+    """The supervisor does not answer, or not in a way that makes sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProxy:
+    """A record and its revision."""
+
+    record: ProxyRecord
+    revision: int
+
+    def spec(self) -> ProxySpec:
+        """What supervisor and forwarding actor need of it."""
+        record = self.record
+        with_auth = record.auth.enabled
+        return ProxySpec(
+            id=record.id,
+            name=record.name,
+            host=record.host,
+            port=record.port,
+            protocol=record.protocol,
+            active=record.status == "active",
+            revision=self.revision,
+            timeout=float(record.settings.timeout),
+            keep_alive=record.settings.keep_alive,
+            max_connections=record.settings.max_connections,
+            auth_username=record.auth.username if with_auth else None,
+            auth_hash=record.auth.password_hash if with_auth else None,
+        )
+
+
+def load(document: Document) -> StoredProxy:
+    """The proxy in a document."""
+    return StoredProxy(ProxyRecord.model_validate(document.body), document.revision)
+
+
+def read_specs(store: Store) -> tuple[ProxySpec, ...]:
+    """The whole wish."""
+    return tuple(load(document).spec() for document in store.find(COLLECTION))
+
+
+class Proxies:
+    """Reads and changes. Thread-safe.
+
+    Changes raise `ApiError` (400, 404, 412), `SupervisorLost` and `StoreWriteError`. `if_match` is a revision that
+    the proxy must have, or None.
+    """
+
+    def __init__(
+        self, store: Store, bridge: Bridge, publish: Callable[[str, dict[str, Any]], None], default_timeout: int
+    ) -> None:
+        self._store = store
+        self._bridge = bridge
+        self._publish = publish
+        self._default_timeout = default_timeout
+        self._lock = threading.Lock()
+
+    def all(self) -> list[StoredProxy]:
+        """All proxies, oldest first."""
+        found = [load(document) for document in self._store.find(COLLECTION)]
+        return sorted(found, key=lambda proxy: (proxy.record.created_at, proxy.record.id))
+
+    def get(self, proxy_id: str) -> StoredProxy:
+        """One proxy. Raises `ApiError` 404."""
+        document = self._store.get(COLLECTION, proxy_id)
+        if document is None:
+            raise not_found("The proxy")
+        return load(document)
+
+    def create(self, body: ProxyCreate) -> StoredProxy:
+        """A new, active proxy whose socket is bound."""
+        try:
+            record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
+        with self._one_change():
+            self._refuse_taken_name(record)
+            self._reserve(record)
+            stored = self._put(record, expect=0)
+            self._tell_wish(stored)
+        self._say("proxy.created", record)
+        return stored
+
+    def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
+        """Changes of settings drop no connection; the address may change only while the proxy is inactive."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            try:
+                record = apply(before.record, body, time.time())
+            except InvalidProxy as error:
+                raise invalid(error.field, error.error) from error
+            _refuse_move(before.record, record)
+            self._refuse_taken_name(record)
+            self._require_supervisor()
+            stored = self._put(record, before.revision)
+            self._tell_wish(stored)
+        self._say("proxy.updated", record)
+        return stored
+
+    def delete(self, proxy_id: str, if_match: int | None) -> None:
+        """Gone for good; its connections drain."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor()
+            try:
+                self._store.delete(COLLECTION, proxy_id, before.revision)
+            except (NotStored, RevisionConflict) as error:
+                raise not_found("The proxy") from error
+            self._tell(RemoveProxy(proxy_id))
+        self._say("proxy.deleted", before.record)
+
+    def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+        """Active, and whether that is a change. With the address taken: 400, and the status stays."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._reserve(before.record)
+            after, changed = self._wish(before, "active")
+            self._tell_wish(after)
+        if changed:
+            self._say("proxy.started", after.record)
+        return after, changed
+
+    def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+        """Inactive, and whether that is a change."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor()
+            after, changed = self._wish(before, "inactive")
+            self._tell_wish(after)
+        if changed:
+            self._say("proxy.stopped", after.record)
+        return after, changed
+
+    def restart(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+        """A new process on the same socket; an inactive proxy is started."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._reserve(before.record)
+            after, changed = self._wish(before, "active")
+            self._tell_wish(after)
+            if not changed:
+                self._tell(RestartProxy(proxy_id))
+        self._say("proxy.restarted", after.record)
+        return after
+
+    # --- the store ---
+
+    @contextmanager
+    def _one_change(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
+            raise SupervisorLost("an earlier change is still under way")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+        stored = self.get(proxy_id)
+        if if_match is not None and if_match != stored.revision:
+            raise stale(stored.revision)
+        return stored
+
+    def _refuse_taken_name(self, record: ProxyRecord) -> None:
+        if self._store.find(COLLECTION, lambda body: body["id"] != record.id, name=record.name):
+            raise invalid("name", f"the name {record.name!r} is in use")
+
+    def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
+        if before.record.status == status:
+            return before, False
+        changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
+        return self._put(changed, before.revision), True
+
+    def _put(self, record: ProxyRecord, expect: int) -> StoredProxy:
+        document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
+        return StoredProxy(record, document.revision)
+
+    # --- the supervisor ---
+
+    def _reserve(self, record: ProxyRecord) -> None:
+        reply = self._bridge.ask(SUPERVISOR, ReserveListener(record.id, record.host, record.port))
+        if isinstance(reply, ListenerRefused):
+            raise invalid(reply.field, reply.error)
+        if not isinstance(reply, ListenerReserved):
+            raise SupervisorLost(repr(reply))
+
+    def _require_supervisor(self) -> None:
+        """Nothing is stored that the supervisor could not be told."""
+        reply = self._bridge.ask(SUPERVISOR, DescribeFleet(("",)))
+        if not isinstance(reply, Fleet):
+            raise SupervisorLost(repr(reply))
+
+    def _tell_wish(self, stored: StoredProxy) -> None:
+        self._tell(PutProxy(stored.spec()))
+
+    def _tell(self, message: Any) -> None:
+        """The store has it already, and the supervisor gets the whole wish again when the API starts anew."""
+        reply = self._bridge.ask(SUPERVISOR, message)
+        if not isinstance(reply, Done):
+            raise SupervisorLost(repr(reply))
+
+    def _say(self, kind: str, record: ProxyRecord) -> None:
+        about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
+        self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
+
+
+def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
+    if after.status == "active":
+        for name in ("host", "port", "protocol"):
+            if getattr(before, name) != getattr(after, name):
+                raise invalid(name, "can't be changed while the proxy is active; stop it first")
+
+
+def stale(revision: int) -> ApiError:
+    """412 for an `If-Match` that isn't the revision."""
+    return invalid("If-Match", f'the ETag is "{revision}" now', 412)

@@ -1,0 +1,189 @@
+"""The test of a proxy: one GET through it, as an authorised client.
+
+The forwarding actor is told of credentials that are good for one use, so a test needs no stored password. All of the
+test, from the first byte to the last that is read, has one deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+import urllib3
+
+from actors.bus.messages import AdmitTester, Done, forwarding_name
+from api.bridge import Bridge
+from api.http.errors import rate_limited
+from api.proxies import StoredProxy
+from config.proxies import plain_text
+from config.units import timestamp_text
+
+BODY_READ = 64 * 1024
+"""Bytes of the answer that are read: enough for any service that tells an address."""
+
+AT_ONCE = 3
+"""Tests under way at the same time: each holds a thread of the API."""
+
+ADMIT_TIMEOUT = 3.0
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
+
+
+def test_target(url: str) -> str:
+    """`url`, if a test can ask for it; else `ValueError`."""
+    plain_text(url)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s", url):
+        raise ValueError("must be an absolute http or https URL")
+    return url
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What is known of a test so far."""
+
+    status: str = "failed"
+    status_code: int | None = None
+    external_ip: str | None = None
+    error: str | None = None
+
+
+class ProxyTester:
+    """Runs tests. Thread-safe."""
+
+    def __init__(self, bridge: Bridge, default_url: str) -> None:
+        self._bridge = bridge
+        self._default_url = default_url
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def run(self, proxy: StoredProxy, url: str | None, timeout: float) -> dict[str, Any]:
+        """A `test_result`. Raises `ApiError` 429 when too many tests are under way."""
+        if not self._places.acquire(blocking=False):
+            raise rate_limited(1, f"{AT_ONCE} tests are under way")
+        try:
+            began, moment = time.monotonic(), time.time()
+            outcome = self._attempt(proxy, url or self._default_url, timeout)
+            return _result(outcome, began, moment)
+        finally:
+            self._places.release()
+
+    def _attempt(self, proxy: StoredProxy, url: str, timeout: float) -> _Outcome:
+        if proxy.record.status != "active":
+            return _Outcome(error="the proxy is inactive")
+        user, token = "test-" + secrets.token_hex(8), secrets.token_hex(16)
+        admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT)
+        reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
+        if not isinstance(reply, Done):
+            return _Outcome(error="the proxy's process does not answer")
+        return _get(url, _proxy_url(proxy, user, token), timeout)
+
+
+def _proxy_url(proxy: StoredProxy, user: str, token: str) -> str:
+    host = _WILDCARDS.get(proxy.record.host, proxy.record.host)
+    authority = f"[{host}]" if ":" in host else host
+    return f"http://{quote(user)}:{quote(token)}@{authority}:{proxy.record.port}"
+
+
+def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
+    deadline = time.monotonic() + timeout
+    outcome = _Outcome()
+    with requests.Session() as session:
+        session.trust_env = False
+        session.proxies = {"http": proxy_url, "https": proxy_url}
+        session.headers["User-Agent"] = "proxyfleet-test"
+        try:
+            with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
+                outcome.status_code = response.status_code
+                _judge(outcome, response, _read(response, deadline), url)
+        except (requests.Timeout, TimeoutError):
+            outcome.status, outcome.error = "timeout", f"no complete answer within {timeout:g} s"
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            _explain(outcome, error)
+    return outcome
+
+
+def _read(response: requests.Response, deadline: float) -> bytes:
+    """The beginning of the body. A read ends with the session's timeout at the latest, all of them at the deadline."""
+    content = b""
+    for chunk in response.iter_content(4096):
+        content += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if len(content) >= BODY_READ:
+            break
+    return content
+
+
+def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: str) -> None:
+    by_proxy = response.headers.get("Proxy-Status")
+    if response.status_code == 504 and by_proxy:
+        outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
+    elif by_proxy:
+        outcome.error = f"the proxy answered {response.status_code}: {by_proxy}"
+    elif response.status_code >= 400:
+        outcome.error = f"the target answered {response.status_code}"
+    else:
+        outcome.status = "success"
+        outcome.external_ip = told_address(content) or _source_address(url)
+
+
+def _explain(outcome: _Outcome, error: Exception) -> None:
+    refused = _TUNNEL_REFUSED.search(str(error))
+    if refused is None:
+        outcome.error = f"{type(error).__name__}: {str(error)[:300]}"
+        return
+    outcome.status_code = int(refused[1])
+    outcome.status = "timeout" if refused[1] == "504" else "failed"
+    outcome.error = f"the proxy answered {refused[1]} to CONNECT"
+
+
+def told_address(content: bytes) -> str | None:
+    """The address in a body that is one, or that is JSON with `ip` or `origin`; else None."""
+    text = content.decode("utf-8", "replace").strip()
+    try:
+        value = json.loads(text) if text.startswith("{") else {"ip": text}
+    except (ValueError, RecursionError):
+        return None
+    told = value.get("ip") or value.get("origin")
+    try:
+        return str(ip_address(str(told).partition(",")[0].strip()))
+    except ValueError:
+        return None
+
+
+def _source_address(url: str) -> str | None:
+    """The address of this machine from which the target is reached; None when that can't be told."""
+    parts = urlsplit(url)
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(target)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _result(outcome: _Outcome, began: float, moment: float) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "response_time": round((time.monotonic() - began) * 1000),
+        "status_code": outcome.status_code,
+        "external_ip": outcome.external_ip,
+        "timestamp": timestamp_text(moment),
+        "error": outcome.error,
+    }

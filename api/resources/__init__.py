@@ -1,0 +1,1 @@
+"""The handlers of the operations: each takes a `Call` and gives a `Reply`."""

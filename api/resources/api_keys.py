@@ -1,0 +1,55 @@
+"""API keys: made, listed and revoked by people, never by keys."""
+
+from __future__ import annotations
+
+import time
+
+from api import api_keys
+from api.http.call import Call, Reply
+from api.http.errors import lacks_permission, not_found
+from api.security.authentication import Caller
+from api.security.permissions import ADMIN, first_not_held
+from api.store import NotStored
+
+
+def list_keys(call: Call) -> Reply:
+    """The caller's own keys; for an administrator, all."""
+    found = call.services.store.find(api_keys.COLLECTION)
+    keys = [api_keys.load(document) for document in found]
+    own = [key for key in keys if _may_manage(call.caller, key)]
+    own.sort(key=lambda key: (key.created_at, key.id))
+    return Reply({"api_keys": [key.view() for key in own], "total": len(own)})
+
+
+def create_key(call: Call) -> Reply:
+    """A key for the caller, shown this once."""
+    caller = call.caller
+    missing = first_not_held(caller.permissions(), call.body.permissions or ())
+    if missing is not None:
+        raise lacks_permission(missing, by_key=False)
+    record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
+    call.services.store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
+    call.services.publish("api_key.created", _about(record))
+    return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})
+
+
+def revoke_key(call: Call) -> Reply:
+    """The key is dead at once. Somebody else's key is not to be told from one that isn't there."""
+    key_id = call.params["key_id"]
+    document = call.services.store.get(api_keys.COLLECTION, key_id)
+    if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
+        raise not_found("The API key")
+    try:
+        call.services.store.delete(api_keys.COLLECTION, key_id)
+    except NotStored as error:  # revoked twice at the same time
+        raise not_found("The API key") from error
+    call.services.publish("api_key.revoked", _about(key))
+    return Reply({"id": key_id, "revoked": True})
+
+
+def _may_manage(caller: Caller, key: api_keys.ApiKey) -> bool:
+    return key.user_id == caller.user.id or caller.may(ADMIN)
+
+
+def _about(key: api_keys.ApiKey) -> dict[str, str]:
+    return {"key_id": key.id, "name": key.name, "prefix": key.prefix, "user_id": key.user_id}

@@ -1,0 +1,112 @@
+"""Signing in and out, and asking who one is."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+
+from api import users
+from api.http.call import Call, Reply
+from api.http.errors import unauthorized
+from api.security.authentication import Caller, expired
+from api.security.tokens import BadToken, Claims, ExpiredToken, TokenPair
+from api.store import RevisionConflict, StoreWriteError
+from api.users import User
+from config.units import timestamp_text
+
+
+class Login(BaseModel):
+    """The body of a login."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
+    password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+
+
+class Refresh(BaseModel):
+    """The body of a refresh."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    refresh_token: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+
+
+def login(call: Call) -> Reply:
+    """A pair of tokens for a name and a password."""
+    user = call.services.authenticator.sign_in(call.body.username, call.body.password, call.address)
+    pair = call.services.tokens.issue(user.id)
+    user = _note_login(call, user)
+    return Reply({**_pair(pair), "user": user.view()}, headers=_NOT_CACHED)
+
+
+def refresh(call: Call) -> Reply:
+    """The next pair; the refresh token that was sent is worth nothing from now on."""
+    try:
+        user_id, pair = call.services.tokens.refresh(call.body.refresh_token)
+    except ExpiredToken as error:
+        raise expired(error) from error
+    except BadToken as error:
+        raise unauthorized("The refresh token is not valid") from error
+    user = users.by_id(call.services.store, user_id)
+    if user is None or user.status != "active":
+        call.services.tokens.revoke_all(user_id)
+        raise unauthorized("The refresh token is not valid")
+    return Reply(_pair(pair), headers=_NOT_CACHED)
+
+
+def validate(call: Call) -> Reply:
+    """What the bearer token is good for."""
+    claims = _claims(call.caller)
+    return Reply({"valid": True, **_who(call.caller), "expires_at": timestamp_text(claims.expires_at)})
+
+
+def logout(call: Call) -> Reply:
+    """The token and its refresh family are dead."""
+    call.services.tokens.revoke(_claims(call.caller).family)
+    return Reply({"message": "Signed out"})
+
+
+def who_am_i(call: Call) -> Reply:
+    """Who the credential says that the caller is."""
+    caller = call.caller
+    if caller.key is not None:
+        return Reply({"authenticated": True, "key_id": caller.key.id, "permissions": caller.permissions()})
+    return Reply({"authenticated": True, **_who(caller), "auth_method": caller.method})
+
+
+_NOT_CACHED = {"Cache-Control": "no-store"}
+
+
+def _claims(caller: Caller) -> Claims:
+    if caller.claims is None:
+        raise unauthorized("A bearer token is required")
+    return caller.claims
+
+
+def _pair(pair: TokenPair) -> dict[str, Any]:
+    return {
+        "access_token": pair.access_token,
+        "refresh_token": pair.refresh_token,
+        "expires_in": pair.expires_in,
+        "token_type": "Bearer",
+    }
+
+
+def _who(caller: Caller) -> dict[str, Any]:
+    user = caller.user
+    return {"user_id": user.id, "username": user.username, "role": user.role, "permissions": caller.permissions()}
+
+
+def _note_login(call: Call, user: User) -> User:
+    store = call.services.store
+    document = store.get(users.COLLECTION, user.id)
+    if document is None:
+        return user
+    noted = {**document.body, "last_login": time.time()}
+    try:
+        return users.load(store.put(users.COLLECTION, noted, document.revision))
+    except (RevisionConflict, StoreWriteError):
+        return user  # somebody changed the user at this moment, or the disk is full; the sign-in stands

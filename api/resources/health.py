@@ -1,0 +1,184 @@
+"""Is it well? For load balancers in a few bytes, for people in full.
+
+Unhealthy is only a product that can't do its work: no store or no supervisor. A proxy that should run and doesn't, or a
+helper that is gone, is a degraded one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Runtime
+from actors.bus.messages import Fleet as FleetMessage
+from api.http.call import Call, Reply
+from api.services import Services
+from api.store import StoreError
+from config import VERSION
+from config.units import size_text, timestamp_text, uptime_text
+
+HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
+HELPERS = (METRICS, LOGS, WEBHOOKS)
+SCARCE_PERCENT = 95.0
+"""Of memory or disk in use: from here on the check says `degraded`."""
+
+
+def small(call: Call) -> Reply:
+    """200 healthy or degraded, 503 unhealthy."""
+    status = _overall(_database(call.services), _proxy_service(call.services))
+    return Reply({"status": status, "version": VERSION}, _http_status(status))
+
+
+def live(_call: Call) -> Reply:
+    """This process answers; nothing else is asked."""
+    return Reply({"status": "alive"})
+
+
+def report(call: Call) -> Reply:
+    """The health report."""
+    services = call.services
+    checks = {
+        "database": _database(services),
+        "proxy_service": _proxy_service(services),
+        **_resources(services),
+    }
+    status = _overall(checks["database"], checks["proxy_service"])
+    started = _started_at(services)
+    data = {
+        "status": status,
+        "timestamp": timestamp_text(time.time()),
+        "uptime": uptime_text(time.time() - started),
+        "uptime_seconds": int(time.time() - started),
+        "version": VERSION,
+        "checks": checks,
+    }
+    return Reply(data, _http_status(status))
+
+
+def system_status(call: Call) -> Reply:
+    """The system status."""
+    services = call.services
+    fleet = services.fleet.whole()
+    return Reply(_system(services, fleet))
+
+
+# --- the checks ---------------------------------------------------------------------------------------------------
+
+
+def _database(services: Services) -> dict[str, Any]:
+    began = time.perf_counter()
+    check: dict[str, Any] = {"status": HEALTHY}
+    try:
+        services.store.check()
+    except StoreError:
+        check = {"status": UNHEALTHY, "error": "the configuration store can't be used"}
+    return {**check, "response_time": f"{(time.perf_counter() - began) * 1000:.1f}ms"}
+
+
+def _proxy_service(services: Services) -> dict[str, Any]:
+    fleet = services.fleet.whole()
+    if fleet is None:
+        return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
+    active = services.store.find("proxies", status="active")
+    failed = [each.id for each in active if _is(fleet.proxies.get(each.id), "failed")]
+    missing = [name for name in HELPERS if not _is(fleet.actors.get(name), "running")]
+    return {
+        "status": DEGRADED if failed or missing else HEALTHY,
+        "active_proxies": _running(fleet),
+        "failed_proxies": failed,
+        "missing_actors": missing,
+    }
+
+
+def _is(runtime: Runtime | None, state: str) -> bool:
+    return runtime is not None and runtime.state == state
+
+
+def _running(fleet: FleetMessage) -> int:
+    return sum(_is(each, "running") for each in fleet.proxies.values())
+
+
+def _resources(services: Services) -> dict[str, Any]:
+    memory = psutil.virtual_memory()
+    disk = psutil.disk_usage(str(services.data.path))
+    return {
+        "memory": {
+            "status": _scarce(memory.percent),
+            "usage": f"{memory.percent:.1f}%",
+            "total": size_text(memory.total),
+            "used": size_text(memory.used),
+        },
+        "disk": {
+            "status": _scarce(disk.percent),
+            "usage": f"{disk.percent:.1f}%",
+            "free": size_text(disk.free),
+        },
+    }
+
+
+def _scarce(percent: float) -> str:
+    return DEGRADED if percent >= SCARCE_PERCENT else HEALTHY
+
+
+def _overall(*checks: dict[str, Any]) -> str:
+    said = {check["status"] for check in checks}
+    return next(status for status in (UNHEALTHY, DEGRADED, HEALTHY) if status in said)
+
+
+def _http_status(status: str) -> int:
+    return 503 if status == UNHEALTHY else 200
+
+
+def _started_at(services: Services) -> float:
+    fleet = services.fleet.whole()
+    return services.started_at if fleet is None else fleet.started_at
+
+
+# --- the system status --------------------------------------------------------------------------------------------
+
+
+def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
+    figures = services.fleet.system()
+    own = psutil.Process().memory_info()
+    total = None if figures is None else figures.total
+    status = _overall(_database(services), _proxy_service(services))
+
+    def figure(read: Callable[[Any], Any], otherwise: Any) -> Any:
+        return otherwise if figures is None else read(figures)
+
+    requests = total.requests if total else 0
+    errors = total.errors if total else 0
+    return {
+        "server": {
+            "status": status,
+            "uptime": int(time.time() - _started_at(services)),
+            "pid": services.supervisor_pid or os.getpid(),
+            "memory": {
+                "rss": size_text(figure(lambda seen: seen.rss, own.rss)),
+                "heap_used": size_text(figure(lambda seen: seen.uss, own.rss)),
+                "heap_total": size_text(figure(lambda seen: seen.vms, own.vms)),
+            },
+            "cpu": {
+                "usage": f"{figure(lambda seen: seen.cpu_percent, psutil.cpu_percent()):.1f}%",
+                "load_average": [round(each, 2) for each in os.getloadavg()],
+            },
+        },
+        "proxy": {
+            "active_proxies": 0 if fleet is None else _running(fleet),
+            "total_connections": total.connections if total else 0,
+            "active_connections": total.active_connections if total else 0,
+            "requests_per_second": figure(lambda seen: round(seen.requests_per_second, 3), 0.0),
+            "total_requests": requests,
+            "error_rate": f"{100 * errors / requests if requests else 0.0:.2f}%",
+        },
+        "network": {
+            "bandwidth_in": f"{size_text(figure(lambda seen: seen.bandwidth_in, 0))}/s",
+            "bandwidth_out": f"{size_text(figure(lambda seen: seen.bandwidth_out, 0))}/s",
+            "total_bytes_in": size_text(total.bytes_in if total else 0),
+            "total_bytes_out": size_text(total.bytes_out if total else 0),
+        },
+    }

@@ -1,0 +1,125 @@
+"""The operations on proxies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
+
+from api.http.call import Call, Reply
+from api.http.errors import forbidden
+from api.proxies import StoredProxy
+from api.proxy_test import test_target
+from api.resources import views
+from config.proxies import PROTOCOLS, refuse_nulls
+
+STATUSES = ("active", "inactive")
+TEST_TIMEOUT = 15.0
+
+
+class ProxyTest(BaseModel):
+    """The optional body of a test. `timeout` is in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[StrictStr, Field(max_length=2048), AfterValidator(test_target)] | None = None
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] = TEST_TIMEOUT
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+def list_proxies(call: Call) -> Reply:
+    """A page of them, oldest first. A key with a scope sees only those in it."""
+    page = call.query.integer("page", 1, 1, 1_000_000)
+    per_page = call.query.integer("per_page", 50, 1, 100)
+    status = call.query.one_of("status", STATUSES)
+    protocol = call.query.one_of("protocol", PROTOCOLS)
+    scope = call.caller.scope
+    found = [
+        proxy
+        for proxy in call.services.proxies.all()
+        if status in (None, proxy.record.status)
+        and protocol in (None, proxy.record.protocol)
+        and (scope is None or proxy.record.id in scope)
+    ]
+    shown = found[(page - 1) * per_page : page * per_page]
+    forms = [views.listed(form) for form in views.details(call.services.fleet, shown)]
+    return Reply({"proxies": forms, "pagination": pagination(page, per_page, len(found))})
+
+
+def pagination(page: int, per_page: int, total: int) -> dict[str, Any]:
+    """Where this page is. There is at least one page, empty or not."""
+    pages = max(1, -(-total // per_page))
+    return {
+        "page": page,
+        "per_page": per_page,
+        "total": total,
+        "pages": pages,
+        "has_next": page < pages,
+        "has_prev": page > 1,
+    }
+
+
+def create_proxy(call: Call) -> Reply:
+    """201 when its socket is bound and its record durable."""
+    if call.caller.scope is not None:
+        raise forbidden("a key with a scope of proxies can't create proxies")
+    proxy = call.services.proxies.create(call.body)
+    headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
+    return Reply({"proxy": views.created(proxy)}, 201, proxy.revision, headers)
+
+
+def get_proxy(call: Call) -> Reply:
+    """The detail form."""
+    return _one(call, call.services.proxies.get(call.params["proxy_id"]))
+
+
+def update_proxy(call: Call) -> Reply:
+    """Partial, for PUT as for PATCH."""
+    return _one(call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match))
+
+
+def delete_proxy(call: Call) -> Reply:
+    """The configuration is gone; the process drains."""
+    proxy_id = call.params["proxy_id"]
+    call.services.proxies.delete(proxy_id, call.if_match)
+    return Reply({"id": proxy_id, "deleted": True})
+
+
+def start_proxy(call: Call) -> Reply:
+    """Active from now on."""
+    proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match)
+    return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already")
+
+
+def stop_proxy(call: Call) -> Reply:
+    """Inactive from now on."""
+    proxy, changed = call.services.proxies.stop(call.params["proxy_id"], call.if_match)
+    return _acted(call, proxy, changed, "The proxy was stopped" if changed else "The proxy was inactive already")
+
+
+def restart_proxy(call: Call) -> Reply:
+    """A new process."""
+    proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match)
+    return _acted(call, proxy, True, "The proxy was restarted")
+
+
+def test_proxy(call: Call) -> Reply:
+    """One GET through the proxy. Whatever comes of it, the test itself was done: 200."""
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    return Reply({"test_result": call.services.tester.run(proxy, call.body.url, float(call.body.timeout))})
+
+
+def _one(call: Call, proxy: StoredProxy) -> Reply:
+    return Reply({"proxy": _detail(call, proxy)}, revision=proxy.revision)
+
+
+def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply:
+    return Reply({"proxy": _detail(call, proxy), "changed": changed, "message": message}, revision=proxy.revision)
+
+
+def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
+    return views.details(call.services.fleet, [proxy])[0]

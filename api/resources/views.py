@@ -1,0 +1,89 @@
+"""Proxies as the API shows them: list form, detail form, create form."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from actors.bus.messages import ProxyStats, Runtime
+from api.fleet import NO_STATS, Fleet
+from api.proxies import StoredProxy
+from config.units import size_text, timestamp_text, uptime_text
+
+RUNNING_STATES = ("running", "draining")
+
+
+def details(fleet: Fleet, proxies: list[StoredProxy]) -> list[dict[str, Any]]:
+    """The detail forms, with one question to the supervisor and one to the collector for all of them."""
+    ids = tuple(proxy.record.id for proxy in proxies)
+    runtimes, stats = fleet.runtimes(ids), fleet.stats(ids)
+    return [detail(proxy, _runtime_of(proxy, runtimes), stats.get(proxy.record.id, NO_STATS)) for proxy in proxies]
+
+
+def detail(proxy: StoredProxy, runtime: Runtime | None, stats: ProxyStats) -> dict[str, Any]:
+    """The detail form. It holds the list form."""
+    return {
+        **created(proxy),
+        "auth_enabled": proxy.record.auth.enabled,
+        "runtime": _runtime(runtime),
+        "stats": _stats(stats, runtime),
+    }
+
+
+def created(proxy: StoredProxy) -> dict[str, Any]:
+    """The create form: the configuration alone. There is no password in it."""
+    record = proxy.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "host": record.host,
+        "port": record.port,
+        "protocol": record.protocol,
+        "status": record.status,
+        "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
+        "settings": record.settings.model_dump(),
+        "tags": record.tags,
+        "created_at": timestamp_text(record.created_at),
+        "updated_at": timestamp_text(record.updated_at),
+    }
+
+
+def listed(form: dict[str, Any]) -> dict[str, Any]:
+    """The list form, out of a detail form."""
+    return {name: value for name, value in form.items() if name not in ("auth", "settings")}
+
+
+def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:
+    """A proxy of which the supervisor knows nothing is stopped, or is just about to be started."""
+    if runtimes is None:
+        return None
+    state = "stopped" if proxy.record.status == "inactive" else "starting"
+    return runtimes.get(proxy.record.id) or Runtime(state, None, proxy.record.updated_at, 0, None)
+
+
+def _runtime(runtime: Runtime | None) -> dict[str, Any] | None:
+    if runtime is None:
+        return None
+    return {
+        "state": runtime.state,
+        "pid": runtime.pid,
+        "since": timestamp_text(runtime.since),
+        "restarts": runtime.restarts,
+        "error": runtime.error,
+    }
+
+
+def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
+    running = runtime is not None and runtime.state in RUNNING_STATES
+    uptime = max(0.0, time.time() - runtime.since) if runtime is not None and running else 0.0
+    return {
+        "total_requests": stats.requests,
+        "active_connections": stats.active_connections,
+        "uptime": uptime_text(uptime),
+        "uptime_seconds": int(uptime),
+        "bytes_transferred": size_text(stats.bytes_in + stats.bytes_out),
+        "bytes_in": stats.bytes_in,
+        "bytes_out": stats.bytes_out,
+        "errors": stats.errors,
+        "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
+    }

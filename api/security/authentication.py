@@ -1,0 +1,189 @@
+"""Who is asking: API key, bearer token or HTTP Basic, in this order when a client sends several.
+
+A failed sign-in takes the time of a successful one and reads the same, whatever was wrong with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from api import users
+from api.api_keys import ApiKey, LastUsed, find_key
+from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
+from api.security.attempts import Attempts
+from api.security.permissions import holds
+from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
+from api.store import Store
+from api.users import User
+from config.passwords import check_password
+from config.units import timestamp_text
+
+BASIC_REMEMBERED = 60.0
+"""Seconds that a checked pair of HTTP Basic is remembered, in memory and as a keyed hash."""
+
+_BASIC_PAIRS = 1_000
+_NOBODY = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+"""A hash like all others, for names that nobody has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who made a request, by which credential. `key` or `claims` is set, or neither with HTTP Basic."""
+
+    user: User
+    key: ApiKey | None = None
+    claims: Claims | None = None
+
+    @property
+    def method(self) -> str:
+        """`api_key`, `bearer` or `basic`."""
+        return "api_key" if self.key else "bearer" if self.claims else "basic"
+
+    @property
+    def identity(self) -> str:
+        """Whose rate limit this counts for."""
+        return self.key.id if self.key else self.user.id
+
+    def may(self, permission: str) -> bool:
+        """A key never has more than its owner has at this moment."""
+        by_key = self.key is None or holds(self.key.permissions, permission)
+        return by_key and holds(self.user.granted(), permission)
+
+    @property
+    def scope(self) -> frozenset[str] | None:
+        """The proxies that this credential is restricted to; None: all."""
+        if self.key is None or self.key.scope is None or self.key.scope.proxies is None:
+            return None
+        return frozenset(self.key.scope.proxies)
+
+    def permissions(self) -> list[str]:
+        """What this credential may do."""
+        if self.key is None:
+            return list(self.user.granted())
+        return [each for each in self.key.permissions if holds(self.user.granted(), each)]
+
+
+class Authenticator:
+    """Checks credentials. Thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Tokens,
+        attempts: Attempts,
+        last_used: LastUsed,
+        publish: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._attempts = attempts
+        self._last_used = last_used
+        self._publish = publish
+        self._basic = _BasicMemory()
+
+    def caller(self, api_key: str | None, authorization: str | None, address: str) -> Caller:
+        """Who asks, from the two headers that say so. Raises `ApiError` (401, 403, 429)."""
+        if api_key is not None:
+            return self._by_key(api_key, address)
+        scheme, _, rest = (authorization or "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self._by_token(rest.strip(" "))
+        if scheme.lower() == "basic":
+            return self._by_basic(rest.strip(" "), address)
+        raise unauthorized()
+
+    def sign_in(self, username: str, password: str, address: str) -> User:
+        """The user with this name and password. Raises `ApiError` 401, or 429 while the pair is locked."""
+        locked = self._attempts.locked_for(username, address)
+        user = users.by_name(self._store, username)
+        right = check_password(password, user.password_hash if user else _NOBODY)
+        if locked:
+            raise rate_limited(locked, "Too many failed sign-ins")
+        if user is None or not right or user.status != "active":
+            self._refuse(username, address)
+            raise unauthorized("The user name or the password is wrong")
+        self._attempts.succeeded(username, address)
+        return user
+
+    def _refuse(self, username: str, address: str) -> None:
+        data = {"username": username[:64], "client_ip": address}
+        self._publish("auth.login_failed", data)
+        if self._attempts.failed(username, address):
+            self._publish("auth.locked", data)
+
+    def _by_key(self, text: str, address: str) -> Caller:
+        key = find_key(self._store, text)
+        owner = None if key is None else users.by_id(self._store, key.user_id)
+        now = time.time()
+        if key is None or owner is None or owner.status != "active" or key.expired(now):
+            raise unauthorized("The API key is invalid, expired or revoked", "INVALID_API_KEY")
+        if not key.admits(address):
+            raise forbidden("the address of the client is not in the key's ip_whitelist")
+        self._last_used.touch(key, now)
+        return Caller(owner, key=key)
+
+    def _by_token(self, text: str) -> Caller:
+        try:
+            claims = self._tokens.check(text)
+        except ExpiredToken as error:
+            raise expired(error) from error
+        except BadToken as error:
+            raise unauthorized("The access token is not valid") from error
+        user = users.by_id(self._store, claims.user_id)
+        if user is None or user.status != "active":
+            raise unauthorized("The access token is not valid")
+        return Caller(user, claims=claims)
+
+    def _by_basic(self, encoded: str, address: str) -> Caller:
+        try:
+            username, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise unauthorized("The Basic credentials can't be read") from error
+        if not colon:
+            raise unauthorized("The Basic credentials can't be read")
+        user = users.by_name(self._store, username)
+        if user is not None and user.status == "active" and self._basic.knows(user, password):
+            return Caller(user)
+        user = self.sign_in(username, password, address)
+        self._basic.remember(user, password)
+        return Caller(user)
+
+
+def expired(error: ExpiredToken) -> ApiError:
+    """401 TOKEN_EXPIRED."""
+    answer = unauthorized("The token has expired", "TOKEN_EXPIRED")
+    answer.details = {"expired_at": timestamp_text(error.expired_at)}
+    return answer
+
+
+class _BasicMemory:
+    """Pairs that were right a moment ago. The stored hash is part of the key: a new password is a new pair."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.Lock()
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def knows(self, user: User, password: str) -> bool:
+        with self._lock:
+            return self._until.get(self._mark(user, password), 0.0) > time.monotonic()
+
+    def remember(self, user: User, password: str) -> None:
+        with self._lock:
+            self._until[self._mark(user, password)] = time.monotonic() + BASIC_REMEMBERED
+            if len(self._until) > _BASIC_PAIRS:
+                self._until.popitem(last=False)
+
+    def _mark(self, user: User, password: str) -> bytes:
+        secret = f"{user.id}\0{user.password_hash}\0{password}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._key, secret, hashlib.sha256)

@@ -1,0 +1,39 @@
+"""Who may do what: permission names, the sets that roles stand for, and the one question about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+ALL = "*"
+ADMIN = "admin"
+PERMISSIONS = (
+    "proxy.read",
+    "proxy.write",
+    "proxy.delete",
+    "metrics.read",
+    "users.read",
+    "users.write",
+    "users.delete",
+    "settings.read",
+    "settings.write",
+    ADMIN,
+)
+GRANTABLE = frozenset({*PERMISSIONS, ALL})
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "administrator": (ALL,),
+    "operator": ("proxy.read", "proxy.write", "proxy.delete", "metrics.read", "settings.read"),
+    "user": ("proxy.read", "metrics.read"),
+    "auditor": ("proxy.read", "metrics.read", "users.read", "settings.read"),
+}
+"""The default set of each role."""
+
+
+def holds(granted: Collection[str], wanted: str) -> bool:
+    """Whether `granted` implies `wanted`; `*` and `admin` imply everything."""
+    return wanted in granted or ALL in granted or ADMIN in granted
+
+
+def first_not_held(granted: Collection[str], wanted: Collection[str]) -> str | None:
+    """The first of `wanted` that `granted` doesn't imply, or None."""
+    return next((each for each in wanted if not holds(granted, each)), None)

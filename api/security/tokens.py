@@ -1,0 +1,189 @@
+"""Access and refresh tokens.
+
+A sign-in makes a *family*: one document that says who signed in and which refresh token is the current one. Access
+tokens are JWTs (RFC 7519, HS256) that name their family; they are good while the signature holds, the time isn't
+over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
+
+A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
+that comes again was stolen, or its successor was: the family dies (RFC 9700, section 4.14).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from api.store import NotStored, RevisionConflict, Store
+from config.settings import Jwt
+
+ISSUER = "proxyfleet"
+AUDIENCE = "proxyfleet-api"
+ALGORITHM = "HS256"
+COLLECTION = "refresh_families"
+FAMILIES_PER_USER = 100
+"""Sign-ins of one user that live at the same time; with more of them the oldest ends."""
+
+_REFRESH = re.compile(r"rt_([0-9a-f]{24})_([0-9A-Za-z_-]{43})", re.ASCII)
+
+
+class BadToken(Exception):
+    """The token is not one of ours, or its family is dead."""
+
+
+class ExpiredToken(Exception):
+    """The token was good until `expired_at` (Unix seconds)."""
+
+    def __init__(self, expired_at: float) -> None:
+        super().__init__("the token has expired")
+        self.expired_at = expired_at
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a good access token says."""
+
+    user_id: str
+    family: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPair:
+    """What a sign-in or a refresh gives."""
+
+    access_token: str
+    refresh_token: str
+    expires_in: int
+
+
+class Tokens:
+    """Issues, checks and revokes. Thread-safe."""
+
+    def __init__(self, store: Store, key: bytes, lifetimes: Jwt, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._key = key
+        self._lifetimes = lifetimes
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def issue(self, user_id: str) -> TokenPair:
+        """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
+        family, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
+        with self._lock:
+            self._make_room(user_id)
+            self._store.put(COLLECTION, self._family(family, user_id, secret, self._clock()), expect=0)
+        return self._pair(user_id, family, secret)
+
+    def refresh(self, token: str) -> tuple[str, TokenPair]:
+        """The user id and the next pair. Raises `BadToken`, `ExpiredToken`, `StoreWriteError`."""
+        match = _REFRESH.fullmatch(token)
+        if match is None:
+            raise BadToken
+        family, secret = match.groups()
+        with self._lock:
+            return self._rotate(family, secret)
+
+    def check(self, token: str) -> Claims:
+        """What a good access token says. Raises `BadToken`, `ExpiredToken`."""
+        try:
+            claims = self._decode(token, verify_exp=True)
+        except jwt.ExpiredSignatureError:
+            raise ExpiredToken(float(self._decode(token, verify_exp=False)["exp"])) from None
+        except (jwt.PyJWTError, ValueError) as error:
+            raise BadToken from error
+        user_id, family = claims["sub"], claims["fam"]
+        document = self._store.get(COLLECTION, str(family))
+        if document is None or document.body["user_id"] != user_id:
+            raise BadToken
+        return Claims(user_id, family, float(claims["exp"]))
+
+    def revoke(self, family: str) -> None:
+        """End a family, with its access tokens, for good. Raises `StoreWriteError`."""
+        try:
+            self._store.delete(COLLECTION, family)
+        except NotStored:
+            return  # somebody else ended it in the meantime, which is what was wanted
+
+    def revoke_all(self, user_id: str) -> None:
+        """End every family of a user. Raises `StoreWriteError`."""
+        for document in self._store.find(COLLECTION, user_id=user_id):
+            self.revoke(document.id)
+
+    def _rotate(self, family: str, secret: str) -> tuple[str, TokenPair]:
+        document = self._store.get(COLLECTION, family)
+        if document is None:
+            raise BadToken
+        body = document.body
+        if not hmac.compare_digest(_digest(secret), body["secret_hash"]):
+            self.revoke(family)
+            raise BadToken
+        if body["refresh_until"] <= self._clock():
+            raise ExpiredToken(body["refresh_until"])
+        fresh = secrets.token_urlsafe(32)
+        following = self._family(family, body["user_id"], fresh, body["created_at"])
+        try:
+            self._store.put(COLLECTION, following, expect=document.revision)
+        except RevisionConflict as error:  # a logout came between
+            raise BadToken from error
+        return body["user_id"], self._pair(body["user_id"], family, fresh)
+
+    def _family(self, family: str, user_id: str, secret: str, created_at: float) -> dict[str, Any]:
+        now = self._clock()
+        refresh_until = now + self._lifetimes.refresh_token_ttl
+        return {
+            "id": family,
+            "user_id": user_id,
+            "secret_hash": _digest(secret),
+            "created_at": created_at,
+            "refresh_until": refresh_until,
+            "keep_until": max(refresh_until, now + self._lifetimes.access_token_ttl + 1),
+        }
+
+    def _make_room(self, user_id: str) -> None:
+        """Forget families that are over, and the oldest of a user who has too many."""
+        now = self._clock()
+        over = self._store.find(COLLECTION, lambda body: body["keep_until"] <= now)
+        live = self._store.find(COLLECTION, lambda body: body["keep_until"] > now, user_id=user_id)
+        live.sort(key=lambda document: document.body["refresh_until"])
+        for document in over + live[: max(0, len(live) + 1 - FAMILIES_PER_USER)]:
+            self.revoke(document.id)
+
+    def _pair(self, user_id: str, family: str, secret: str) -> TokenPair:
+        lifetime = self._lifetimes.access_token_ttl
+        now = self._clock()
+        claims = {
+            "iss": ISSUER,
+            "aud": AUDIENCE,
+            "sub": user_id,
+            "jti": secrets.token_hex(12),
+            "iat": int(now),
+            "exp": math.ceil(now + lifetime),
+            "fam": family,
+        }
+        return TokenPair(jwt.encode(claims, self._key, ALGORITHM), f"rt_{family}_{secret}", lifetime)
+
+    def _decode(self, token: str, verify_exp: bool) -> dict[str, Any]:
+        required = ["iss", "aud", "sub", "jti", "iat", "exp", "fam"]
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            self._key,
+            algorithms=[ALGORITHM],
+            audience=AUDIENCE,
+            issuer=ISSUER,
+            options={"require": required, "verify_exp": verify_exp},
+        )
+        return claims
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

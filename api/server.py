@@ -1,0 +1,206 @@
+"""The HTTP server: waitress on a socket that is bound already, with a guard in front and JSON in its errors.
+
+Out of the box waitress serves 100 connections in all and lets each be silent for two minutes, so a hundred half-sent
+requests of one client stop it for everybody. Here a request has an absolute deadline, for its head and for all of it,
+and one address has only so many connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask, ThreadedTaskDispatcher
+
+from api.http.client import request_id
+from api.http.errors import INVALID_REQUEST, envelope_bytes
+
+log = logging.getLogger(__name__)
+
+THREADS = 8
+HEAD_TIMEOUT = 10.0
+REQUEST_TIMEOUT = 60.0
+IDLE_TIMEOUT = 60
+LINGER = 2.0
+MAX_HEAD = 64 * 1024
+MAX_TAKEN_IN = 4 * 1024 * 1024
+"""Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
+too much gets to read the 413 instead of a reset connection."""
+
+_MESSAGES = {
+    400: "The request can't be understood",
+    413: "The body is too large",
+    431: "The head of the request is too large",
+    501: "This transfer coding is not supported",
+}
+
+
+class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
+    """The answer to what never reached the application."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        status = error.code if error.code in _MESSAGES else 500
+        identifier = request_id(None)
+        code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
+        details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
+        body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier)]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.channel.lingers = True
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """One connection. `began` is when the request that is being read began, None between requests.
+
+    One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
+    heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
+    the client might lose the answer that says what was wrong.
+    """
+
+    error_task_class = _JsonErrorTask
+    began: float | None = None
+    lingers = False
+    lingering_until: float | None = None
+
+    def handle_close(self) -> None:
+        if not self.lingers or self.lingering_until is not None:
+            super().handle_close()
+            return
+        self.lingering_until = time.monotonic() + LINGER
+        self.will_close = False
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:  # the client is gone already
+            super().handle_close()
+
+    def readable(self) -> bool:
+        return self.lingering_until is not None or bool(super().readable())
+
+    def handle_read(self) -> None:
+        if self.lingering_until is None:
+            super().handle_read()
+            return
+        try:
+            self.recv(65536)  # to be forgotten; at the end of the stream it closes this channel
+        except OSError:
+            self.handle_close()
+
+    def received(self, data: bytes) -> bool:
+        if self.began is None:
+            self.began = time.monotonic()
+        more = bool(super().received(data))
+        if self.request is None:
+            self.began = None
+        return more
+
+    def overdue(self, now: float) -> bool:
+        """Whether the request that is being read takes too long, or the client's half of a close."""
+        if self.lingering_until is not None:
+            return now > self.lingering_until
+        if self.began is None or self.request is None:
+            return False
+        limit = REQUEST_TIMEOUT if self.request.headers_finished else HEAD_TIMEOUT
+        return now - self.began > limit
+
+
+class _Server(TcpWSGIServer):  # type: ignore[misc]
+    """waitress with a cap for each address and deadlines for requests."""
+
+    channel_class = _Channel
+    per_address = 0
+
+    def handle_accept(self) -> None:
+        before = set(self.active_channels)
+        super().handle_accept()
+        for descriptor in set(self.active_channels) - before:
+            channel = self.active_channels[descriptor]
+            if self._connections_of(channel.addr[0]) > self.per_address:
+                channel.handle_close()
+
+    def maintenance(self, now: float) -> None:
+        super().maintenance(now)
+        moment = time.monotonic()
+        for channel in tuple(self.active_channels.values()):
+            if channel.overdue(moment):
+                channel.will_close = True
+
+    def _connections_of(self, address: str) -> int:
+        return sum(channel.addr[0] == address for channel in tuple(self.active_channels.values()))
+
+
+class ApiServer:
+    """waitress in threads of its own, so that the main thread is free for the bus."""
+
+    def __init__(self, application: Callable[..., Any], listener: socket.socket, max_connections: int) -> None:
+        self._map: dict[int, Any] = {}
+        adjustments = Adjustments(
+            sockets=[listener],
+            threads=THREADS,
+            connection_limit=max_connections,
+            cleanup_interval=1,
+            channel_timeout=IDLE_TIMEOUT,
+            max_request_header_size=MAX_HEAD,
+            max_request_body_size=MAX_TAKEN_IN,
+            inbuf_overflow=MAX_TAKEN_IN,
+            asyncore_use_poll=True,
+            clear_untrusted_proxy_headers=False,  # the application judges X-Forwarded-For itself
+            ident=None,
+            log_socket_errors=False,
+        )
+        self._dispatcher = ThreadedTaskDispatcher()
+        self._dispatcher.set_thread_count(THREADS)
+        self._server = _Server(
+            application,
+            self._map,
+            _sock=listener,
+            dispatcher=self._dispatcher,
+            adj=adjustments,
+            sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
+            bind_socket=False,
+        )
+        self._server.per_address = max(50, max_connections // 4)
+        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        self._thread.start()
+
+    def stop_accepting(self) -> None:
+        """No new connections and no new requests; those under way are finished. The socket itself stays open."""
+        self._server.trigger.pull_trigger(self._stop_in_thread)
+
+    def idle(self) -> bool:
+        """Whether no request is under way, once `stop_accepting` was called."""
+        if not self._thread.is_alive():
+            return True
+        self.stop_accepting()  # again: connections whose request has ended meanwhile are to be closed
+        return not self._server.accepting and not self._server.active_channels
+
+    def close(self) -> None:
+        """End the threads."""
+        self._server.trigger.pull_trigger(self._close_in_thread)
+        self._dispatcher.shutdown(timeout=1)
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def _stop_in_thread(self) -> None:
+        self._server.accepting = False
+        for channel in tuple(self._server.active_channels.values()):
+            if not channel.requests:
+                channel.close_when_flushed = True
+
+    def _close_in_thread(self) -> None:
+        for each in tuple(self._map.values()):
+            each.close()
+        self._map.clear()

@@ -1,0 +1,37 @@
+"""The configuration store: documents with revisions behind a small protocol.
+
+`contract` is what everybody else sees, `tiny` the embedded store on TinyDB, `storage` how a collection reaches the
+disk.
+"""
+
+from __future__ import annotations
+
+from api.store.contract import (
+    Change,
+    Document,
+    HistoryPruned,
+    NotStored,
+    RevisionConflict,
+    Store,
+    StoreDamaged,
+    StoreError,
+    StoreTooNew,
+    StoreWriteError,
+)
+from api.store.tiny import COLLECTIONS, TinyStore, open_store
+
+__all__ = [
+    "COLLECTIONS",
+    "Change",
+    "Document",
+    "HistoryPruned",
+    "NotStored",
+    "RevisionConflict",
+    "Store",
+    "StoreDamaged",
+    "StoreError",
+    "StoreTooNew",
+    "StoreWriteError",
+    "TinyStore",
+    "open_store",
+]

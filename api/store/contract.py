@@ -1,0 +1,134 @@
+"""What a configuration store does, whatever engine is behind it.
+
+Documents are JSON-like maps with a string `id`, in named collections. Every change, of any document in any
+collection, is one step of one counter; the number of the step is the document's `revision` from then on. So a
+follower that remembers one number can ask what changed since, and a writer that read revision 7 can insist on it.
+
+Errors: everything that a store raises is a `StoreError`.
+
+==================  ================================================================================================
+`StoreDamaged`      a file is unreadable or gone and there is no earlier generation of it; nothing was opened
+`StoreTooNew`       the files were written by a later release
+`StoreWriteError`   the disk refused a write; the documents are what they were before
+`RevisionConflict`  the document is not at the revision that the writer expected; `actual` 0 means: there is none
+`NotStored`         there is no such document
+`HistoryPruned`     `changes` was asked about steps whose deletions are forgotten; read everything anew
+==================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+ABSENT = 0
+"""As `expect` of `put`: the document must not exist yet. No document ever has this revision."""
+
+Predicate = Callable[[Mapping[str, Any]], bool]
+
+
+class StoreError(Exception):
+    """The store can't be opened, read or written; the text says what is wrong and where."""
+
+
+class StoreDamaged(StoreError):
+    """A file is cut short, altered or missing, and so is its previous generation."""
+
+
+class StoreTooNew(StoreError):
+    """The files have a schema version that this release doesn't know."""
+
+
+class StoreWriteError(StoreError):
+    """A write didn't reach the disk; memory and disk still hold the state before it."""
+
+
+class RevisionConflict(StoreError):
+    """The document is at revision `actual` (0: it doesn't exist), not at `expected`."""
+
+    def __init__(self, collection: str, identifier: str, expected: int, actual: int) -> None:
+        super().__init__(f"{collection}/{identifier} is at revision {actual}, not {expected}")
+        self.expected = expected
+        self.actual = actual
+
+
+class NotStored(StoreError):
+    """There is no document `identifier` in `collection`."""
+
+    def __init__(self, collection: str, identifier: str) -> None:
+        super().__init__(f"{collection}/{identifier} does not exist")
+
+
+class HistoryPruned(StoreError):
+    """Deletions up to step `horizon` are forgotten; changes since an earlier step would be incomplete."""
+
+    def __init__(self, horizon: int) -> None:
+        super().__init__(f"changes are known since step {horizon}")
+        self.horizon = horizon
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A stored document. `body` is the reader's own copy, with its `id` in it."""
+
+    id: str
+    revision: int
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The last thing that happened to a document; `body` is None when that was its deletion."""
+
+    collection: str
+    id: str
+    revision: int
+    body: dict[str, Any] | None
+
+
+class Store(Protocol):
+    """The store. All methods may be called from any thread; what has returned is durable."""
+
+    @property
+    def revision(self) -> int:
+        """The number of the last step."""
+        ...
+
+    def get(self, collection: str, identifier: str) -> Document | None:
+        """The document, or None."""
+        ...
+
+    def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
+        """The documents for which `where` holds and whose top-level fields equal `fields`, oldest change first.
+
+        `where` looks at the store's own copy and must not alter it.
+        """
+        ...
+
+    def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
+        """Store `document`, whole, under its `id`. With `expect`, only if that is its revision now (0: it is new).
+
+        Raises `RevisionConflict`, `StoreWriteError`.
+        """
+        ...
+
+    def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
+        """Remove a document; the number of this step. Raises `NotStored`, `RevisionConflict`, `StoreWriteError`."""
+        ...
+
+    def changes(self, since: int) -> list[Change]:
+        """What changed after step `since`, in order, each document once. Raises `HistoryPruned`."""
+        ...
+
+    def wait(self, since: int, timeout: float) -> int:
+        """Wait up to `timeout` seconds for a step after `since`; the number of the last step."""
+        ...
+
+    def check(self) -> None:
+        """Raise `StoreError` when the store can't be relied on at this moment."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
+        ...

@@ -1,0 +1,222 @@
+"""How one collection reaches the disk: a storage for TinyDB that a crash can't tear.
+
+The whole collection is one file that is never altered in place. A write goes to a file beside it, which is synced; then
+the file so far is linked as the previous generation, the new one is renamed over it, and the folder is synced. At
+every moment the name leads to a whole file, old or new.
+
+The first line is `proxyfleet-store <schema> <sha256>`; the hash covers the schema number and everything after the
+line. So a file cut short, or with one bit turned, is known for what it is, and a later schema is told from damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tinydb.storages import Storage
+
+from api.store.contract import StoreDamaged, StoreTooNew, StoreWriteError
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 1
+TABLE = "documents"
+_MAGIC = "proxyfleet-store"
+
+Tables = dict[str, dict[str, Any]]
+"""TinyDB's view: tables by name, each a map from id to an entry `{"revision": int, "body": map or None}`."""
+
+
+class GenerationStorage(Storage):
+    """The storage of one collection. Not thread-safe: its store holds a lock around it.
+
+    `recovered` says that the previous generation had to be taken because the last one was damaged.
+    """
+
+    def __init__(self, path: Path, create: bool) -> None:
+        """Read the file; with `create`, start an empty one. Raises `StoreDamaged`, `StoreTooNew`, `StoreWriteError`."""
+        self._path = path
+        self._previous = path.with_name(path.name + ".previous")
+        self._texts: dict[str, tuple[int, str]] = {}
+        self._broken: str | None = None
+        self.recovered = False
+        self._written = b""
+        if create:
+            self._image: Tables = {TABLE: {}}
+            self.write(self._image)
+        else:
+            self._image = self._open()
+
+    # --- what TinyDB calls ---
+
+    def read(self) -> Tables:
+        """The collection as it is on disk. TinyDB alters what it gets here, just before it calls `write`."""
+        return self._image
+
+    def write(self, data: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing."""
+        try:
+            self._refuse_when_broken()
+            content = self._serialise(data[TABLE])
+            self._replace(content)
+        except OSError as error:
+            self._restore()
+            raise StoreWriteError(f"{self._path}: {error.strerror or error}") from error
+        except StoreWriteError:
+            self._restore()
+            raise
+        self._written = content
+        self._image = {TABLE: dict(data[TABLE])}
+
+    # --- for the store ---
+
+    def check(self) -> None:
+        """Raise `StoreWriteError` or `StoreDamaged` when the file is no longer what was written."""
+        self._refuse_when_broken()
+        try:
+            size = self._path.stat().st_size
+        except OSError as error:
+            raise StoreDamaged(f"{self._path}: {error.strerror or error}") from error
+        if size != len(self._written):
+            raise StoreDamaged(f"{self._path}: {size} bytes, but {len(self._written)} were written")
+
+    # --- reading ---
+
+    def _open(self) -> Tables:
+        try:
+            return self._load(self._path)
+        except StoreDamaged as damage:
+            log.critical("the configuration store is damaged: %s", damage)
+            return self._fall_back(damage)
+
+    def _fall_back(self, damage: StoreDamaged) -> Tables:
+        try:
+            tables = self._load(self._previous)
+        except StoreDamaged as worse:
+            raise StoreDamaged(f"{damage}; and the previous generation: {worse}") from worse
+        try:
+            self._set_aside()
+            self._replace(self._written)
+        except OSError as error:
+            raise StoreWriteError(f"{self._path}: {error.strerror or error}") from error
+        self.recovered = True
+        log.critical("%s: went back to the previous generation; the last change to it may be lost", self._path)
+        return tables
+
+    def _set_aside(self) -> None:
+        """Keep the damaged file for whoever wants to look, out of the way of the generations."""
+        if self._path.exists():
+            self._path.rename(self._path.with_name(f"{self._path.name}.damaged-{int(time.time())}"))
+
+    def _load(self, path: Path) -> Tables:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise StoreDamaged(f"{path}: {error.strerror or error}") from error
+        entries = parse(path, content)
+        self._written = content
+        return {TABLE: entries}
+
+    # --- writing ---
+
+    def _serialise(self, entries: Mapping[str, Any]) -> bytes:
+        """The file's content. An entry's revision is never used twice, so its text is made once."""
+        known = self._texts
+        texts: dict[str, tuple[int, str]] = {}
+        for identifier, entry in entries.items():
+            revision = entry["revision"]
+            text = known.get(identifier)
+            if text is None or text[0] != revision:
+                text = (revision, f"{json.dumps(identifier)}:{_json(entry)}")
+            texts[identifier] = text
+        self._texts = texts
+        return compose("{" + ",\n".join(text for _, text in texts.values()) + "}\n")
+
+    def _replace(self, content: bytes) -> None:
+        fresh = self._path.with_name(self._path.name + ".new")
+        try:
+            _write_synced(fresh, content)
+            self._keep_previous()
+            fresh.rename(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+        self._sync_folder()
+
+    def _keep_previous(self) -> None:
+        if not self._path.exists():
+            return
+        link = self._path.with_name(self._path.name + ".link")
+        link.unlink(missing_ok=True)
+        os.link(self._path, link)
+        link.rename(self._previous)
+
+    def _sync_folder(self) -> None:
+        try:
+            sync_folder(self._path.parent)
+        except OSError as error:
+            # The new file has its name, but whether that survives a crash is unknown: stop before more is built on it.
+            self._broken = f"{self._path.parent}: {error.strerror or error}; restart to read what is on disk"
+            raise
+
+    def _refuse_when_broken(self) -> None:
+        if self._broken is not None:
+            raise StoreWriteError(self._broken)
+
+    def _restore(self) -> None:
+        """TinyDB has altered the image by the time a write fails; take it from what was written last."""
+        self._texts = {}
+        self._image = {TABLE: parse(self._path, self._written) if self._written else {}}
+
+
+def compose(body: str) -> bytes:
+    """The content of a file with this JSON object as its body."""
+    encoded = body.encode()
+    return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, encoded)}\n".encode() + encoded
+
+
+def parse(path: Path, content: bytes) -> dict[str, Any]:
+    """The entries in the content of a file. Raises `StoreDamaged`, `StoreTooNew`; `path` is for the text alone."""
+    head, _, body = content.partition(b"\n")
+    words = head.split(b" ")
+    if len(words) != 3 or words[0] != _MAGIC.encode() or not words[1].isdigit():
+        raise StoreDamaged(f"{path}: not a file of the store, or cut short")
+    schema = int(words[1])
+    if words[2].decode("ascii", "replace") != _digest(schema, body):
+        raise StoreDamaged(f"{path}: the checksum does not match; the file was cut short or altered")
+    if schema > SCHEMA:
+        raise StoreTooNew(f"{path}: schema version {schema}; this release knows up to {SCHEMA}")
+    entries: dict[str, Any] = json.loads(body)
+    return entries
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _digest(schema: int, body: bytes) -> str:
+    return hashlib.sha256(b"%d\n" % schema + body).hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,131 @@
+"""Users: what is stored of them, what is shown, and how they are found."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Annotated, Any, Literal
+
+from email_validator import EmailNotValidError, validate_email
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+
+from api.security.permissions import GRANTABLE, ROLES
+from api.store import Document, Store
+from config.passwords import hash_password
+from config.proxies import plain_text, refuse_nulls
+from config.units import timestamp_text
+
+COLLECTION = "users"
+READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
+
+Role = Literal["administrator", "operator", "user", "auditor"]
+
+
+def _username(text: str) -> str:
+    if ":" in plain_text(text):
+        raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+def _email(text: str) -> str:
+    try:
+        return validate_email(text, check_deliverability=False, test_environment=True).normalized
+    except EmailNotValidError as error:
+        raise ValueError(f"is not an e-mail address: {error}") from error
+
+
+def permission_names(names: list[str]) -> list[str]:
+    """`names` without repetitions, if all of them are permissions; else `ValueError`."""
+    for name in names:
+        if name not in GRANTABLE:
+            raise ValueError(f"{name!r} is not a permission; allowed: {', '.join(sorted(GRANTABLE))}")
+    return list(dict.fromkeys(names))
+
+
+Username = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(_username)]
+Email = Annotated[StrictStr, Field(max_length=254), AfterValidator(_email)]
+NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128)]
+Permissions = Annotated[list[StrictStr], Field(max_length=50), AfterValidator(permission_names)]
+
+
+class UserCreate(BaseModel):
+    """The body of a create. `permissions` replace those of the role."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    username: Username
+    password: NewPassword = Field(repr=False)
+    email: Email | None = None
+    role: Role = "user"
+    permissions: Permissions | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+class User(BaseModel):
+    """A document of the collection `users`. `permissions` None means: those of the role."""
+
+    id: str
+    username: str
+    email: str | None
+    password_hash: str = Field(repr=False)
+    role: Role
+    permissions: list[str] | None = None
+    status: Literal["active", "disabled"] = "active"
+    last_login: float | None = None
+    created_at: float
+    updated_at: float
+
+    def granted(self) -> tuple[str, ...]:
+        """What this user may do at this moment."""
+        return ROLES[self.role] if self.permissions is None else tuple(self.permissions)
+
+    def view(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "id": self.id,
+            "username": self.username,
+            "email": self.email,
+            "role": self.role,
+            "status": self.status,
+            "permissions": list(self.granted()),
+            "last_login": None if self.last_login is None else timestamp_text(self.last_login),
+            "created_at": timestamp_text(self.created_at),
+            "updated_at": timestamp_text(self.updated_at),
+        }
+
+
+def new_user(body: UserCreate, now: float | None = None) -> User:
+    """The record of a user that is to be created."""
+    moment = time.time() if now is None else now
+    return User(
+        id="usr_" + secrets.token_hex(8),
+        username=body.username,
+        email=body.email,
+        password_hash=hash_password(body.password),
+        role=body.role,
+        permissions=body.permissions,
+        created_at=moment,
+        updated_at=moment,
+    )
+
+
+def load(document: Document) -> User:
+    """The user in a document."""
+    return User.model_validate(document.body)
+
+
+def by_id(store: Store, identifier: str) -> User | None:
+    """The user with this id."""
+    document = store.get(COLLECTION, identifier)
+    return None if document is None else load(document)
+
+
+def by_name(store: Store, username: str) -> User | None:
+    """The user with this name, whatever its case."""
+    wanted = username.casefold()
+    found = store.find(COLLECTION, lambda body: body["username"].casefold() == wanted)
+    return load(found[0]) if found else None

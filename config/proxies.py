@@ -1,0 +1,211 @@
+"""What people may say of a proxy, and what is stored of it.
+
+`ProxyCreate` and `ProxyUpdate` are bodies of requests: strict (`true` is no integer, `"80"` no port), and fields
+that aren't named here are refused. `ProxyRecord` is a document of the store. `apply` makes the one from the other.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from config.passwords import hash_password
+
+PROTOCOLS = ("http", "https", "socks4", "socks5")
+SERVED_PROTOCOLS = frozenset({"http"})
+"""Those of `PROTOCOLS` that this release serves."""
+
+READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
+"""Fields of the answers that nobody may set."""
+
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def plain_text(text: str) -> str:
+    """`text`, if it has no control characters and isn't blank; else `ValueError`."""
+    if _CONTROL.search(text):
+        raise ValueError("control characters are not allowed")
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+def _host(text: str) -> str:
+    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+        return text
+    raise ValueError("must be an IP address or a host name of this machine")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+def _protocol(text: str) -> str:
+    if text not in PROTOCOLS:
+        raise ValueError(f"must be one of {', '.join(PROTOCOLS)}")
+    if text not in SERVED_PROTOCOLS:
+        raise ValueError(f"{text} is not served by this release yet; served: {', '.join(sorted(SERVED_PROTOCOLS))}")
+    return text
+
+
+def _username(text: str) -> str:
+    if ":" in plain_text(text):
+        raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
+Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host)]
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+Protocol = Annotated[StrictStr, AfterValidator(_protocol)]
+Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
+MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
+Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
+Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
+Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AuthInput(_Input):
+    """`auth` of a request; in an update, what is not given stays."""
+
+    enabled: StrictBool | None = None
+    username: Username | None = None
+    password: Password | None = Field(None, repr=False)
+
+
+class SettingsInput(_Input):
+    """`settings` of a request. `timeout` is seconds, for connecting and for idleness."""
+
+    timeout: Timeout | None = None
+    keep_alive: StrictBool | None = None
+    max_connections: MaxConnections | None = None
+
+
+class ProxyUpdate(_Input):
+    """The body of PUT and PATCH: any part of what a create takes."""
+
+    name: Name | None = None
+    host: Host | None = None
+    port: Port | None = None
+    protocol: Protocol | None = None
+    auth: AuthInput | None = None
+    settings: SettingsInput | None = None
+    tags: Tags | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        """None is how "not given" is written here; in a body it would be a wrong type."""
+        return refuse_nulls(given)
+
+
+class ProxyCreate(ProxyUpdate):
+    """The body of a create."""
+
+    name: Name
+    port: Port
+    protocol: Protocol
+    host: Host = "127.0.0.1"
+
+
+class ProxyAuth(BaseModel):
+    """Stored: the credentials that clients need. The password is only there as a hash."""
+
+    enabled: bool = False
+    username: str | None = None
+    password_hash: str | None = Field(None, repr=False)
+
+
+class ProxySettings(BaseModel):
+    """Stored: see `SettingsInput`."""
+
+    timeout: int
+    keep_alive: bool = True
+    max_connections: int = 1000
+
+
+class ProxyRecord(BaseModel):
+    """A document of the collection `proxies`. `status` is the wish; times are Unix seconds."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: Literal["http", "https", "socks4", "socks5"]
+    status: Literal["active", "inactive"]
+    auth: ProxyAuth
+    settings: ProxySettings
+    tags: list[str]
+    created_at: float
+    updated_at: float
+
+
+class InvalidProxy(ValueError):
+    """The whole that would result is not a proxy; `field` is at fault."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(f"{field}: {error}")
+        self.field = field
+        self.error = error
+
+
+def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: int) -> ProxyRecord:
+    """The record of a proxy that is to be created, active. Raises `InvalidProxy`."""
+    blank = ProxyRecord(
+        id=identifier,
+        name=body.name,
+        host=body.host,
+        port=body.port,
+        protocol=body.protocol,
+        status="active",
+        auth=ProxyAuth(),
+        settings=ProxySettings(timeout=default_timeout),
+        tags=[],
+        created_at=now,
+        updated_at=now,
+    )
+    return apply(blank, body, now)
+
+
+def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
+    """`record` with the changes of `body`. Raises `InvalidProxy`."""
+    given = {name: getattr(body, name) for name in ("name", "host", "port", "protocol", "tags")}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if body.settings is not None:
+        changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
+    if body.auth is not None:
+        changed["auth"] = _apply_auth(record.auth, body.auth)
+    return record.model_copy(update={**changed, "updated_at": now})
+
+
+def _apply_auth(auth: ProxyAuth, body: AuthInput) -> ProxyAuth:
+    enabled = auth.enabled if body.enabled is None else body.enabled
+    username = auth.username if body.username is None else body.username
+    if enabled and username is None:
+        raise InvalidProxy("auth.username", "is required when auth is enabled")
+    if enabled and body.password is None and auth.password_hash is None:
+        raise InvalidProxy("auth.password", "is required when auth is enabled")
+    hashed = auth.password_hash if body.password is None else hash_password(body.password)
+    return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
+
+
+def refuse_nulls(given: Any, path: str = "") -> Any:
+    """`given`, if no field in it is null; else the validation error `null_field` that names it."""
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if value is None:
+                raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
+            refuse_nulls(value, f"{path}{name}.")
+    return given

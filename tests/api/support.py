@@ -1,0 +1,186 @@
+"""An API without processes: the real application on a real store, and a bridge whose other end is played here."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from falcon.testing import Result, TestClient
+
+from actors.bus.messages import (
+    METRICS,
+    SUPERVISOR,
+    AdmitTester,
+    DescribeFleet,
+    Done,
+    Event,
+    Fleet,
+    ListenerRefused,
+    ListenerReserved,
+    ProxySpec,
+    ProxyStats,
+    PutProxy,
+    QueryStats,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
+    Stats,
+    Unreachable,
+)
+from api import users
+from api.app import create_app
+from api.security.keyfile import signing_key
+from api.services import ApiSettings, Services
+from api.store import TinyStore, open_store
+from api.users import User, UserCreate
+from config.paths import DataDir, open_data_dir
+from config.settings import RateLimiting, Security
+
+PASSWORD = "correct horse"
+QUIET = Security(rate_limiting=RateLimiting(enabled=False))
+
+
+class FakeFleet:
+    """A supervisor and a collector that answer as the real ones would, and remember what they heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        self.events: list[Event] = []
+        self.wish: dict[str, ProxySpec] = {}
+        self.bound: dict[tuple[str, int], str] = {}
+        self.stats: dict[str, ProxyStats] = {}
+        self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
+        self.failed: set[str] = set()
+        self.gone: set[str] = set()
+        self.forwarding: Callable[[AdmitTester], Any] = lambda _admit: Done()
+        self.others: dict[str, Callable[[Any], Any]] = {}
+
+    def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
+        self.heard.append((to, message))
+        if to in self.gone:
+            return Unreachable(to, "it is not on the bus")
+        if to == SUPERVISOR:
+            return self._supervise(message)
+        if to == METRICS and isinstance(message, QueryStats):
+            return Stats({each: self.stats[each] for each in message.proxy_ids if each in self.stats})
+        if isinstance(message, AdmitTester):
+            return self.forwarding(message)
+        return self.others[to](message) if to in self.others else Unreachable(to, "nobody plays it")
+
+    def publish(self, topic: str, message: Any) -> None:
+        assert topic == f"events.{message.type}"
+        self.events.append(message)
+
+    def said(self, kind: str) -> list[dict[str, Any]]:
+        return [event.data for event in self.events if event.type == kind]
+
+    def _supervise(self, message: Any) -> Any:
+        if isinstance(message, ReserveListener):
+            return self._reserve(message)
+        if isinstance(message, PutProxy):
+            self.wish[message.spec.id] = message.spec
+            if not message.spec.active:
+                self._release(message.spec.id)
+            return Done()
+        if isinstance(message, RemoveProxy):
+            del self.wish[message.proxy_id]
+            self._release(message.proxy_id)
+            return Done()
+        if isinstance(message, DescribeFleet):
+            return Fleet({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
+        return Done() if isinstance(message, RestartProxy) else None
+
+    def _reserve(self, message: ReserveListener) -> Any:
+        holder = self.bound.setdefault((message.host, message.port), message.proxy_id)
+        if holder != message.proxy_id:
+            return ListenerRefused("port", f"port {message.port} is in use")
+        return ListenerReserved(message.host, message.port)
+
+    def _release(self, proxy_id: str) -> None:
+        self.bound = {address: holder for address, holder in self.bound.items() if holder != proxy_id}
+
+    def _runtime(self, spec: ProxySpec) -> Runtime:
+        state = "failed" if spec.id in self.failed else "running" if spec.active else "stopped"
+        return Runtime(state, 4711 if state == "running" else None, time.time(), 0, None)
+
+
+class Api:
+    """The application with an administrator, and short ways to talk to it."""
+
+    def __init__(self, settings: ApiSettings | None = None) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp")
+        self.data: DataDir = open_data_dir(Path(self.folder.name) / "d")
+        self.store: TinyStore = open_store(self.data)
+        self.fleet = FakeFleet()
+        self.settings = settings or ApiSettings(security=QUIET)
+        self.admin = self.add_user("admin", role="administrator")
+        self.start()
+
+    def start(self) -> None:
+        """A new process, as far as the application can tell: only store and key file remain."""
+        self.services = Services(self.store, self.fleet, self.settings, signing_key(self.data), self.data)
+        self.client = TestClient(create_app(self.services))
+
+    def add_user(self, username: str, **fields: Any) -> User:
+        user = users.new_user(UserCreate(username=username, password=PASSWORD, **fields))
+        self.store.put("users", user.model_dump(mode="json"), expect=0)
+        return user
+
+    def token(self, username: str = "admin") -> dict[str, str]:
+        """The headers of somebody who is signed in."""
+        user = users.by_name(self.store, username)
+        assert user is not None
+        return {"Authorization": f"Bearer {self.services.tokens.issue(user.id).access_token}"}
+
+    def key(self, username: str = "admin", **fields: Any) -> dict[str, str]:
+        """The headers of a program with an API key."""
+        body = {"name": "a key", **fields}
+        made = self.post("/api-keys", body, self.token(username))
+        assert made.status_code == 201, made.text
+        return {"X-API-Key": made.json["data"]["key"]}
+
+    def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        full = path if path.startswith(("/health", "/livez", "/readyz", "/api/")) else f"/api/v1{path}"
+        result = self.client.simulate_request(method, full, headers=headers, **more)
+        check_envelope(result)
+        return result
+
+    def get(self, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        return self.request("GET", path, headers, **more)
+
+    def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, **more: Any) -> Result:
+        return self.request("POST", path, headers, **({} if body is None else {"json": body}), **more)
+
+    def patch(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Result:
+        return self.request("PATCH", path, headers, json=body)
+
+    def close(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+
+def check_envelope(result: Result) -> None:
+    """Every answer of the API, good or bad, has the one form."""
+    assert result.headers["X-Request-Id"]
+    if not result.content:
+        return
+    body = result.json
+    if result.status_code < 400 or body["success"]:
+        assert body.keys() == {"success", "data"}, body
+        assert body["success"] is True
+    else:
+        assert body.keys() == {"success", "error"}, body
+        assert body["error"].keys() == {"code", "message", "details"}, body
+
+
+def error_of(result: Result) -> tuple[int, str, Any]:
+    """Status, code and details of a failure."""
+    error = result.json["error"]
+    return result.status_code, error["code"], error["details"]
+
+
+PROXY: dict[str, Any] = {"name": "first", "port": 3128, "protocol": "http"}

@@ -1,0 +1,387 @@
+"""Signing in, staying in and getting out; API keys; who may do what."""
+
+from __future__ import annotations
+
+import base64
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import jwt
+import pytest
+
+from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
+from api.security import tokens
+from api.security.permissions import PERMISSIONS
+from api.services import ApiSettings
+from config.settings import Auth, Jwt
+from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
+
+
+def login(api: Api, username: str = "admin", password: str = PASSWORD, **more: Any) -> Any:
+    return api.post("/auth/login", {"username": username, "password": password}, **more)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def basic(username: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()}
+
+
+# --- tokens -------------------------------------------------------------------------------------------------------
+
+
+def test_login_gives_tokens_that_validate(api: Api) -> None:
+    data = login(api).json["data"]
+    assert (data["token_type"], data["expires_in"]) == ("Bearer", 3600)
+    assert data["user"]["username"] == "admin"
+    assert data["user"]["last_login"] is not None
+    valid = api.post("/auth/validate", None, bearer(data["access_token"])).json["data"]
+    assert valid["valid"] is True
+    assert (valid["user_id"], valid["role"], valid["permissions"]) == (api.admin.id, "administrator", ["*"])
+    assert valid["expires_at"] > datetime.now(UTC).isoformat()
+
+
+def test_wrong_password_unknown_user_and_disabled_user_read_the_same(api: Api) -> None:
+    disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
+    api.store.put("users", disabled.model_dump(mode="json"))
+    answers = [login(api, "admin", "wrong"), login(api, "nobody", PASSWORD), login(api, "gone", PASSWORD)]
+    assert [answer.status_code for answer in answers] == [401, 401, 401]
+    assert len({answer.text for answer in answers}) == 1
+    assert len(api.fleet.said("auth.login_failed")) == 3
+
+
+def test_refresh_rotates_and_the_new_tokens_work(api: Api) -> None:
+    first = login(api).json["data"]
+    second = api.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).json["data"]
+    assert second["refresh_token"] != first["refresh_token"]
+    assert api.get("/auth/test", bearer(second["access_token"])).status_code == 200
+    third = api.post("/auth/refresh", {"refresh_token": second["refresh_token"]})
+    assert third.status_code == 200
+
+
+def test_a_refresh_token_used_again_ends_the_whole_family(api: Api) -> None:
+    first = login(api).json["data"]
+    second = api.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).json["data"]
+    assert api.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).status_code == 401
+    assert api.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status_code == 401
+    assert api.get("/auth/test", bearer(second["access_token"])).status_code == 401
+
+
+def test_logout_ends_token_and_family_also_after_a_restart(api: Api) -> None:
+    data, other = login(api).json["data"], login(api).json["data"]
+    assert api.post("/auth/logout", None, bearer(data["access_token"])).json["data"]["message"]
+    for _ in range(2):
+        assert error_of(api.get("/auth/test", bearer(data["access_token"])))[:2] == (401, "UNAUTHORIZED")
+        assert api.post("/auth/refresh", {"refresh_token": data["refresh_token"]}).status_code == 401
+        api.start()
+    assert api.get("/auth/test", bearer(other["access_token"])).status_code == 200
+
+
+def test_an_expired_token_says_when_it_expired() -> None:
+    api = Api(ApiSettings(auth=Auth(jwt=Jwt(access_token_ttl=1)), security=QUIET))
+    try:
+        token = api.token()
+        deadline = time.monotonic() + 10
+        while (answer := api.get("/auth/test", token)).status_code == 200 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        status, code, details = error_of(answer)
+        assert (status, code) == (401, "TOKEN_EXPIRED")
+        assert details["expired_at"] <= datetime.now(UTC).isoformat()
+        assert "WWW-Authenticate" in answer.headers
+    finally:
+        api.close()
+
+
+FORGERIES = {
+    "another key": {"key": b"x" * 32},
+    "no algorithm": {"key": None, "algorithm": "none"},
+    "another algorithm": {"algorithm": "HS512"},
+    "another issuer": {"claims": {"iss": "somebody"}},
+    "another audience": {"claims": {"aud": "somewhere"}},
+    "no expiry": {"claims": {"exp": None}},
+    "no id": {"claims": {"jti": None}},
+    "an unknown family": {"claims": {"fam": "0" * 24}},
+    "another user": {"claims": {"sub": "usr_other"}},
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_token_is_401(api: Api, forgery: dict[str, Any]) -> None:
+    key = bytes.fromhex((api.data.keys / "access-tokens.key").read_text())
+    good = login(api).json["data"]["access_token"]
+    claims = jwt.decode(good, key, [tokens.ALGORITHM], audience=tokens.AUDIENCE) | forgery.get("claims", {})
+    claims = {name: value for name, value in claims.items() if value is not None}
+    signed = jwt.encode(claims, forgery.get("key", key), forgery.get("algorithm", tokens.ALGORITHM))
+    assert api.get("/auth/test", bearer(good)).status_code == 200
+    assert error_of(api.get("/auth/test", bearer(signed)))[:2] == (401, "UNAUTHORIZED")
+
+
+def test_nothing_secret_is_stored_in_clear(api: Api) -> None:
+    data = login(api).json["data"]
+    key = api.key()["X-API-Key"]
+    stored = b"".join(file.read_bytes() for file in api.data.store.iterdir())
+    secret = data["refresh_token"].rpartition("_")[2]
+    for text in (PASSWORD, data["access_token"], secret, key):
+        assert text.encode() not in stored
+
+
+# --- attempts -----------------------------------------------------------------------------------------------------
+
+
+def test_too_many_failures_lock_this_name_from_this_address_only(api: Api) -> None:
+    for _ in range(5):
+        assert login(api, "admin", "wrong").status_code == 401
+    locked = login(api)
+    assert error_of(locked)[:2] == (429, "RATE_LIMITED")
+    assert 890 <= int(locked.headers["Retry-After"]) <= 900
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 429
+    assert login(api, extras={"REMOTE_ADDR": "192.0.2.7"}).status_code == 200
+    assert [each["username"] for each in api.fleet.said("auth.locked")] == ["admin"]
+
+
+def test_a_success_forgets_the_failures_before_it(api: Api) -> None:
+    for _ in range(3):
+        assert [login(api, "admin", "wrong").status_code for _ in range(4)] == [401] * 4
+        assert login(api).status_code == 200
+
+
+# --- HTTP Basic ---------------------------------------------------------------------------------------------------
+
+
+def test_basic_works_until_the_password_changes(api: Api) -> None:
+    data = api.get("/auth/test", basic("admin", PASSWORD)).json["data"]
+    assert (data["username"], data["auth_method"]) == ("admin", "basic")
+    changed = api.admin.model_copy(update={"password_hash": api.add_user("other").password_hash})
+    api.store.put("users", {**changed.model_dump(mode="json"), "password_hash": "x"})
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 401
+
+
+def test_a_remembered_pair_costs_no_second_hash(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
+    monkeypatch.setattr("api.security.authentication.check_password", lambda *_: pytest.fail("hashed again"))
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
+def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
+    answer = api.get("/auth/test", {"Authorization": header})
+    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+# --- API keys -----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_shown_once_and_listed_by_its_prefix(api: Api) -> None:
+    made = api.post("/api-keys", {"name": "ci", "permissions": ["proxy.read"]}, api.token()).json["data"]
+    assert len(made["key"]) == 43
+    assert made["api_key"]["prefix"] == made["key"][:11]
+    listed = api.get("/api-keys", api.token())
+    assert [each["id"] for each in listed.json["data"]["api_keys"]] == [made["api_key"]["id"]]
+    assert made["key"] not in listed.text
+    assert "key_hash" not in listed.text
+    who = api.get("/auth/test", {"X-API-Key": made["key"]}).json["data"]
+    assert who == {"authenticated": True, "key_id": made["api_key"]["id"], "permissions": ["proxy.read"]}
+
+
+def test_a_revoked_key_is_dead_at_once(api: Api) -> None:
+    key = api.key()
+    key_id = api.get("/auth/test", key).json["data"]["key_id"]
+    assert api.request("DELETE", f"/api-keys/{key_id}", api.token()).json["data"] == {"id": key_id, "revoked": True}
+    assert error_of(api.get("/auth/test", key))[:2] == (401, "INVALID_API_KEY")
+    assert api.request("DELETE", f"/api-keys/{key_id}", api.token()).status_code == 404
+    assert [len(api.fleet.said(f"api_key.{what}")) for what in ("created", "revoked")] == [1, 1]
+
+
+def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
+    soon = (datetime.now(UTC) + timedelta(seconds=0.5)).isoformat()
+    key = api.key(expires_at=soon)
+    deadline = time.monotonic() + 10
+    while (answer := api.get("/auth/test", key)).status_code == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert error_of(answer)[:2] == (401, "INVALID_API_KEY")
+    late = api.post("/api-keys", {"name": "late", "expires_at": soon}, api.token())
+    assert error_of(late)[2]["field"] == "expires_at"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"permissions": ["proxy.fly"]}, "permissions"),
+        ({"permissions": "proxy.read"}, "permissions"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_at": 1_900_000_000}, "expires_at"),
+        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist.0"),
+        ({"scope": {"port": 1}}, "scope.port"),
+        ({"prefix": "pf_"}, "prefix"),
+    ],
+)
+def test_a_bad_key_body_is_400_naming_the_field(api: Api, fields: dict[str, Any], field: str) -> None:
+    answer = api.post("/api-keys", {"name": "ci", **fields}, api.token())
+    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+
+
+@pytest.mark.parametrize("text", ["", "pf_", "pf_" + "a" * 40, "x" * 43, "pf_" + "é" * 40])
+def test_an_unknown_key_is_invalid(api: Api, text: str) -> None:
+    assert error_of(api.get("/auth/test", {"X-API-Key": text}))[:2] == (401, "INVALID_API_KEY")
+
+
+def test_a_key_sent_as_bearer_is_unauthorized(api: Api) -> None:
+    answer = api.get("/auth/test", bearer(api.key()["X-API-Key"]))
+    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
+
+
+def test_keys_make_list_and_revoke_no_keys(api: Api) -> None:
+    key = api.key()
+    key_id = api.get("/auth/test", key).json["data"]["key_id"]
+    answers = [
+        api.get("/api-keys", key),
+        api.post("/api-keys", {"name": "x"}, key),
+        api.request("DELETE", f"/api-keys/{key_id}", key),
+    ]
+    assert {error_of(answer)[:2] for answer in answers} == {(403, "FORBIDDEN")}
+
+
+def test_nobody_grants_a_key_more_than_they_have(api: Api) -> None:
+    api.add_user("reader", role="user")
+    answer = api.post("/api-keys", {"name": "x", "permissions": ["proxy.read", "proxy.write"]}, api.token("reader"))
+    assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "proxy.write"})
+
+
+def test_a_key_has_no_more_than_its_owner_has_now(api: Api) -> None:
+    owner = api.add_user("owner", role="operator")
+    key = api.key("owner", permissions=["proxy.write", "proxy.read"])
+    assert api.post("/proxies", PROXY, key).status_code == 201
+    demoted = owner.model_copy(update={"role": "user"})
+    api.store.put("users", demoted.model_dump(mode="json"))
+    assert api.get("/proxies", key).status_code == 200
+    answer = error_of(api.post("/proxies", PROXY, key))
+    assert answer == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.write"})
+    api.store.put("users", {**demoted.model_dump(mode="json"), "status": "disabled"})
+    assert error_of(api.get("/proxies", key))[:2] == (401, "INVALID_API_KEY")
+
+
+def test_others_keys_are_seen_and_revoked_by_administrators_only(api: Api) -> None:
+    api.add_user("one")
+    api.add_user("two")
+    key_id = api.get("/auth/test", api.key("one")).json["data"]["key_id"]
+    assert api.get("/api-keys", api.token("two")).json["data"]["api_keys"] == []
+    assert api.request("DELETE", f"/api-keys/{key_id}", api.token("two")).status_code == 404
+    assert api.request("DELETE", f"/api-keys/{key_id}", api.token("admin")).status_code == 200
+
+
+def test_a_scope_of_proxies_limits_lists_and_everything_else(api: Api) -> None:
+    first, second = (
+        api.post("/proxies", {**PROXY, "name": name, "port": port}, api.token()).json["data"]["proxy"]["id"]
+        for name, port in (("a", 4001), ("b", 4002))
+    )
+    key = api.key(scope={"proxies": [first]})
+    assert [each["id"] for each in api.get("/proxies", key).json["data"]["proxies"]] == [first]
+    assert api.get(f"/proxies/{first}", key).status_code == 200
+    for answer in (api.get(f"/proxies/{second}", key), api.post("/proxies", {**PROXY, "name": "c"}, key)):
+        assert error_of(answer)[:2] == (403, "FORBIDDEN")
+        assert "scope" in error_of(answer)[2]["reason"]
+
+
+def test_an_ip_whitelist_limits_where_a_key_works(api: Api) -> None:
+    key = api.key(scope={"ip_whitelist": ["192.0.2.0/24", "2001:db8::/32"]})
+
+    def status(address: str) -> int:
+        return api.get("/auth/test", key, extras={"REMOTE_ADDR": address}).status_code
+
+    addresses = ["192.0.2.9", "::ffff:192.0.2.9", "2001:db8::1", "192.0.3.1", "::1"]
+    assert [status(address) for address in addresses] == [200, 200, 200, 403, 403]
+
+
+# --- users --------------------------------------------------------------------------------------------------------
+
+
+def test_a_created_user_signs_in_and_is_listed_without_secrets(api: Api) -> None:
+    body = {"username": "ann", "email": "ann@example.org", "password": "eight888", "role": "operator"}
+    made = api.post("/users", body, api.token())
+    assert made.status_code == 201
+    assert made.json["data"]["user"]["permissions"][0] == "proxy.read"
+    assert login(api, "ann", "eight888").status_code == 200
+    listed = api.get("/users", api.token())
+    assert listed.json["data"]["total"] == 2
+    assert "password" not in listed.text
+    assert [each["username"] for each in api.fleet.said("user.created")] == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"username": "ADMIN"}, "username"),
+        ({"username": "a:b"}, "username"),
+        ({"password": "short77"}, "password"),
+        ({"password": "x" * 129}, "password"),
+        ({"email": "nowhere"}, "email"),
+        ({"role": "king"}, "role"),
+        ({"permissions": ["all"]}, "permissions"),
+        ({"status": "active"}, "status"),
+    ],
+)
+def test_a_bad_user_is_400_naming_the_field(api: Api, fields: dict[str, Any], field: str) -> None:
+    body = {"username": "ann", "password": "eight888", **fields}
+    answer = api.post("/users", body, api.token())
+    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+
+
+def test_nobody_makes_a_user_with_more_than_they_have(api: Api) -> None:
+    api.add_user("clerk", permissions=["users.write", "proxy.read"])
+    body = {"username": "ann", "password": "eight888"}
+    answer = api.post("/users", {**body, "role": "administrator"}, api.token("clerk"))
+    assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "*"})
+    assert api.post("/users", {**body, "permissions": ["proxy.read"]}, api.token("clerk")).status_code == 201
+
+
+# --- every operation ----------------------------------------------------------------------------------------------
+
+
+def path_of(operation: Operation) -> str:
+    return operation.path.replace("{proxy_id}", "prx_none").replace("{key_id}", "key_none")
+
+
+GUARDED = [operation for operation in OPERATIONS if operation.access != NONE]
+PERMITTED = [operation for operation in OPERATIONS if operation.permission]
+
+
+@pytest.mark.parametrize("operation", GUARDED, ids=lambda each: each.id)
+def test_without_credentials_every_guarded_operation_is_401_even_with_a_bad_body(
+    api: Api, operation: Operation
+) -> None:
+    answer = api.request(operation.method, path_of(operation), body=b"{")
+    assert error_of(answer)[:2] == (401, "UNAUTHORIZED")
+
+
+@pytest.mark.parametrize("operation", PERMITTED, ids=lambda each: each.id)
+def test_every_operation_needs_its_permission(api: Api, operation: Operation) -> None:
+    wanted = operation.permission
+    assert wanted in PERMISSIONS
+    others = [each for each in PERMISSIONS if each not in (wanted, "admin")]
+    api.add_user("without", permissions=others)
+    api.add_user("with", permissions=[wanted])
+    path = path_of(operation)
+    refused = api.request(operation.method, path, api.token("without"), body=b"{")
+    assert error_of(refused) == (403, "FORBIDDEN", {"required_permission": wanted})
+    by_key = api.request(operation.method, path, api.key("admin", permissions=others), body=b"{")
+    assert error_of(by_key) == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": wanted})
+    allowed = api.request(operation.method, path, api.token("with"), body=b"{")
+    assert allowed.status_code not in (401, 403)
+
+
+def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
+    assert {each.id for each in OPERATIONS if each.access == NONE} == {
+        "health",
+        "livez",
+        "readyz",
+        "login",
+        "refreshToken",
+    }
+    assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON}
+    assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
+    assert len({(each.method, each.path) for each in OPERATIONS}) == len(OPERATIONS)

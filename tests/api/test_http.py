@@ -1,0 +1,274 @@
+"""HTTP as the API speaks it: the error table, ids, rates, health."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SystemFigures
+from api.http.body import MAX_BODY
+from api.http.client import client_address
+from api.services import ApiSettings
+from api.store import StoreWriteError
+from config.settings import RateLimiting, Security, Server
+from tests.api.support import PROXY, Api, error_of
+
+JSON = {"Content-Type": "application/json"}
+
+BAD_JSON = {
+    "nothing": b"",
+    "half": b'{"name": ',
+    "a list": b"[]",
+    "a number": b"1",
+    "NaN": b'{"port": NaN}',
+    "twice": b'{"name": "a", "name": "b"}',
+    "not UTF-8": b'{"name": "\xff"}',
+    "half a surrogate pair": b'{"name": "\\ud800"}',
+    "UTF-16": '{"name": "a"}'.encode("utf-16"),
+    "a BOM": b"\xef\xbb\xbf{}",
+    "deep lists": b'{"tags": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep objects": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "a little too deep": b'{"tags": ' + b"[" * 200 + b"]" * 200 + b"}",
+    "an endless number": b'{"port": ' + b"1" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("content", BAD_JSON.values(), ids=BAD_JSON)
+def test_a_malformed_body_is_400(api: Api, content: bytes) -> None:
+    answer = api.request("POST", "/proxies", {**api.token(), **JSON}, body=content)
+    assert error_of(answer)[:2] == (400, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
+def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
+    headers = {**api.token(), "Content-Type": kind}
+    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert error_of(answer)[:2] == (415, "INVALID_REQUEST")
+
+
+def test_a_charset_parameter_does_not_matter(api: Api) -> None:
+    headers = {**api.token(), "Content-Type": "application/json; charset=utf-8"}
+    assert api.request("POST", "/proxies", headers, body=json.dumps(PROXY)).status_code == 201
+
+
+def test_a_body_over_one_mebibyte_is_413_whatever_the_operation(api: Api) -> None:
+    large = b'{"name": "' + b"x" * MAX_BODY + b'"}'
+    for path in ("/proxies", "/proxies/prx_none/start"):
+        answer = api.request("POST", path, {**api.token(), **JSON}, body=large)
+        assert error_of(answer)[:2] == (413, "INVALID_REQUEST")
+
+
+def test_another_method_is_405_with_allow(api: Api) -> None:
+    answer = api.request("PUT", "/proxies")
+    assert error_of(answer)[:2] == (405, "INVALID_REQUEST")
+    assert {"GET", "POST"} <= {each.strip() for each in answer.headers["Allow"].split(",")}
+
+
+def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
+    answer = api.get("/proxies", {**api.token(), "Accept": "text/html"})
+    assert error_of(answer)[:2] == (406, "INVALID_REQUEST")
+    assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/webhooks", "/api/v2/proxies", "/", "/proxies/a/b/c"])
+def test_an_unknown_path_is_404(api: Api, path: str) -> None:
+    answer = api.client.simulate_get(path)
+    assert error_of(answer)[:2] == (404, "NOT_FOUND")
+
+
+def test_validation_comes_before_existence(api: Api) -> None:
+    assert api.patch("/proxies/prx_none", {"port": 0}, api.token()).status_code == 400
+    assert api.patch("/proxies/prx_none", {"port": 1}, api.token()).status_code == 404
+
+
+def test_head_is_get_without_a_body(api: Api) -> None:
+    answer = api.request("HEAD", "/proxies", api.token())
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_well_formed_request_id_is_kept_and_another_replaced(api: Api) -> None:
+    assert api.get("/livez", {"X-Request-Id": "abc-123"}).headers["X-Request-Id"] == "abc-123"
+    for bad in ("a b", "x" * 129, "<script>"):
+        assert api.get("/livez", {"X-Request-Id": bad}).headers["X-Request-Id"].startswith("req_")
+
+
+def test_a_bug_is_500_with_the_request_id_and_nothing_of_the_inside(
+    api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = api.token()
+
+    def bug() -> Any:
+        raise ZeroDivisionError("the inside")
+
+    monkeypatch.setattr(api.services.proxies, "all", bug)
+    answer = api.get("/proxies", {**headers, "X-Request-Id": "find-me"})
+    assert error_of(answer) == (500, "INTERNAL_ERROR", {"request_id": "find-me"})
+    assert "inside" not in answer.text
+    assert any("find-me" in record.getMessage() for record in caplog.records)
+
+
+def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = api.token()
+    before = api.store.revision
+
+    def full(*_: Any) -> Any:
+        raise StoreWriteError("No space left on device")
+
+    monkeypatch.setattr(api.store, "put", full)
+    answer = api.post("/proxies", PROXY, headers)
+    assert error_of(answer)[:2] == (500, "INTERNAL_ERROR")
+    assert "nothing was changed" in answer.json["error"]["message"]
+    assert (api.store.revision, api.store.find("proxies")) == (before, [])
+
+
+# --- rates --------------------------------------------------------------------------------------------------------
+
+
+def limited(per_minute: int, **server: Any) -> Api:
+    rates = RateLimiting(requests_per_minute=per_minute, requests_per_hour=1000)
+    return Api(ApiSettings(server=Server(**server), security=Security(rate_limiting=rates)))
+
+
+def test_beyond_the_burst_is_429_with_headers_that_tell() -> None:
+    api = limited(3)
+    headers = api.token()
+    answers = [api.get("/auth/test", headers) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
+    last = answers[-1]
+    assert last.headers["X-RateLimit-Limit"] == "3"
+    assert last.headers["RateLimit-Policy"] == '"burst";q=3;w=60, "hourly";q=1000;w=3600'
+    assert last.headers["RateLimit"].startswith('"burst";r=0;t=')
+    assert 1 <= int(last.headers["Retry-After"]) <= 60
+    assert error_of(last) == (429, "RATE_LIMITED", {"retry_after": int(last.headers["Retry-After"])})
+    assert api.get("/health").status_code == 200
+    assert "X-RateLimit-Limit" not in api.get("/livez").headers
+    api.close()
+
+
+def test_keys_users_and_addresses_have_limits_of_their_own() -> None:
+    api = limited(2)
+    api.add_user("other")
+    admin, other = api.token(), api.token("other")
+    assert [api.get("/auth/test", admin).status_code for _ in range(3)] == [200, 200, 429]
+    assert api.get("/auth/test", other).status_code == 200
+    assert [api.get("/auth/test").status_code for _ in range(3)] == [401, 401, 429]
+    assert api.get("/auth/test", extras={"REMOTE_ADDR": "192.0.2.1"}).status_code == 401
+    api.close()
+
+
+def test_rates_turned_off_leave_no_headers(api: Api) -> None:
+    assert not [name for name in api.get("/auth/test", api.token()).headers if "ratelimit" in name.lower()]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("192.0.2.1", "203.0.113.5", "192.0.2.1"),
+        ("10.0.0.1", "203.0.113.5", "203.0.113.5"),
+        ("10.0.0.1", "1.1.1.1, 203.0.113.5, 10.0.0.2", "203.0.113.5"),
+        ("10.0.0.1", "1.1.1.1, nonsense", "10.0.0.1"),
+        ("10.0.0.1", None, "10.0.0.1"),
+        ("::ffff:10.0.0.1", "203.0.113.5", "203.0.113.5"),
+    ],
+)
+def test_forwarded_for_counts_only_from_trusted_proxies(peer: str, forwarded: str | None, client: str) -> None:
+    assert client_address(peer, forwarded, ("10.0.0.0/8",)) == client
+
+
+# --- health -------------------------------------------------------------------------------------------------------
+
+
+def test_a_product_that_is_well_says_so(api: Api) -> None:
+    made = api.post("/proxies", PROXY, api.token())
+    assert made.status_code == 201
+    report = api.get("/api/v1/health", api.token()).json["data"]
+    assert report["status"] == "healthy"
+    assert report["checks"]["proxy_service"]["active_proxies"] == 1
+    assert set(report["checks"]) == {"database", "proxy_service", "memory", "disk"}
+    for path in ("/health", "/readyz"):
+        assert api.get(path).json["data"]["status"] == "healthy"
+
+
+def test_a_failed_proxy_or_a_missing_helper_is_degraded_and_200(api: Api) -> None:
+    proxy_id = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"]
+    api.fleet.failed = {proxy_id}
+    assert (api.get("/health").status_code, api.get("/health").json["data"]["status"]) == (200, "degraded")
+    api.fleet.failed = set()
+    del api.fleet.helpers["metrics"]
+    api.start()
+    assert api.get("/health").json["data"]["status"] == "degraded"
+    api.fleet.helpers["metrics"] = Runtime("failed", None, 1.0, 9, "it died")
+    api.start()
+    assert api.get("/health").json["data"]["status"] == "degraded"
+
+
+def test_without_a_supervisor_it_is_unhealthy_and_503_but_alive(api: Api) -> None:
+    api.fleet.gone = {"supervisor"}
+    assert api.get("/health").status_code == 503
+    report = api.get("/api/v1/health", api.token())
+    assert (report.status_code, report.json["data"]["status"]) == (503, "unhealthy")
+    assert api.get("/livez").status_code == 200
+
+
+def test_without_its_files_it_is_unhealthy(api: Api) -> None:
+    (api.data.store / "proxies.json").unlink()
+    assert api.get("/health").status_code == 503
+
+
+def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
+    headers = api.token()
+    without = api.get("/status", headers).json["data"]
+    total = ProxyStats(200, 10, 0, 0, 3, 50, 2**30, 3 * 2**29, 1.0, 0.0)
+    figures = SystemFigures(12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**20, 2**19, 2**21, 7.5, 10.0, 20.0, total)
+    api.fleet.others["metrics"] = lambda _message: figures
+    data = api.get("/status", headers).json["data"]
+    assert {group: set(data[group]) for group in data} == {group: set(without[group]) for group in without}
+    assert data["proxy"]["error_rate"] == "5.00%"
+    assert data["network"]["total_bytes_out"] == "1.50 GB"
+    assert data["server"]["memory"]["rss"] == "1.00 MB"
+    assert len(data["server"]["cpu"]["load_average"]) == 3
+
+
+# --- logs ---------------------------------------------------------------------------------------------------------
+
+
+def test_logs_are_asked_of_the_indexer(api: Api) -> None:
+    asked: list[QueryLogs] = []
+    row = {
+        "timestamp": 1_700_000_000.0,
+        "level": "info",
+        "proxy_id": "prx_1",
+        "client_ip": "192.0.2.1",
+        "method": "GET",
+        "target_url": "http://example.org/",
+        "status_code": 200,
+        "response_time": 12.4,
+        "reason": "",
+    }
+
+    def index(message: QueryLogs) -> LogPage:
+        asked.append(message)
+        return LogPage((row,), 7)
+
+    api.fleet.others["logs"] = index
+    query = "level=info&limit=1&search=example&start_time=2023-01-01T00:00:00%2B01:00"
+    data = api.get(f"/logs?{query}", api.token()).json["data"]
+    assert (data["total"], data["has_more"]) == (7, True)
+    assert data["logs"][0]["message"] == "GET http://example.org/ 200"
+    assert data["logs"][0]["timestamp"] == "2023-11-14T22:13:20.000Z"
+    assert (asked[0].limit, asked[0].level, asked[0].search) == (1, "info", "example")
+    assert asked[0].start == 1_672_527_600.0
+    api.get("/logs?proxy_id=prx_2", api.key(scope={"proxies": ["prx_1"]}))
+    assert asked[1].proxy_ids == ()
+
+
+@pytest.mark.parametrize("query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1"])
+def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
+    assert error_of(api.get(f"/logs?{query}", api.token()))[2]["field"] == query.partition("=")[0]
+
+
+def test_without_an_indexer_logs_are_500(api: Api) -> None:
+    assert error_of(api.get("/logs", api.token()))[:2] == (500, "INTERNAL_ERROR")

@@ -1,0 +1,306 @@
+"""The API as a real process, on a real bus, with the test as its supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import zmq
+
+from actors.bus.events import Forwarder
+from actors.bus.loop import Loop
+from actors.bus.mailbox import Answer, Exchange
+from actors.bus.messages import Hello, PutWish, Stop
+from api.first_start import ensure_administrator
+from api.offline import reset_password
+from api.wish import read_wish
+from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
+from tests.api.support import PROXY, FakeFleet
+
+PROCESS = """
+import json, socket, sys
+from actors.process import Boot, main
+given = json.loads(sys.argv[1])
+listener = socket.socket(fileno=given["listener"])
+boot = Boot("api", 1, given["run"], given["data"], params={"settings": given["settings"]})
+sys.exit(main("api.actor:ApiActor", boot, [listener], given["lifeline"]))
+"""
+LONG = 30.0
+
+
+class Supervisor:
+    """The middle of the bus in a thread, and the process that it starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run: RunDir = open_run_dir(folder / "r")
+        self.data: DataDir = open_data_dir(folder / "d")
+        self.fleet = FakeFleet()
+        self.wishes: list[PutWish] = []
+        self.hello = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.loop = Loop()
+        self.context: zmq.Context[Any] = zmq.Context()
+        self.exchange = Exchange(self.loop, self.context, self.run.mailbox, self._received)
+        self.forwarder = Forwarder(self.loop, self.context, self.run.events_in, self.run.events_out)
+        self._turning = True
+        self.thread = threading.Thread(target=self._turn)
+        self.thread.start()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.lifeline: int | None = None
+
+    def _turn(self) -> None:
+        while self._turning:
+            self.loop.turn(0.02)
+
+    def _received(self, sender: str, message: Any, answer: Answer) -> None:
+        if isinstance(message, Hello):
+            self.hello.set()
+        elif isinstance(message, PutWish):
+            self.wishes.append(message)
+            answer(self.fleet.ask("supervisor", message) or _done())
+        else:
+            answer(self.fleet.ask("supervisor", message))
+
+    def boot(self, settings: dict[str, Any] | None = None) -> None:
+        """Start the API and wait for its hello."""
+        self.hello.clear()
+        ear, self.lifeline = os.pipe()
+        given = {
+            "listener": self.listener.fileno(),
+            "lifeline": ear,
+            "run": str(self.run.path),
+            "data": str(self.data.path),
+            "settings": settings or {"security": {"rate_limiting": {"enabled": False}}},
+        }
+        command = [sys.executable, "-c", PROCESS, json.dumps(given)]
+        self.process = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear])
+        os.close(ear)
+        assert self.hello.wait(LONG)
+
+    def tell_stop(self, drain: float) -> None:
+        self.loop.call_soon(lambda: self.exchange.tell("api", Stop(drain)))
+
+    def hang_up(self) -> None:
+        if self.lifeline is not None:
+            os.close(self.lifeline)
+            self.lifeline = None
+
+    def close(self) -> None:
+        self.hang_up()
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            self.process.kill()
+            self.process.wait()
+        self._turning = False
+        self.thread.join()
+        self.exchange.close()
+        self.forwarder.close()
+        self.context.term()
+        self.listener.close()
+
+
+def _done() -> Any:
+    from actors.bus.messages import Done
+
+    return Done()
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+        made = Supervisor(Path(folder))
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@pytest.fixture
+def password(supervisor: Supervisor) -> str:
+    made = ensure_administrator(supervisor.data, None)
+    assert made is not None
+    return made
+
+
+def sign_in(supervisor: Supervisor, password: str) -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    body = {"username": "admin", "password": password}
+    answer = session.post(f"{supervisor.url}/api/v1/auth/login", json=body, timeout=LONG)
+    assert answer.status_code == 200, answer.text
+    session.headers["Authorization"] = f"Bearer {answer.json()['data']['access_token']}"
+    return session
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+def test_first_start_makes_an_administrator_once_and_keeps_the_password_private(supervisor: Supervisor) -> None:
+    made = ensure_administrator(supervisor.data, None)
+    assert made
+    assert supervisor.data.initial_password.read_text() == made + "\n"
+    assert supervisor.data.initial_password.stat().st_mode & 0o777 == 0o600
+    assert ensure_administrator(supervisor.data, None) is None
+    assert ensure_administrator(supervisor.data, "another one") is None
+
+
+def test_a_given_password_is_written_nowhere_and_a_reset_replaces_it(supervisor: Supervisor) -> None:
+    assert ensure_administrator(supervisor.data, "chosen by hand") is None
+    assert not supervisor.data.initial_password.exists()
+    supervisor.boot()
+    session = sign_in(supervisor, "chosen by hand")
+    supervisor.tell_stop(1.0)
+    assert supervisor.process is not None
+    assert supervisor.process.wait(LONG) == 0
+    assert reset_password(supervisor.data, "admin", "new by hand") == "new by hand"
+    supervisor.boot()
+    assert session.get(f"{supervisor.url}/api/v1/auth/test", timeout=LONG).status_code == 401
+    sign_in(supervisor, "new by hand")
+
+
+def test_the_api_serves_survives_a_kill_and_tells_the_wish_again(supervisor: Supervisor, password: str) -> None:
+    supervisor.boot()
+    assert supervisor.wishes == [PutWish(())]
+    session = sign_in(supervisor, password)
+    made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG)
+    assert made.status_code == 201
+    assert supervisor.process is not None
+    supervisor.process.send_signal(signal.SIGKILL)
+    supervisor.process.wait()
+    supervisor.hang_up()
+    supervisor.boot()
+    proxy_id = made.json()["data"]["proxy"]["id"]
+    assert [spec.id for spec in supervisor.wishes[-1].specs] == [proxy_id]
+    assert session.get(f"{supervisor.url}/api/v1/proxies/{proxy_id}", timeout=LONG).status_code == 200
+    assert session.get(f"{supervisor.url}/health", timeout=LONG).json()["data"]["status"] == "healthy"
+
+
+def test_many_clients_at_once_are_all_answered(supervisor: Supervisor, password: str) -> None:
+    supervisor.boot()
+    session = sign_in(supervisor, password)
+    token = dict(session.headers)
+    statuses: list[int] = []
+
+    def work(number: int) -> None:
+        with requests.Session() as own:
+            own.trust_env = False
+            own.headers.update(token)
+            for step in range(5):
+                body = {**PROXY, "name": f"p{number}-{step}", "port": 5000 + 10 * number + step}
+                statuses.append(own.post(f"{supervisor.url}/api/v1/proxies", json=body, timeout=LONG).status_code)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [201] * 30
+    supervisor.tell_stop(5.0)
+    assert supervisor.process is not None
+    assert supervisor.process.wait(LONG) == 0
+    assert len(read_wish(supervisor.data)) == 30
+
+
+def test_a_stop_lets_a_request_under_way_finish(supervisor: Supervisor, password: str) -> None:
+    supervisor.boot()
+    session = sign_in(supervisor, password)
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(message: Any) -> Any:
+        entered.set()
+        assert go_on.wait(LONG)
+        return FakeFleet._reserve(supervisor.fleet, message)
+
+    supervisor.fleet._reserve = slow  # type: ignore[method-assign]
+    statuses: list[int] = []
+    request = threading.Thread(
+        target=lambda: statuses.append(
+            session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG).status_code
+        )
+    )
+    request.start()
+    assert entered.wait(LONG)
+    supervisor.tell_stop(20.0)
+    go_on.set()
+    request.join()
+    assert statuses == [201]
+    assert supervisor.process is not None
+    assert supervisor.process.wait(LONG) == 0
+
+
+def test_without_a_supervisor_the_process_ends(supervisor: Supervisor, password: str) -> None:
+    supervisor.boot()
+    supervisor.hang_up()
+    assert supervisor.process is not None
+    supervisor.process.wait(LONG)
+
+
+# --- what no application sees -------------------------------------------------------------------------------------
+
+
+def raw(supervisor: Supervisor, content: bytes) -> tuple[int, dict[str, Any]]:
+    """Send these bytes; the status and the envelope of the answer."""
+    address = supervisor.listener.getsockname()
+    with socket.create_connection(address, timeout=LONG) as client:
+        client.sendall(content)
+        answer = b""
+        while chunk := client.recv(65536):
+            answer += chunk
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"X-Request-Id" in head
+    return int(head.split(b" ")[1]), json.loads(body)
+
+
+def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> None:
+    supervisor.boot()
+    end = b"\r\nConnection: close\r\n\r\n"
+    large = b"POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: "
+    cases = {
+        400: b"nonsense\r\n\r\n",
+        431: b"GET / HTTP/1.1\r\nX: " + b"a" * 1_000_000 + end,
+        413: large + b"99999999" + end,
+        501: b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip" + end,
+    }
+    for wanted, content in cases.items():
+        status, envelope = raw(supervisor, content)
+        assert (status, envelope["error"]["code"]) == (wanted, "INVALID_REQUEST")
+    size = 1024 * 1024 + 1
+    status, envelope = raw(supervisor, large + str(size).encode() + end + b" " * size)
+    assert (status, envelope["error"]["code"]) == (413, "INVALID_REQUEST")
+
+
+def test_half_sent_heads_of_one_client_stop_nobody_and_are_closed(supervisor: Supervisor) -> None:
+    supervisor.boot({"server": {"max_connections": 200}, "security": {"rate_limiting": {"enabled": False}}})
+    address = supervisor.listener.getsockname()
+    with contextlib.ExitStack() as stack:
+        half = [stack.enter_context(socket.create_connection(address, timeout=LONG)) for _ in range(120)]
+        for client in half:
+            with contextlib.suppress(OSError):  # one too many, and closed already
+                client.sendall(b"GET /health HTTP/1.1\r\nHost:")
+        elsewhere = stack.enter_context(
+            socket.create_connection(address, timeout=LONG, source_address=("127.0.0.2", 0))
+        )
+        elsewhere.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert elsewhere.recv(100).startswith(b"HTTP/1.1 200")
+        for client in half:
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""

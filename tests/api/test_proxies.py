@@ -1,0 +1,283 @@
+"""Proxies, as a client of the API sees them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import ProxyStats, PutProxy, RemoveProxy, ReserveListener, RestartProxy
+from tests.api.support import PROXY, Api, error_of
+
+
+@pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
+    made = api.post("/proxies", {**PROXY, **fields}, headers)
+    assert made.status_code == 201, made.text
+    proxy: dict[str, Any] = made.json["data"]["proxy"]
+    return proxy
+
+
+def test_create_binds_then_stores_then_tells_the_supervisor(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    heard = [type(message) for _, message in api.fleet.heard]
+    assert heard == [ReserveListener, PutProxy]
+    assert api.store.get("proxies", proxy["id"]) is not None
+    assert api.fleet.wish[proxy["id"]].active
+    assert [each["proxy_id"] for each in api.fleet.said("proxy.created")] == [proxy["id"]]
+
+
+def test_create_fills_in_the_defaults(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    assert proxy["host"] == "127.0.0.1"
+    assert proxy["status"] == "active"
+    assert proxy["settings"] == {"timeout": 30, "keep_alive": True, "max_connections": 1000}
+    assert proxy["auth"] == {"enabled": False, "username": None}
+    assert proxy["tags"] == []
+
+
+def test_detail_shows_runtime_stats_and_etag(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.stats[proxy["id"]] = ProxyStats(3, 1, 0, 0, 2, 3, 1024, 2048, 0.5, 1_700_000_000.0)
+    shown = api.get(f"/proxies/{proxy['id']}", headers)
+    detail = shown.json["data"]["proxy"]
+    assert detail["runtime"]["state"] == "running"
+    assert detail["runtime"]["pid"] == 4711
+    assert detail["stats"]["total_requests"] == 3
+    assert detail["stats"]["bytes_transferred"] == "3.00 KB"
+    assert detail["stats"]["uptime"] == "0m"
+    assert detail["stats"]["last_request"] == "2023-11-14T22:13:20.000Z"
+    stored = api.store.get("proxies", proxy["id"])
+    assert stored is not None
+    assert shown.headers["ETag"] == f'"{stored.revision}"'
+
+
+def test_without_collector_or_supervisor_configurations_are_still_shown(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.gone = {"metrics", "supervisor"}
+    detail = api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]
+    assert detail["runtime"] is None
+    assert detail["stats"]["total_requests"] == 0
+
+
+BAD_BODIES = [
+    ({"name": None}, "name"),
+    ({"name": ""}, "name"),
+    ({"name": "a\nb"}, "name"),
+    ({"name": 7}, "name"),
+    ({"name": "x" * 101}, "name"),
+    ({"port": 0}, "port"),
+    ({"port": 65536}, "port"),
+    ({"port": "80"}, "port"),
+    ({"port": 80.0}, "port"),
+    ({"port": True}, "port"),
+    ({"protocol": "ftp"}, "protocol"),
+    ({"protocol": "socks5"}, "protocol"),
+    ({"protocol": "https"}, "protocol"),
+    ({"host": "not a host"}, "host"),
+    ({"host": "127.1"}, "host"),
+    ({"host": "fe80::1%lo"}, "host"),
+    ({"tags": "one"}, "tags"),
+    ({"tags": [1]}, "tags.0"),
+    ({"settings": {"timeout": 0}}, "settings.timeout"),
+    ({"settings": {"timeout": 3601}}, "settings.timeout"),
+    ({"settings": {"timeout": True}}, "settings.timeout"),
+    ({"settings": {"keep_alive": 1}}, "settings.keep_alive"),
+    ({"settings": {"max_connections": 0}}, "settings.max_connections"),
+    ({"settings": {"speed": 1}}, "settings.speed"),
+    ({"settings": []}, "settings"),
+    ({"auth": {"enabled": True}}, "auth.username"),
+    ({"auth": {"enabled": True, "username": "u"}}, "auth.password"),
+    ({"auth": {"enabled": True, "username": "a:b", "password": "p"}}, "auth.username"),
+    ({"auth": {"password": None}}, "auth.password"),
+    ({"status": "active"}, "status"),
+    ({"id": "x"}, "id"),
+    ({"upstreams": []}, "upstreams"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), BAD_BODIES, ids=[f"{name}-{body}" for body, name in BAD_BODIES])
+def test_create_with_a_bad_field_is_400_naming_it(
+    api: Api, headers: dict[str, str], fields: dict[str, Any], field: str
+) -> None:
+    status, code, details = error_of(api.post("/proxies", {**PROXY, **fields}, headers))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)
+    assert details["error"]
+    assert api.store.find("proxies") == []
+
+
+@pytest.mark.parametrize("missing", ["name", "port", "protocol"])
+def test_create_without_a_required_field_is_400(api: Api, headers: dict[str, str], missing: str) -> None:
+    body = {name: value for name, value in PROXY.items() if name != missing}
+    assert error_of(api.post("/proxies", body, headers))[2] == {"field": missing, "error": "is required"}
+
+
+def test_several_bad_fields_are_all_named(api: Api, headers: dict[str, str]) -> None:
+    details = error_of(api.post("/proxies", {"port": 0, "protocol": "http", "x": 1}, headers))[2]
+    assert {each["field"] for each in details["errors"]} == {"name", "port", "x"}
+
+
+def test_a_refused_address_is_400_and_nothing_is_stored(api: Api, headers: dict[str, str]) -> None:
+    create(api, headers)
+    status, code, details = error_of(api.post("/proxies", {**PROXY, "name": "second"}, headers))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "port")
+    assert len(api.store.find("proxies")) == 1
+
+
+def test_a_taken_name_is_400_at_create_and_at_update(api: Api, headers: dict[str, str]) -> None:
+    create(api, headers)
+    other = create(api, headers, name="second", port=3129)
+    assert error_of(api.post("/proxies", {**PROXY, "port": 3130}, headers))[2]["field"] == "name"
+    assert error_of(api.patch(f"/proxies/{other['id']}", {"name": "first"}, headers))[2]["field"] == "name"
+    assert api.patch(f"/proxies/{other['id']}", {"name": "second"}, headers).status_code == 200
+
+
+def test_of_many_creates_at_once_with_one_name_one_succeeds(api: Api, headers: dict[str, str]) -> None:
+    def one(number: int) -> int:
+        return api.post("/proxies", {**PROXY, "port": 4000 + number}, headers).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(one, range(16)))
+    assert statuses == [201] + [400] * 15
+    assert len(api.store.find("proxies")) == 1
+
+
+def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.gone = {"supervisor"}
+    before = api.store.revision
+    path = f"/proxies/{proxy['id']}"
+    answers = [
+        api.post("/proxies", {**PROXY, "name": "second", "port": 3129}, headers),
+        api.patch(path, {"name": "renamed"}, headers),
+        api.post(f"{path}/stop", None, headers),
+        api.post(f"{path}/start", None, headers),
+        api.post(f"{path}/restart", None, headers),
+        api.request("DELETE", path, headers),
+    ]
+    assert [answer.status_code for answer in answers] == [500] * 6
+    assert {answer.json["error"]["code"] for answer in answers} == {"INTERNAL_ERROR"}
+    assert api.store.revision == before
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_update_is_partial_and_keeps_the_rest(api: Api, headers: dict[str, str], method: str) -> None:
+    proxy = create(api, headers, tags=["a"], settings={"timeout": 5})
+    body = {"name": "renamed", "settings": {"max_connections": 7}}
+    answer = api.request(method, f"/proxies/{proxy['id']}", headers, json=body)
+    detail = answer.json["data"]["proxy"]
+    assert detail["name"] == "renamed"
+    assert detail["settings"] == {"timeout": 5, "keep_alive": True, "max_connections": 7}
+    assert detail["tags"] == ["a"]
+    spec = api.fleet.wish[proxy["id"]]
+    assert (spec.name, spec.max_connections) == ("renamed", 7)
+    assert answer.headers["ETag"] == f'"{spec.revision}"'
+    assert len(api.fleet.said("proxy.updated")) == 1
+
+
+def test_auth_merges_and_a_password_not_given_stays(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers, auth={"enabled": True, "username": "u", "password": "p" * 100})
+    first = api.fleet.wish[proxy["id"]]
+    api.patch(f"/proxies/{proxy['id']}", {"auth": {"username": "v"}}, headers)
+    second = api.fleet.wish[proxy["id"]]
+    assert (second.auth_username, second.auth_hash) == ("v", first.auth_hash)
+    api.patch(f"/proxies/{proxy['id']}", {"auth": {"enabled": False}}, headers)
+    assert api.fleet.wish[proxy["id"]].auth_username is None
+    api.patch(f"/proxies/{proxy['id']}", {"auth": {"enabled": True}}, headers)
+    assert api.fleet.wish[proxy["id"]].auth_hash == first.auth_hash
+
+
+def test_no_answer_and_no_file_holds_a_proxy_password(api: Api, headers: dict[str, str]) -> None:
+    secret = "pass-phrase-of-a-proxy"
+    proxy = create(api, headers, auth={"enabled": True, "username": "u", "password": secret})
+    answers = [api.get("/proxies", headers), api.get(f"/proxies/{proxy['id']}", headers)]
+    assert all(secret not in answer.text and "hash" not in answer.text for answer in answers)
+    assert all(secret.encode() not in file.read_bytes() for file in api.data.store.iterdir())
+
+
+def test_the_address_changes_only_while_inactive(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}"
+    assert error_of(api.patch(path, {"port": 3129}, headers))[2]["field"] == "port"
+    api.post(f"{path}/stop", None, headers)
+    assert api.patch(path, {"port": 3129}, headers).status_code == 200
+    api.post(f"{path}/start", None, headers)
+    assert api.fleet.bound == {("127.0.0.1", 3129): proxy["id"]}
+
+
+def test_stop_start_and_restart_are_idempotent(api: Api, headers: dict[str, str]) -> None:
+    path = f"/proxies/{create(api, headers)['id']}"
+
+    def act(action: str) -> tuple[bool, str]:
+        data = api.post(f"{path}/{action}", None, headers).json["data"]
+        assert data["message"]
+        return data["changed"], data["proxy"]["status"]
+
+    assert [act("stop"), act("stop")] == [(True, "inactive"), (False, "inactive")]
+    assert [act("start"), act("start")] == [(True, "active"), (False, "active")]
+    assert act("restart") == (True, "active")
+    assert act("stop") == (True, "inactive")
+    assert act("restart") == (True, "active")
+    kinds = [event.type for event in api.fleet.events]
+    assert kinds[1:] == ["proxy.stopped", "proxy.started", "proxy.restarted", "proxy.stopped", "proxy.restarted"]
+    assert sum(isinstance(message, RestartProxy) for _, message in api.fleet.heard) == 1
+
+
+def test_start_with_the_port_taken_meanwhile_is_400_and_the_status_stays(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.post(f"/proxies/{proxy['id']}/stop", None, headers)
+    create(api, headers, name="thief")
+    answer = error_of(api.post(f"/proxies/{proxy['id']}/start", None, headers))
+    assert (answer[0], answer[2]["field"]) == (400, "port")
+    assert api.get(f"/proxies/{proxy['id']}", headers).json["data"]["proxy"]["status"] == "inactive"
+
+
+def test_delete_removes_record_and_process(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}"
+    assert api.request("DELETE", path, headers).json["data"] == {"id": proxy["id"], "deleted": True}
+    assert any(isinstance(message, RemoveProxy) for _, message in api.fleet.heard)
+    assert api.get(path, headers).status_code == 404
+    assert api.request("DELETE", path, headers).status_code == 404
+
+
+def test_if_match_refuses_a_stale_change(api: Api, headers: dict[str, str]) -> None:
+    path = f"/proxies/{create(api, headers)['id']}"
+    tag = api.get(path, headers).headers["ETag"]
+    assert api.request("PATCH", path, {**headers, "If-Match": tag}, json={"name": "a"}).status_code == 200
+    assert api.request("PATCH", path, {**headers, "If-Match": tag}, json={"name": "b"}).status_code == 412
+    assert api.request("DELETE", path, {**headers, "If-Match": '"no"'}).status_code == 412
+    assert api.request("DELETE", path, {**headers, "If-Match": "*"}).status_code == 200
+
+
+def test_list_is_paged_and_filtered(api: Api, headers: dict[str, str]) -> None:
+    made = [create(api, headers, name=f"p{number}", port=4000 + number) for number in range(5)]
+    api.post(f"/proxies/{made[0]['id']}/stop", None, headers)
+    page = api.get("/proxies?page=2&per_page=2", headers).json["data"]
+    assert [each["name"] for each in page["proxies"]] == ["p2", "p3"]
+    wanted = {"page": 2, "per_page": 2, "total": 5, "pages": 3, "has_next": True, "has_prev": True}
+    assert page["pagination"] == wanted
+    assert [each["name"] for each in api.get("/proxies?status=inactive", headers).json["data"]["proxies"]] == ["p0"]
+    assert api.get("/proxies?protocol=socks5", headers).json["data"]["proxies"] == []
+    assert api.get("/proxies?page=99", headers).json["data"]["proxies"] == []
+    assert set(page["proxies"][0]) >= {"id", "auth_enabled", "tags", "stats", "runtime", "created_at", "updated_at"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["page=0", "page=x", "per_page=0", "per_page=101", "per_page=+5", "status=up", "protocol=", "page=1&page=2"],
+)
+def test_a_bad_filter_is_400_naming_it(api: Api, headers: dict[str, str], query: str) -> None:
+    answer = error_of(api.get(f"/proxies?{query}", headers))
+    assert (answer[0], answer[2]["field"]) == (400, query.partition("=")[0])
+
+
+@pytest.mark.parametrize("action", ["", "/start", "/stop", "/restart", "/test"])
+def test_an_unknown_proxy_is_404(api: Api, headers: dict[str, str], action: str) -> None:
+    answer = api.request("POST" if action else "GET", f"/proxies/prx_none{action}", headers)
+    assert error_of(answer)[:2] == (404, "NOT_FOUND")

@@ -1,0 +1,179 @@
+"""The embedded store: documents, revisions, changes, and threads."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.store import (
+    Change,
+    HistoryPruned,
+    NotStored,
+    RevisionConflict,
+    StoreDamaged,
+    TinyStore,
+    open_store,
+    tiny,
+)
+from config.paths import open_data_dir
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+        yield Path(made) / "store"
+
+
+def named(identifier: str, **fields: Any) -> dict[str, Any]:
+    return {"id": identifier, **fields}
+
+
+def test_a_stored_document_is_found_again_after_reopening(folder: Path) -> None:
+    store = TinyStore(folder)
+    stored = store.put("proxies", named("a", port=1, tags=["ä", "\u2028"]))
+    store.close()
+    again = TinyStore(folder).get("proxies", "a")
+    assert again == stored
+    assert again is not None
+    assert again.body == {"id": "a", "port": 1, "tags": ["ä", "\u2028"]}
+
+
+def test_every_change_in_any_collection_is_one_step_of_one_counter(folder: Path) -> None:
+    store = TinyStore(folder)
+    begin = store.revision
+    steps = [
+        store.put("proxies", named("a")).revision,
+        store.put("users", named("a")).revision,
+        store.put("proxies", named("a", port=2)).revision,
+        store.delete("users", "a"),
+    ]
+    assert steps == [begin + 1, begin + 2, begin + 3, begin + 4]
+    store.close()
+    assert TinyStore(folder).revision == begin + 4
+
+
+def test_what_is_read_or_was_given_is_the_readers_own(folder: Path) -> None:
+    store = TinyStore(folder)
+    given = named("a", tags=["x"])
+    store.put("proxies", given)
+    given["tags"].append("y")
+    read = store.get("proxies", "a")
+    assert read is not None
+    read.body["tags"].append("z")
+    assert [each.body["tags"] for each in store.find("proxies")] == [["x"]]
+
+
+def test_put_with_expect_refuses_what_somebody_else_changed(folder: Path) -> None:
+    store = TinyStore(folder)
+    first = store.put("proxies", named("a"), expect=0)
+    store.put("proxies", named("a", port=2), expect=first.revision)
+    with pytest.raises(RevisionConflict) as caught:
+        store.put("proxies", named("a", port=3), expect=first.revision)
+    assert caught.value.actual == first.revision + 1
+    with pytest.raises(RevisionConflict):
+        store.put("proxies", named("a"), expect=0)
+    with pytest.raises(RevisionConflict):
+        store.delete("proxies", "a", expect=first.revision)
+
+
+def test_find_by_fields_and_by_predicate(folder: Path) -> None:
+    store = TinyStore(folder)
+    for number in range(5):
+        store.put("proxies", named(f"p{number}", port=number, protocol="http" if number % 2 else "https"))
+    assert [each.id for each in store.find("proxies", protocol="http")] == ["p1", "p3"]
+    assert [each.id for each in store.find("proxies", lambda body: body["port"] > 2, protocol="http")] == ["p3"]
+
+
+def test_a_deleted_document_is_gone_and_may_come_again(folder: Path) -> None:
+    store = TinyStore(folder)
+    store.put("proxies", named("a"))
+    store.delete("proxies", "a")
+    assert store.get("proxies", "a") is None
+    assert store.find("proxies") == []
+    with pytest.raises(NotStored):
+        store.delete("proxies", "a")
+    assert store.put("proxies", named("a"), expect=0).body == {"id": "a"}
+
+
+def test_changes_tell_each_document_once_deletions_too(folder: Path) -> None:
+    store = TinyStore(folder)
+    store.put("proxies", named("a"))
+    since = store.revision
+    store.put("proxies", named("a", port=1))
+    store.put("users", named("u"))
+    store.put("proxies", named("b"))
+    store.delete("proxies", "b")
+    assert store.changes(since) == [
+        Change("proxies", "a", since + 1, {"id": "a", "port": 1}),
+        Change("users", "u", since + 2, {"id": "u"}),
+        Change("proxies", "b", since + 4, None),
+    ]
+
+
+def test_a_follower_that_missed_forgotten_deletions_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 3)
+    store = TinyStore(folder)
+    since = store.revision
+    for number in range(10):
+        store.put("proxies", named(f"p{number}"))
+        store.delete("proxies", f"p{number}")
+    store.put("proxies", named("last"))
+    with pytest.raises(HistoryPruned) as caught:
+        store.changes(since)
+    told = store.changes(caught.value.horizon)
+    assert told[-1].id == "last"
+    assert 3 <= len(told) <= 7
+    newest = store.revision
+    store.close()
+    assert TinyStore(folder).revision == newest
+
+
+def test_wait_ends_with_a_change_from_another_thread(folder: Path) -> None:
+    store = TinyStore(folder)
+    since = store.revision
+    writer = threading.Thread(target=lambda: store.put("proxies", named("a")))
+    writer.start()
+    assert store.wait(since, timeout=30) == since + 1
+    writer.join()
+    assert store.wait(since + 1, timeout=0.01) == since + 1
+
+
+def test_threads_lose_no_change(folder: Path) -> None:
+    store = TinyStore(folder)
+    begin = store.revision
+    revisions: list[int] = []
+
+    def write(thread: int) -> None:
+        for number in range(25):
+            revisions.append(store.put("proxies", named(f"{thread}-{number}")).revision)
+            assert store.get("proxies", f"{thread}-{number}") is not None
+            store.find("proxies", lambda body: body["id"].endswith("7"))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(revisions) == list(range(begin + 1, begin + 101))
+    store.close()
+    assert len(TinyStore(folder).find("proxies")) == 100
+
+
+def test_files_are_private(folder: Path) -> None:
+    TinyStore(folder).put("proxies", named("a"))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+
+
+def test_a_store_that_vanished_is_no_first_start() -> None:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+        data = open_data_dir(Path(made))
+        data.keys.mkdir()
+        (data.keys / "access-tokens.key").write_text("00")
+        with pytest.raises(StoreDamaged, match="store is gone"):
+            open_store(data)
