@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import AdmitTester, Done
+from api import proxy_test
 from api.proxy_test import told_address
 from tests.api.support import Api, error_of
 
@@ -40,6 +41,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(407, b"", {"Proxy-Status": "proxyfleet"})
         elif self.path.endswith("/hang"):
             self.server.go_on.wait(30)
+        elif self.path.endswith("/drip"):
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+            while not self.server.go_on.wait(0.05):
+                self.wfile.write(b"x")
         elif self.path.endswith("/dns"):
             self._answer(502, b"", {"Proxy-Status": "proxyfleet; error=dns_error"})
         elif self.path.endswith("/missing"):
@@ -121,6 +126,16 @@ def test_what_goes_wrong_is_told(api: Api, path: str, url: str, status: str, cod
 
 def test_an_origin_that_hangs_is_a_timeout(api: Api, path: str) -> None:
     assert run(api, path, url="http://origin.invalid/hang", timeout=0.3)["status"] == "timeout"
+
+
+def test_an_origin_that_drips_its_head_is_a_timeout_too(
+    api: Api, path: str, small: SmallProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_test, "ADMIT_TIMEOUT", 0.3)
+    results = [run(api, path, url="http://origin.invalid/drip", timeout=0.2) for _ in range(proxy_test.AT_ONCE)]
+    assert {result["status"] for result in results} == {"timeout"}
+    assert api.post(f"{path}/test", None, api.token()).status_code == 429
+    small.go_on.set()
 
 
 def test_an_inactive_proxy_or_a_dead_process_fails_without_an_http_error(api: Api, path: str) -> None:
