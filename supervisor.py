@@ -1,0 +1,200 @@
+"""The command `proxyfleet`: from the command line to a running product.
+
+`serve` reads the settings, takes the locks, sees to it that there is an administrator, reads the wish once, binds the
+API's socket and hands over to `actors.supervision.service`. The other commands work without the product running.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from actors.process import set_up_logging
+from actors.supervision.locks import LockedError, lock
+from actors.supervision.service import Premises, Service
+from actors.supervision.sockets import ListenError, listen
+from config import VERSION
+from config.paths import DataDir, PathError, default_data_dir, default_run_dir, open_data_dir, open_run_dir
+from config.settings import ENV_PREFIX, ConfigError, Settings, load
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="proxyfleet",
+    help="A forward-proxy service with a management API.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")]
+DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must outlive the product.")]
+RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    run_dir: RunOption = None,
+    host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
+    port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+) -> None:
+    """Run the product in the foreground until SIGTERM or Ctrl-C."""
+    overrides = _given(
+        {
+            "data_dir": data_dir,
+            "run_dir": run_dir,
+            "server": _given({"host": host, "port": port}),
+            "logging": _given({"level": log_level}),
+        }
+    )
+    settings = _settings(lambda: load(config, overrides))
+    os.environ.pop(f"{ENV_PREFIX}ADMIN_PASSWORD", None)  # the actors inherit the environment
+    raise typer.Exit(run(settings, lambda: load(config, overrides)))
+
+
+@app.command()
+def check_config(config: ConfigOption = None) -> None:
+    """Say whether the configuration is good, and what is wrong with it."""
+    _settings(lambda: load(config))
+    typer.echo("The configuration is good.")
+
+
+@app.command()
+def reset_password(
+    user: Annotated[str, typer.Argument(help="The user name.")],
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    password: Annotated[
+        str | None, typer.Option(envvar=f"{ENV_PREFIX}NEW_PASSWORD", help="The new one; random if not given.")
+    ] = None,
+) -> None:
+    """Give a user a new password while the product doesn't run."""
+    from api.offline import reset_password as reset  # the store costs time to import, and only this needs it here
+    from api.store import StoreError
+
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    data = _open_data(settings)
+    _locked(data.lock, "data directory")
+    try:
+        fresh = reset(data, user, password)
+    except (StoreError, LookupError, ValueError) as error:
+        _fail(str(error))
+    typer.echo(f"The password of {user} is now: {fresh}" if password is None else f"The password of {user} is changed.")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"proxyfleet {VERSION}")
+
+
+def run(settings: Settings, reload: Callable[[], Settings]) -> int:
+    """Everything from the settings to the end of the product; its exit status."""
+    from api.first_start import ensure_administrator  # api is above actors, and the offline commands don't need it
+    from api.store import StoreError
+    from api.wish import read_wish
+
+    os.umask(0o077)
+    set_up_logging(settings.logging.level, settings.logging.format)
+    data = _open_data(settings)
+    run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
+    locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
+    try:
+        password = ensure_administrator(data, settings.admin_password)
+        wish = read_wish(data)
+    except StoreError as error:
+        _fail(str(error))
+    except ValueError as error:  # nothing else is given to them than the password
+        _fail(f"admin_password: {error}")
+    api_socket = _listen(settings)
+    _show_password(data, password)
+    service = Service(
+        settings, Premises(data, run_dir, locks, api_socket), reload, lambda: _greet(settings, data, api_socket)
+    )
+    return service.run(wish)
+
+
+def _show_password(data: DataDir, password: str | None) -> None:
+    """The first administrator's password, once. Under systemd standard output is a log: there only the file has it."""
+    if password is None:
+        return
+    shown = "" if os.environ.get("JOURNAL_STREAM") else f"\n  password: {password}"
+    sys.stdout.write(f"The administrator `admin` was created.{shown}\n  also in: {data.initial_password}\n")
+    sys.stdout.flush()
+
+
+def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None:
+    """Where the API is, how to sign in, what to try next."""
+    host, port = settings.server.host, api_socket.getsockname()[1]
+    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    known = f"the password in {data.initial_password}" if data.initial_password.exists() else "your password"
+    sys.stdout.write(f"""
+Proxyfleet {VERSION} is running.
+  API       {base}/api/v1
+  sign in   as `admin` with {known}
+  try       curl -u admin {base}/api/v1/health
+  end       Ctrl-C
+
+""")
+    sys.stdout.flush()
+
+
+# --- from trouble to a sentence and exit status 1 ---
+
+
+def _settings(read: Callable[[], Settings]) -> Settings:
+    return _translated(ConfigError, read)
+
+
+def _open_data(settings: Settings) -> DataDir:
+    return _translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
+
+
+def _locked(file: Path, what: str) -> int:
+    try:
+        return lock(file, what)
+    except (LockedError, OSError) as error:
+        _fail(str(error))
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        return listen(settings.server.host, settings.server.port)
+    except ListenError as error:
+        _fail(f"server.{error.field}: {error.error}")
+
+
+def _translated(kind: type[Exception], call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except kind as error:
+        _fail(str(error))
+
+
+def _fail(text: str) -> NoReturn:
+    for line in text.splitlines():
+        typer.echo(f"proxyfleet: {line}", err=True)
+    raise typer.Exit(1)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Only what was said on the command line."""
+    return {name: value for name, value in options.items() if value is not None and value != {}}
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

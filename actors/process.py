@@ -26,8 +26,8 @@ import zmq
 
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Answer, Mailbox, refuse
-from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, Stop
+from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
+from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, SetLogLevel, Stop
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,10 @@ ORPHAN_GRACE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What an actor is told at its start. `params` are plain values for this kind of actor alone."""
+    """What an actor is told at its start. `params` are plain values for this kind of actor alone.
+
+    `instance` is greater at every start and never used again, not even by a later run of the product.
+    """
 
     name: str
     instance: int
@@ -59,7 +62,8 @@ class Actor:
         self.data_dir = DataDir(Path(boot.data_dir))
         self.loop = Loop()
         self.context: zmq.Context[Any] = zmq.Context()
-        self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, boot.name, self._received)
+        own = address_of(boot.name, boot.instance)
+        self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, own, self._received)
         self.events = Publisher(self.context, self.run_dir.events_in)
         self.sockets = sockets
         self._stopping = False
@@ -71,6 +75,9 @@ class Actor:
     def drain(self, _seconds: float) -> None:
         """Finish what is under way within this time, then call `finish`."""
         self.finish()
+
+    def level_changed(self, _level: str) -> None:
+        """`logging.level` is another one from now on."""
 
     def ready(self) -> None:
         """Say hello, and send heartbeats from now on."""
@@ -92,8 +99,11 @@ class Actor:
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Stop):
-            answer(Done())
             self.stop(message.drain)
+            answer(Done())
+        elif isinstance(message, SetLogLevel):
+            logging.getLogger().setLevel(message.level.upper())
+            self.level_changed(message.level)
         else:
             self.receive(sender, message, answer)
 

@@ -6,13 +6,18 @@ them is 0600: that is the only protection that the local sockets have, and the o
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 IPC_PATH_MAX = 107
 """Bytes that a Unix socket path may have on Linux (`unix(7)`: 108 with the terminating NUL)."""
 
+_LONGEST_SESSION_DIR = 64
 _LONGEST_SOCKET_NAME = len("/events.out")
 
 
@@ -97,13 +102,47 @@ class DataDir:
 def private_directory(path: Path) -> Path:
     """Make `path` (and its parents) if need be and give it mode 0700.
 
-    Raises `PathError` when that is impossible.
+    Raises `PathError` when that is impossible, and when the directory is somebody else's or one that is meant to be
+    shared (sticky, as /tmp): that would not be private, or not for long.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+        if found.st_uid != os.geteuid():
+            raise PathError(f"{path}: belongs to user {found.st_uid}, not to us")
+        if found.st_mode & stat.S_ISVTX:
+            raise PathError(f"{path}: is a shared directory; give one of the service's own")
         path.chmod(0o700)
     except OSError as error:
         raise PathError(f"{path}: {error.strerror or error}") from error
+    return path
+
+
+def default_data_dir() -> Path:
+    """`data` beside the source in a checkout, else `/var/lib/proxyfleet`."""
+    checkout = Path(__file__).resolve().parent.parent
+    return checkout / "data" if (checkout / "pyproject.toml").is_file() else Path("/var/lib/proxyfleet")
+
+
+def default_run_dir(data: Path) -> Path:
+    """`$RUNTIME_DIRECTORY` (systemd's), else one of this user and this data directory alone, with a short path.
+
+    The latter is below `$XDG_RUNTIME_DIR`, or else below /tmp, where everybody may write: so it is made here, and
+    refused with `PathError` when it is a link or somebody else's.
+    """
+    given = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    mark = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:10]
+    session = os.environ.get("XDG_RUNTIME_DIR", "")
+    if session and Path(session).is_dir() and len(os.fsencode(session)) < _LONGEST_SESSION_DIR:
+        return Path(session) / f"proxyfleet-{mark}"
+    path = Path(tempfile.gettempdir()) / f"proxyfleet-{os.geteuid()}-{mark}"
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PathError(f"{path}: is not a directory of ours; give another with --run-dir")
     return path
 
 

@@ -138,12 +138,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence: command line (init), environment, file."""
-        file = TomlConfigSettingsSource(settings_cls, _CONFIG_FILE[-1])
-        return (init_settings, env_settings, file)
-
-
-_CONFIG_FILE: list[Path | None] = [None]
+        """The order of precedence: command line (init), environment. `load` puts the file below them."""
+        return (init_settings, env_settings)
 
 
 def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -154,15 +150,28 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     problems = _unreadable(file) + _unknown_environment()
     if problems:
         raise ConfigError(problems)
-    _CONFIG_FILE.append(file)
     try:
-        return Settings(**dict(overrides or {}))
+        return _reading(file)(**dict(overrides or {}))
     except ValidationError as error:
         raise ConfigError([_sentence(each) for each in error.errors()]) from error
     except SettingsError as error:
         raise ConfigError([str(error)]) from error
-    finally:
-        _CONFIG_FILE.pop()
+
+
+def _reading(file: Path | None) -> type[Settings]:
+    """`Settings` with `file` as the lowest of its sources."""
+    if file is None:
+        return Settings
+
+    class SettingsOfFile(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *given: Any, **sources: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            above = super().settings_customise_sources(settings_cls, *given, **sources)
+            return (*above, TomlConfigSettingsSource(settings_cls, file))
+
+    return SettingsOfFile
 
 
 def _unreadable(file: Path | None) -> list[str]:

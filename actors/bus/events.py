@@ -14,6 +14,8 @@ topic                       message         published by
 from __future__ import annotations
 
 import logging
+import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +39,11 @@ def counters_topic(counters: Counters) -> str:
 def event_topic(event: Event) -> str:
     """Where an event is published."""
     return f"events.{event.type}"
+
+
+def new_event(kind: str, data: dict[str, Any]) -> Event:
+    """A fact of type `kind` (`proxy.down`) that has just happened, with an id that it keeps for ever."""
+    return Event(f"evt_{secrets.token_hex(12)}", kind, time.time(), data)
 
 
 class Publisher:

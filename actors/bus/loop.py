@@ -1,6 +1,6 @@
 """One thread, one epoll: plain sockets, timers and ZeroMQ sockets together.
 
-Plain descriptors are cheap: a dict from descriptor to handler, called with the epoll mask.
+Plain descriptors are cheap: a list of handlers by descriptor, called with the epoll mask.
 
 ZeroMQ sockets are not. Their descriptor is edge-triggered for both directions and tells only that *something* may
 have changed; any send or receive may swallow the edge. So every turn of the loop ends with the same act, and nothing
@@ -54,7 +54,9 @@ class Loop:
         self.now = clock()
         """The time of this turn, by the monotonic clock; good enough for deadlines and free of a call."""
         self._epoll = select.epoll()
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: list[Handler | None] = [None] * 64  # by descriptor: they are small numbers, used again
+        self._gone: set[int] = set()
+        """Descriptors forgotten in this turn: what the wait said of one is not about whoever has its number now."""
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._soon: deque[Callable[[], None]] = deque()
@@ -66,6 +68,8 @@ class Loop:
     def watch(self, fd: int, mask: int, handler: Handler) -> None:
         """Call `handler(mask)` when `fd` is ready for what `mask` says (`select.EPOLL…`, edge-triggered on wish)."""
         self._epoll.register(fd, mask)
+        if fd >= len(self._handlers):
+            self._handlers.extend([None] * (fd + 64 - len(self._handlers)))
         self._handlers[fd] = handler
 
     def rewatch(self, fd: int, mask: int) -> None:
@@ -78,7 +82,9 @@ class Loop:
 
     def unwatch(self, fd: int) -> None:
         """Forget `fd`; call it before the descriptor is closed. Harmless when it isn't watched."""
-        if self._handlers.pop(fd, None) is not None:
+        if 0 <= fd < len(self._handlers) and self._handlers[fd] is not None:
+            self._handlers[fd] = None
+            self._gone.add(fd)
             self._epoll.unregister(fd)
 
     # --- time ---
@@ -136,10 +142,11 @@ class Loop:
         wait = 0.0 if pending or self._soon or not self._running else self._until_next(longest)
         ready = self._epoll.poll(wait)
         self.now = self._clock()
-        handlers = self._handlers
+        handlers, gone = self._handlers, self._gone
+        gone.clear()
         for fd, mask in ready:
-            handler = handlers.get(fd)
-            if handler is not None:
+            handler = handlers[fd]
+            if handler is not None and fd not in gone:
                 handler(mask)
 
     def close(self) -> None:

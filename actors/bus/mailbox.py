@@ -2,8 +2,14 @@
 
 An actor sends `[to, envelope]` and receives `[from, envelope]`. The router (`Exchange`) passes on what is not for the
 supervisor itself. ROUTER_MANDATORY makes it say so when a receiver isn't there or its queue is full, and then an asker
-gets `Unreachable` at once instead of silence; ROUTER_HANDOVER lets a restarted actor take its name over from its dead
-predecessor.
+gets `Unreachable` at once instead of silence.
+
+Every process of an actor has an address of its own, `name/instance`, and the name alone leads to the one that the
+supervisor has appointed (`Exchange.appoint`). So two generations of an actor may live side by side, neither takes
+the other's connection away, and an answer reaches the very process that asked: never its successor, which may be
+waiting for another answer under the same number. (Were the name itself the routing id, ROUTER_HANDOVER would give it
+to the newcomer and the older process would reconnect and take it back, again and again.) ROUTER_HANDOVER remains for
+the connection that a process makes anew.
 
 Asking is not blocking: `ask` takes a function that gets the answer, and calls it exactly once: with the reply, or with
 `Unreachable` when the deadline has passed.
@@ -33,6 +39,16 @@ Answer = Callable[[Any], None]
 
 Receiver = Callable[[str, Any, Answer], None]
 """Called as `(sender, message, answer)`. What was only told has an `answer` that does nothing."""
+
+
+def address_of(name: str, instance: int) -> str:
+    """The address of one process of an actor."""
+    return f"{name}/{instance}"
+
+
+def name_in(address: str) -> str:
+    """The actor's name in the address of one of its processes, or in itself."""
+    return address.partition("/")[0]
 
 
 class Post:
@@ -71,7 +87,7 @@ class Post:
         if envelope.role is Role.REPLY:
             self._settle(envelope.correlation, envelope.message)
         else:
-            self._receiver(sender, envelope.message, self._answerer(sender, envelope))
+            self._receiver(name_in(sender), envelope.message, self._answerer(sender, envelope))
 
     def _answerer(self, sender: str, question: Envelope) -> Answer:
         if question.role is not Role.ASK:
@@ -92,12 +108,12 @@ class Post:
 
 
 class Mailbox(Post):
-    """An actor's end of the star."""
+    """An actor's end of the star. `own` is this process's address on it (`address_of`)."""
 
-    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, name: str, receiver: Receiver) -> None:
+    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, own: str, receiver: Receiver) -> None:
         super().__init__(loop, receiver)
         self._socket = new_socket(context, zmq.DEALER)
-        self._socket.setsockopt(zmq.ROUTING_ID, name.encode())
+        self._socket.setsockopt(zmq.ROUTING_ID, own.encode())
         self._socket.connect(address)
         loop.attach(self._socket, self._on_frames)
 
@@ -126,14 +142,23 @@ class Exchange(Post):
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
         super().__init__(loop, receiver)
+        self._appointed: dict[bytes, bytes] = {}
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._socket.bind(address)
         loop.attach(self._socket, self._on_frames)
 
+    def appoint(self, name: str, instance: int) -> None:
+        """From now on what is for `name` goes to this process of it."""
+        self._appointed[name.encode()] = address_of(name, instance).encode()
+
+    def dismiss(self, name: str) -> None:
+        """Nobody is `name` at present: what is for it is unreachable."""
+        self._appointed.pop(name.encode(), None)
+
     def transmit(self, to: str, frame: bytes) -> str | None:
-        """Send a frame to an actor."""
+        """Send a frame to an actor, or to one process of it."""
         return self._pass(SUPERVISOR.encode(), to.encode(), frame)
 
     def close(self) -> None:
@@ -143,7 +168,7 @@ class Exchange(Post):
 
     def _pass(self, sender: bytes, to: bytes, frame: bytes) -> str | None:
         try:
-            self._socket.send_multipart([to, sender, frame], zmq.NOBLOCK)
+            self._socket.send_multipart([self._appointed.get(to, to), sender, frame], zmq.NOBLOCK)
         except zmq.Again:
             return "its queue is full"
         except zmq.ZMQError as error:

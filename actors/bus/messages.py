@@ -67,9 +67,19 @@ class Heartbeat:
 
 @message
 class Stop:
-    """Supervisor → actor: finish within `drain` seconds and end. A forwarding actor stops accepting at once."""
+    """Supervisor → actor: finish within `drain` seconds and end. A forwarding actor stops accepting at once.
+
+    Answered by `Done` as soon as nothing new is accepted any more, not at the end.
+    """
 
     drain: float
+
+
+@message
+class SetLogLevel:
+    """Supervisor → actor: `logging.level` has changed. Nothing answers."""
+
+    level: str
 
 
 @message
@@ -154,6 +164,8 @@ class ListenerRefused:
 class PutProxy:
     """API → supervisor, after the store has it: this is the wish for one proxy from now on. Answered by `Done`.
 
+    The answer to one that is inactive comes when its listener is closed. An older revision than the known is ignored.
+
     An active one that has no socket yet is bound; when that fails its runtime becomes `failed`.
     """
 
@@ -162,14 +174,18 @@ class PutProxy:
 
 @message
 class RemoveProxy:
-    """API → supervisor, after the store has it: this proxy is gone. Answered by `Done`."""
+    """API → supervisor, after the store has it: this proxy is gone. Answered by `Done` when its listener is closed."""
 
     proxy_id: str
 
 
 @message
 class RestartProxy:
-    """API → supervisor: a new process on the same socket; the old one drains. Answered by `Done` or `Failed`."""
+    """API → supervisor: a new process on the same socket; the old one drains.
+
+    Answered by `Done` when the new process has taken over, or after four seconds while it still starts; by `Failed`
+    when it died at its start (then the old one goes on), or when the proxy is unknown or inactive.
+    """
 
     proxy_id: str
 

@@ -5,20 +5,26 @@ number. What isn't acknowledged is sent again, in order, with the same number, a
 record is stored once, whoever dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on top is
 dropped and counted, and traffic never waits.
 
-A batch is `[source, instance, number, rows]` in msgpack; each row is a list with the fields of `ACCESS_FIELDS`. The
+A batch is two frames: `[source, instance, number, first]` and the rows, both msgpack; each row is a list with the
+fields of `ACCESS_FIELDS`. `first` is the oldest number that the sender still keeps: all before it are on disk, so an
+indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 import zmq
 
 from actors.bus.loop import Loop, new_socket
+
+log = logging.getLogger(__name__)
 
 ACCESS_FIELDS = (
     "timestamp",  # Unix seconds, when the request ended
@@ -77,8 +83,8 @@ class RecordSender:
         rows.clear()
         if self._unacknowledged and self._loop.now - self._last_progress > RESEND_AFTER:
             self._last_progress = self._loop.now
-            for _number, _count, frame in self._unacknowledged:
-                self._transmit(frame)
+            for number, _count, frame in self._unacknowledged:
+                self._transmit(number, frame)
 
     def close(self, linger: float = 0.2) -> None:
         """Give up the socket; what is queued gets `linger` seconds."""
@@ -92,14 +98,15 @@ class RecordSender:
         if not self._unacknowledged:
             self._last_progress = self._loop.now
         self._number += 1
-        frame: bytes = msgpack.packb([self._source, self._instance, self._number, rows])
+        frame: bytes = msgpack.packb(rows)
         self._unacknowledged.append((self._number, len(rows), frame))
         self._kept += len(rows)
-        self._transmit(frame)
+        self._transmit(self._number, frame)
 
-    def _transmit(self, frame: bytes) -> None:
+    def _transmit(self, number: int, frame: bytes) -> None:
+        head = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0]])
         try:
-            self._socket.send(frame, zmq.NOBLOCK)
+            self._socket.send_multipart([head, frame], zmq.NOBLOCK)
         except zmq.Again:
             return  # the indexer is away and the queue is full: sent again when its acknowledgement stays out
 
@@ -113,8 +120,19 @@ class RecordSender:
             self._kept -= count
 
 
-Commit = Callable[[str, int, int, list[list[Any]]], int]
-"""Called as `(source, instance, number, rows)`; returns the last number of this instance that is on disk."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as it arrived; see the module."""
+
+    source: str
+    instance: int
+    number: int
+    first: int
+    rows: list[list[Any]]
+
+
+Commit = Callable[[Batch], int]
+"""Puts a batch on disk if it is the next one; returns the last number of this instance that is on disk in any case."""
 
 
 class RecordReceiver:
@@ -134,7 +152,12 @@ class RecordReceiver:
         self._socket.close(linger=100)
 
     def _on_batch(self, frames: list[bytes]) -> None:
-        sender, frame = frames
-        source, instance, number, rows = msgpack.unpackb(frame)
-        committed = self._commit(source, instance, number, rows)
-        self._socket.send_multipart([sender, msgpack.packb([source, instance, committed])], zmq.NOBLOCK)
+        try:
+            sender, head, body = frames
+            source, instance, number, first = msgpack.unpackb(head)
+            batch = Batch(source, instance, number, first, msgpack.unpackb(body))
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            log.error("batch of records refused: %s", error)
+            return
+        committed = self._commit(batch)
+        self._socket.send_multipart([sender, msgpack.packb([batch.source, batch.instance, committed])], zmq.NOBLOCK)

@@ -1,0 +1,210 @@
+"""The forwarding actor of one proxy: accepts on the socket that it was given, configures, counts, drains."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import select
+import socket
+from typing import Any
+
+from actors.bus.events import counters_topic
+from actors.bus.mailbox import Answer, refuse
+from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Failed, Trouble
+from actors.bus.records import RecordSender
+from actors.forwarding import errors
+from actors.forwarding.client import Client
+from actors.forwarding.dial import EDGE
+from actors.forwarding.errors import error_response
+from actors.forwarding.lingering import linger
+from actors.forwarding.serving import Serving
+from actors.process import Actor, Boot
+
+log = logging.getLogger(__name__)
+
+ACCEPTED_AT_ONCE = 64
+COUNT_PERIOD = 1.0
+LOOK_PERIOD = 1.0
+TROUBLE_PERIOD = 60.0
+BREATHER = 0.1
+"""Seconds without accepting after the process ran out of descriptors."""
+LAST_RECORDS = 1.0
+"""Seconds that the last records may take to be acknowledged at the end."""
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class ForwardingActor(Actor):
+    """Says hello at once, and accepts from the first `Configure` on. `boot.params["proxy"]` has the pool's limits."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        params = boot.params.get("proxy", {})
+        self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
+        self.serving = Serving(
+            self.loop,
+            self.records.add,
+            int(params.get("max_idle_connections", 100)),
+            float(params.get("keep_alive_timeout", 60)),
+        )
+        self.serving.dialer.on_trouble = self._trouble
+        self._listener: socket.socket | None = None
+        self._last_ip = ""
+        self._told: dict[str, float] = {}
+        self.loop.call_every(LOOK_PERIOD, lambda: self.serving.deadlines.look(self.loop.now))
+        self.loop.call_every(COUNT_PERIOD, self._publish_counters)
+        self.ready()
+
+    # --- messages ---
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """`Configure` and `AdmitTester`."""
+        if isinstance(message, Configure):
+            self.serving.configure(message.spec, message.egress)
+            if self._listener is None and not self._stopping:
+                self._listen()
+            answer(Done())
+        elif isinstance(message, AdmitTester):
+            self._admit(message, answer)
+        else:
+            refuse(sender, message, answer)
+
+    def _admit(self, message: AdmitTester, answer: Answer) -> None:
+        if self.serving.credentials is None:
+            answer(Failed("not configured yet"))
+        else:
+            self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
+            answer(Done())
+
+    # --- accepting ---
+
+    def _listen(self) -> None:
+        listener = self.sockets[0]
+        listener.setblocking(False)
+        if listener.family in (socket.AF_INET, socket.AF_INET6):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
+        self._listener = listener
+        self.loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
+
+    def _accept(self, _mask: int) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._cannot_accept(error)
+                return
+            self._admit_client(sock, address[0])
+
+    def _admit_client(self, sock: socket.socket, client_ip: str) -> None:
+        sock.setblocking(False)
+        serving = self.serving
+        if len(serving.open) >= serving.max_connections:
+            self._turn_away(sock)
+            return
+        if client_ip != self._last_ip:
+            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
+        client = Client(serving, sock, self._last_ip)
+        serving.began(client)
+        self.loop.watch(sock.fileno(), EDGE, client.on_client)
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        """One connection too many: an answer, no request read, no place taken."""
+        failure = errors.out_of_connections(self.serving.max_connections)
+        self.serving.count.errors += 1
+        self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
+        try:
+            sock.send(error_response(failure, keep_alive=False))
+        except OSError as error:
+            log.debug("a client that was turned away is gone: %s", error)
+        linger(self.serving, sock)
+
+    def _cannot_accept(self, error: OSError) -> None:
+        if error.errno not in _OUT_OF_DESCRIPTORS:
+            log.debug("a connection ended before it was accepted: %s", error)
+            return
+        self._trouble("out_of_descriptors", "no descriptor is left for new clients; they wait in the queue")
+        listener = self._listener
+        if listener is not None:
+            self.loop.unwatch(listener.fileno())
+            self.loop.call_later(BREATHER, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._listener is not None:
+            self.loop.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+
+    # --- telling ---
+
+    def _trouble(self, what: str, detail: str) -> None:
+        last = self._told.get(what)
+        if last is None or self.loop.now - last > TROUBLE_PERIOD:
+            self._told[what] = self.loop.now
+            log.error("%s: %s", self.boot.name, detail)
+            self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
+
+    def _publish_counters(self) -> None:
+        serving, count = self.serving, self.serving.count
+        if not serving.proxy_id:
+            return
+        counters = Counters(
+            proxy_id=serving.proxy_id,
+            instance=self.boot.instance,
+            requests=count.requests,
+            errors=count.errors,
+            denied=count.denied,
+            auth_failures=count.auth_failures,
+            connections=count.connections,
+            active_connections=len(serving.open),
+            bytes_in=count.bytes_in,
+            bytes_out=count.bytes_out,
+            response_seconds=count.response_seconds,
+            last_request=count.last_request,
+            records_dropped=self.records.dropped,
+        )
+        self.events.publish(counters_topic(counters), counters)
+
+    # --- ending ---
+
+    def drain(self, seconds: float) -> None:
+        """Accept no more, let exchanges and tunnels end by themselves for `seconds`, then cut what is left."""
+        if self._listener is not None:
+            self.loop.unwatch(self._listener.fileno())
+            self._listener = None
+        for sock in self.sockets:
+            sock.close()
+        serving = self.serving
+        serving.on_empty = lambda: self.loop.call_soon(self._emptied)
+        for connection in tuple(serving.open):
+            if isinstance(connection, Client):
+                connection.retire()
+        self.loop.call_later(seconds, self._cut)
+        if not serving.open:
+            self._emptied()
+
+    def _cut(self) -> None:
+        for connection in tuple(self.serving.open):
+            connection.end("connection_terminated")
+
+    def _emptied(self) -> None:
+        """No client is left: send the last counters and records, and end when they have arrived."""
+        self.serving.on_empty = None
+        self._publish_counters()
+        self.records.flush()
+        deadline = self.loop.now + LAST_RECORDS
+
+        def settle() -> None:
+            if self.records.settled or self.loop.now > deadline:
+                self.finish()
+            else:
+                self.loop.call_later(0.02, settle)
+
+        settle()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.records.close()
+        super().close()

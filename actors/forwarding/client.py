@@ -1,0 +1,468 @@
+"""One client connection on real sockets: carries out what its session commands, and tells it what happens.
+
+Back-pressure is one rule in both directions: nothing is read from one side while bytes for the other side wait here.
+So at most one read's worth is ever held, whatever the speeds. Sockets are edge-triggered, so "there may be more to
+read" is remembered (`_client_readable`, `Origin.readable`) until a read says that there isn't.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from actors.forwarding import errors
+from actors.forwarding.commands import (
+    Authorize,
+    CloseClient,
+    Command,
+    LeaveOrigin,
+    Open,
+    RelayToClient,
+    RelayToOrigin,
+    Report,
+    ToClient,
+    ToOrigin,
+    Tunnel,
+)
+from actors.forwarding.deadlines import NEVER
+from actors.forwarding.dial import Dial
+from actors.forwarding.errors import Failure
+from actors.forwarding.flow import Flow, Progress
+from actors.forwarding.http.session import HttpSession, Phase
+from actors.forwarding.http.targets import Authority
+from actors.forwarding.lingering import linger
+from actors.forwarding.pool import Origin
+from actors.forwarding.serving import Serving
+from actors.forwarding.tunnel import Tunnel as RunningTunnel
+
+READ_SIZE = 64 * 1024
+ROUNDS = 16
+"""Reads from one socket before the others get their turn."""
+
+_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_IN = select.EPOLLIN | _ENDED
+
+
+class Client:
+    """A client connection that speaks HTTP."""
+
+    __slots__ = (
+        "_client_ended",
+        "_client_readable",
+        "_closing",
+        "_dial",
+        "_down",
+        "_origin",
+        "_origin_ended",
+        "_out",
+        "_over",
+        "_performing",
+        "_serving",
+        "_session",
+        "_sock",
+        "_up",
+        "client_ip",
+        "noted",
+    )
+
+    def __init__(self, serving: Serving, sock: socket.socket, client_ip: str) -> None:
+        self._serving = serving
+        self._sock = sock
+        self.client_ip = client_ip
+        self._session = HttpSession(serving.policy, serving.loop.now)
+        self._client_readable = False
+        self._client_ended = False
+        self._out = bytearray()
+        self._closing = False
+        self._over = False
+        self._performing = False
+        self._origin: Origin | None = None
+        self._origin_ended = False
+        self._dial: Dial | None = None
+        self._up: Flow | None = None
+        self._down: Flow | None = None
+        self.noted = NEVER
+        serving.deadlines.note(self)
+
+    # --- what the kernel says ---
+
+    def on_client(self, mask: int) -> None:
+        """The client's socket is ready for something."""
+        if mask & _IN:
+            self._client_readable = True
+            if mask & _ENDED:
+                self._client_ended = True
+        self._go_on()
+
+    def _on_origin(self, mask: int) -> None:
+        """The origin's socket is ready for something."""
+        origin = self._origin
+        if origin is None:
+            return
+        if mask & _IN:
+            origin.readable = True
+            if mask & _ENDED:
+                self._origin_ended = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what can be done: send what waits, move what flows, read what is wanted."""
+        if self._over:
+            return
+        if self._out:
+            self._send_client(b"")
+        origin = self._origin
+        if origin is not None:
+            if origin.out:
+                self._send_origin(b"")
+            if origin.readable and not self._out and self._down is None:
+                self._read_origin()
+            if self._down is not None:
+                self._flow_down()
+        if self._client_readable and not self._over:
+            self._read_client()
+        if self._up is not None:
+            self._flow_up()
+
+    # --- reading ---
+
+    def _read_client(self) -> None:
+        session = self._session
+        for _ in range(ROUNDS):
+            if self._over or self._up is not None or not session.reads_client or self._origin_waits():
+                return
+            try:
+                data = self._sock.recv(READ_SIZE)
+            except BlockingIOError:
+                self._client_readable = False
+                return
+            except OSError:
+                self._perform(session.client_lost(self._serving.loop.now))
+                return
+            self._serving.count.bytes_in += len(data)
+            if not data or (len(data) < READ_SIZE and not self._client_ended):
+                self._client_readable = False
+            self._perform(session.receive_from_client(data, self._serving.loop.now))
+            if not self._client_readable:
+                return
+        self._serving.loop.call_soon(self._go_on)
+
+    def _origin_waits(self) -> bool:
+        return self._origin is not None and bool(self._origin.out)
+
+    def _read_origin(self) -> None:
+        session = self._session
+        for _ in range(ROUNDS):
+            origin = self._origin
+            if origin is None or self._out or self._down is not None or not session.reads_origin:
+                return
+            try:
+                data = origin.sock.recv(READ_SIZE)
+            except BlockingIOError:
+                origin.readable = False
+                return
+            except OSError:
+                self._perform(session.origin_lost(self._serving.loop.now))
+                return
+            if not data or (len(data) < READ_SIZE and not self._origin_ended):
+                origin.readable = False
+            self._perform(session.receive_from_origin(data, self._serving.loop.now))
+            if self._origin is not origin or not origin.readable:
+                return
+        self._serving.loop.call_soon(self._go_on)
+
+    # --- sending ---
+
+    def _send_client(self, data: bytes) -> None:
+        out = self._out
+        if out:
+            out += data
+            data = bytes(out)
+        try:
+            sent = self._sock.send(data) if data else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            out.clear()
+            self._client_broke()
+            return
+        self._serving.count.bytes_out += sent
+        if sent < len(data):
+            out[:] = data[sent:]
+        elif out:
+            out.clear()
+        if self._closing and not out:
+            self._finish_closing()
+
+    def _client_broke(self) -> None:
+        """There is no way to the client any more."""
+        if self._session.phase is Phase.CLOSED:
+            self._close(abort=True)
+        else:
+            self._serving.loop.call_soon(self._tell_client_lost)
+
+    def _tell_client_lost(self) -> None:
+        if not self._over:
+            self._perform(self._session.client_lost(self._serving.loop.now))
+
+    def _send_origin(self, data: bytes) -> None:
+        origin = self._origin
+        assert origin is not None
+        out = origin.out
+        if out:
+            out += data
+            data = bytes(out)
+        try:
+            sent = origin.sock.send(data) if data else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # The origin may have answered before it closed: what it said is read before it is given up.
+            out.clear()
+            origin.readable = self._origin_ended = True
+            self._serving.loop.call_soon(self._go_on)
+            return
+        if sent < len(data):
+            out[:] = data[sent:]
+        elif out:
+            out.clear()
+
+    # --- bulk ---
+
+    def _flow_down(self) -> None:
+        flow = self._down
+        if flow is None or self._out:
+            return
+        before = flow.moved
+        try:
+            progress = flow.pump()
+        except OSError:
+            self._end_flows()
+            self._perform(self._session.client_lost(self._serving.loop.now))
+            return
+        moved = flow.moved - before
+        self._serving.moved(moved, from_client=False)
+        ended = progress is Progress.ENDED
+        if progress is Progress.TURN:
+            self._serving.loop.call_soon(self._go_on)
+        if ended or progress is Progress.COMPLETE:
+            self._down = None
+        if moved or ended:
+            self._perform(self._session.answer_relayed(moved, self._serving.loop.now, ended))
+
+    def _flow_up(self) -> None:
+        flow = self._up
+        if flow is None or self._origin_waits():
+            return
+        before = flow.moved
+        try:
+            progress = flow.pump()
+        except OSError:
+            self._end_flows()
+            if self._origin is not None:
+                self._origin.readable = self._origin_ended = True
+                self._serving.loop.call_soon(self._go_on)
+            return
+        moved = flow.moved - before
+        self._serving.moved(moved, from_client=True)
+        ended = progress is Progress.ENDED
+        if progress is Progress.TURN:
+            self._serving.loop.call_soon(self._go_on)
+        if ended or progress is Progress.COMPLETE:
+            self._up = None
+            self._client_readable = True  # the flow has seen the edges
+            self._serving.loop.call_soon(self._go_on)
+        if moved or ended:
+            self._perform(self._session.request_relayed(moved, self._serving.loop.now, ended))
+
+    def _end_flows(self) -> None:
+        for flow in (self._up, self._down):
+            if flow is not None:
+                flow.abandon()
+        self._up = self._down = None
+
+    # --- commands ---
+
+    def _perform(self, commands: list[Command]) -> None:
+        for command in commands:
+            more = _DO[type(command)](self, command)
+            if more:
+                commands.extend(more)  # an answer given at once; the question is always the last of its list
+        if not self._over:
+            self._serving.deadlines.note(self)
+
+    def _do_to_client(self, command: ToClient) -> None:
+        self._send_client(command.data)
+
+    def _do_to_origin(self, command: ToOrigin) -> None:
+        if self._origin is not None:
+            self._send_origin(command.data)
+
+    def _do_authorize(self, command: Authorize) -> list[Command] | None:
+        credentials = self._serving.credentials
+        assert credentials is not None
+        answers: list[list[Command]] = []
+        asking = True
+
+        def checked(user: str | None) -> None:
+            if self._over or self._session.phase is not Phase.AUTHORIZE:
+                return
+            commands = self._session.authorized(user, self._serving.loop.now)
+            if asking:
+                answers.append(commands)
+            else:
+                self._perform(commands)
+                self._go_on()
+
+        credentials.check(command.credentials, checked)
+        asking = False
+        return answers[0] if answers else None
+
+    def _do_open(self, command: Open) -> list[Command] | None:
+        target = command.target
+        origin = None if command.fresh else self._serving.pool.take(target)
+        if origin is not None:
+            self._join(origin)
+            return self._session.opened(True, self._serving.loop.now)
+        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result))
+        return None
+
+    def _dialled(self, target: Authority, result: socket.socket | Failure) -> None:
+        self._dial = None
+        now = self._serving.loop.now
+        if isinstance(result, Failure):
+            self._perform(self._session.failed(result, now))
+        else:
+            self._join(Origin(result, (target.host, target.port)))
+            self._perform(self._session.opened(False, now))
+        self._go_on()
+
+    def _join(self, origin: Origin) -> None:
+        self._origin = origin
+        self._origin_ended = False
+        self._serving.loop.hand_over(origin.fd, self._on_origin)
+
+    def _do_leave_origin(self, command: LeaveOrigin) -> None:
+        origin, self._origin = self._origin, None
+        self._end_flows()
+        if origin is None:
+            return
+        if command.reusable and not self._origin_ended and origin.quiet:
+            self._serving.pool.give(origin)
+        else:
+            self._serving.pool.close(origin)
+
+    def _do_relay_to_client(self, command: RelayToClient) -> None:
+        assert self._origin is not None
+        self._down = Flow(self._serving.pipes, self._origin.fd, self._sock.fileno(), command.length)
+        self._serving.loop.call_soon(self._go_on)
+
+    def _do_relay_to_origin(self, command: RelayToOrigin) -> None:
+        assert self._origin is not None
+        self._up = Flow(self._serving.pipes, self._sock.fileno(), self._origin.fd, command.length)
+        self._serving.loop.call_soon(self._go_on)
+
+    def _do_tunnel(self, command: Tunnel) -> None:
+        origin = self._origin
+        assert origin is not None
+        self._origin = None
+        self._over = True
+        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), command.report)
+        self._serving.replaced(self, tunnel)
+
+    def _do_report(self, command: Report) -> None:
+        self._serving.reported(command, self.client_ip)
+
+    def _do_close(self, command: CloseClient) -> None:
+        if command.abort:
+            self._close(abort=True)
+            return
+        self._closing = True
+        if not self._out:
+            self._finish_closing()
+
+    # --- ends ---
+
+    @property
+    def deadline(self) -> float:
+        """When it expires."""
+        return float("inf") if self._over else self._session.deadline
+
+    def expire(self) -> None:
+        """The session's deadline has passed."""
+        if self._closing:
+            self._close(abort=True)
+            return
+        now = self._serving.loop.now
+        dial = self._dial
+        self._cancel_dial()
+        if dial is not None and dial.resolving and self._session.phase is Phase.OPEN:
+            self._perform(self._session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
+        else:
+            self._perform(self._session.timed_out(now))
+
+    def end(self, reason: str) -> None:
+        """End it from outside; what is under way is reported with `reason`."""
+        if not self._over:
+            self._perform(self._session.abandon(reason, self._serving.loop.now))
+
+    def retire(self) -> None:
+        """No further request on this connection; what is under way is finished."""
+        self._session.last_exchange()
+        self._client_readable = True
+        self._go_on()  # a request that has come already is the last one
+        if self._session.idle and not self._closing and not self._over:
+            self._finish_closing()
+
+    def _cancel_dial(self) -> None:
+        dial, self._dial = self._dial, None
+        if dial is not None:
+            dial.cancel()
+
+    def _finish_closing(self) -> None:
+        """All is sent. What the client still sends is read for a moment, so that it can read our last words."""
+        if self._over:
+            return
+        if self._client_ended:
+            self._close(abort=False)
+        else:
+            self._let_go()
+            linger(self._serving, self._sock)
+
+    def _close(self, abort: bool) -> None:
+        if self._over:
+            return
+        self._let_go()
+        if abort:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._serving.loop.unwatch(self._sock.fileno())
+        self._sock.close()
+
+    def _let_go(self) -> None:
+        """Everything but the client's socket is given back."""
+        self._over = True
+        self._cancel_dial()
+        self._do_leave_origin(LeaveOrigin(reusable=False))
+        self._serving.ended(self)
+
+    def __repr__(self) -> str:
+        return f"<Client {self.client_ip} {self._session!r}, {len(self._out)} bytes to send>"
+
+
+_RESET = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+"""SO_LINGER on, zero seconds: the client sees a reset, and can't take a part for the whole."""
+
+_DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
+    ToClient: Client._do_to_client,
+    ToOrigin: Client._do_to_origin,
+    Authorize: Client._do_authorize,
+    Open: Client._do_open,
+    LeaveOrigin: Client._do_leave_origin,
+    RelayToClient: Client._do_relay_to_client,
+    RelayToOrigin: Client._do_relay_to_origin,
+    Tunnel: Client._do_tunnel,
+    Report: Client._do_report,
+    CloseClient: Client._do_close,
+}

@@ -1,0 +1,94 @@
+"""What a protocol wants done: the only things that come out of one.
+
+Whoever drives a protocol carries the commands out in order. `Authorize` and `Open` are questions: the driver calls
+`authorized`, `opened` or `failed` of the protocol, at once or later. The others are orders.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from actors.forwarding.http.targets import Authority
+
+
+class ToClient(NamedTuple):
+    """Send these bytes to the client."""
+
+    data: bytes
+
+
+class ToOrigin(NamedTuple):
+    """Send these bytes to the origin."""
+
+    data: bytes
+
+
+class Authorize(NamedTuple):
+    """Is this `Proxy-Authorization` good? Answer with `authorized(user)`, the user None for no."""
+
+    credentials: bytes | None
+
+
+class Open(NamedTuple):
+    """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
+
+    Answer with `opened(reused)` or `failed(failure)`.
+    """
+
+    target: Authority
+    fresh: bool
+
+
+class LeaveOrigin(NamedTuple):
+    """The origin connection is done with: into the pool when it is `reusable`, closed when not."""
+
+    reusable: bool
+
+
+class RelayToClient(NamedTuple):
+    """Move bytes from origin to client: `length`, or all until the end when it is None; then call `relayed`."""
+
+    length: int | None
+
+
+class RelayToOrigin(NamedTuple):
+    """Move `length` bytes from client to origin, then call `relayed`."""
+
+    length: int
+
+
+class Report(NamedTuple):
+    """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
+
+    `reason` is an error type of RFC 9209, or empty.
+    """
+
+    method: bytes
+    url: str
+    status: int
+    reason: str
+    user: str
+    started: float
+    answered: float
+    bytes_in: int
+    bytes_out: int
+
+
+class Tunnel(NamedTuple):
+    """From now on both sides are joined byte for byte, and the protocol has no more to say.
+
+    `report` is to be completed with the bytes of the tunnel and reported at its end.
+    """
+
+    report: Report
+
+
+class CloseClient(NamedTuple):
+    """End the client's connection: when all is sent and, unless `abort`, so that the client can read it all."""
+
+    abort: bool = False
+
+
+Command = (
+    ToClient | ToOrigin | Authorize | Open | LeaveOrigin | RelayToClient | RelayToOrigin | Tunnel | Report | CloseClient
+)

@@ -1,0 +1,174 @@
+"""From a target to a connected socket: resolve once, judge every address, connect to the very address judged.
+
+Several addresses are tried in turn: the next one starts when the one before has failed or has been silent for
+`STAGGER` seconds, and the first to connect wins (in the spirit of RFC 8305). The deadline is the caller's: it calls
+`cancel`.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from actors.bus.loop import Loop, Timer
+from actors.forwarding import errors
+from actors.forwarding.errors import Failure
+from actors.forwarding.guard import Guard
+from actors.forwarding.http.targets import Authority
+from actors.forwarding.resolve import Answer, Resolver
+
+STAGGER = 0.25
+ADDRESSES_MAX = 8
+
+EDGE = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+"""How every stream socket is watched, from its first moment to its last: one `epoll_ctl` for its whole life."""
+
+OnDialled = Callable[[socket.socket | Failure], None]
+Connect = Callable[[str, int], socket.socket]
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+def connect(address: str, port: int) -> socket.socket:
+    """A socket that is connecting. Raises `OSError` when the kernel refuses at once."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        trouble = sock.connect_ex((address, port))
+        if trouble not in (0, errno.EINPROGRESS):
+            raise OSError(trouble, "connect")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Dialer:
+    """Opens connections for one actor. `connector` is what really connects; tests put their own in."""
+
+    def __init__(self, loop: Loop, resolver: Resolver, connector: Connect = connect) -> None:
+        self.loop = loop
+        self.resolver = resolver
+        self.connector = connector
+        self.guard: Guard | None = None
+        self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
+
+    def dial(self, target: Authority, done: OnDialled) -> Dial:
+        """Begin; `done` is called once, later, unless the dial is cancelled before."""
+        return Dial(self, target, done)
+
+
+class Dial:
+    """One attempt to reach one target."""
+
+    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled) -> None:
+        self._dialer = dialer
+        self._loop = dialer.loop
+        self._target = target
+        self._done: OnDialled | None = done
+        self._untried: list[str] = []
+        self._trying: dict[int, socket.socket] = {}
+        self._stagger: Timer | None = None
+        self._failure = errors.unroutable("no address to connect to")
+        self.resolving = not target.literal
+        if target.literal:
+            self._loop.call_soon(lambda: self._judge((target.host,)))
+        else:
+            dialer.resolver.resolve(target.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
+
+    def cancel(self) -> None:
+        """Give up; `done` is not called any more."""
+        self._done = None
+        self._drop_all()
+
+    def _resolved(self, answer: Answer) -> None:
+        self.resolving = False
+        if isinstance(answer, Failure):
+            self._end(answer)
+        else:
+            self._judge(answer.addresses)
+
+    def _judge(self, addresses: tuple[str, ...]) -> None:
+        if self._done is None:
+            return
+        guard = self._dialer.guard
+        assert guard is not None
+        target = self._target
+        verdicts = [(address, guard.judge(address, target.port, target.host)) for address in addresses]
+        self._untried = [address for address, verdict in verdicts if verdict is None][:ADDRESSES_MAX]
+        refused = [verdict for _address, verdict in verdicts if verdict is not None]
+        if not self._untried and refused:
+            self._end(errors.prohibited(refused[0]))
+        else:
+            self._try_next()
+
+    def _try_next(self) -> None:
+        """Start the next address, or fail when none is left and none is under way."""
+        while self._untried and self._done is not None:
+            address = self._untried.pop(0)
+            try:
+                sock = self._dialer.connector(address, self._target.port)
+            except OSError as error:
+                self._note(error.errno or 0, address)
+                continue
+            fd = sock.fileno()
+            self._trying[fd] = sock
+            self._loop.watch(fd, EDGE, partial(self._settled, fd, address))
+            if self._untried:
+                self._stagger = self._loop.call_later(STAGGER, self._try_next)
+            return
+        if not self._trying:
+            self._end(self._failure)
+
+    def _settled(self, fd: int, address: str, _mask: int) -> None:
+        """The kernel has decided about one attempt."""
+        sock = self._trying.get(fd)
+        if sock is None:
+            return
+        trouble = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if trouble:
+            self._note(trouble, address)
+            self._drop(fd)
+            if self._stagger is not None:
+                self._stagger.cancel()
+            self._try_next()
+            return
+        del self._trying[fd]
+        self._end(sock)
+
+    def _note(self, trouble: int, address: str) -> None:
+        shown = f"{address} port {self._target.port}"
+        if trouble == errno.ECONNREFUSED:
+            self._failure = errors.connection_refused(f"{shown} refuses connections")
+        elif trouble == errno.ETIMEDOUT:
+            self._failure = errors.connection_timed_out(f"{shown} does not answer")
+        elif trouble in _OUT_OF_DESCRIPTORS:
+            self._failure = errors.out_of_descriptors()
+            self._dialer.on_trouble("out_of_descriptors", "no descriptor is left for connections to origins")
+        elif trouble == errno.ECONNRESET:
+            self._failure = errors.connection_lost(f"{shown} resets connections")
+        else:
+            self._failure = errors.unroutable(f"{shown}: {errno.errorcode.get(trouble, 'unknown error')}")
+
+    def _end(self, result: socket.socket | Failure) -> None:
+        done, self._done = self._done, None
+        self._drop_all()
+        if done is not None:
+            done(result)
+        elif isinstance(result, socket.socket):
+            self._loop.unwatch(result.fileno())
+            result.close()
+
+    def _drop_all(self) -> None:
+        if self._stagger is not None:
+            self._stagger.cancel()
+        for fd in tuple(self._trying):
+            self._drop(fd)
+
+    def _drop(self, fd: int) -> None:
+        self._loop.unwatch(fd)
+        self._trying.pop(fd).close()

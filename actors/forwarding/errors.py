@@ -1,0 +1,126 @@
+"""What a proxy refuses or fails to do, as data: the HTTP status, the error type of RFC 9209 and a sentence.
+
+One table from what went wrong to what the client is told; the same word stands in `Proxy-Status`, in the access
+record (`reason`) and in the counters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+PROXY_NAME = "proxyfleet"
+"""How this proxy calls itself in `Via` and `Proxy-Status`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on."""
+
+    status: int
+    kind: str
+    detail: str
+    close: bool = False
+
+
+class Refused(Exception):
+    """A message can't be taken as it is. Carries the `Failure` to be told."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+def malformed(detail: str) -> Refused:
+    """The client's message is not HTTP that everybody reads alike: 400, and the connection ends."""
+    return Refused(Failure(400, "http_request_error", detail, close=True))
+
+
+def too_large(detail: str) -> Refused:
+    """The client's head is over a limit: 431, and the connection ends."""
+    return Refused(Failure(431, "http_request_error", detail, close=True))
+
+
+def bad_answer(detail: str) -> Refused:
+    """The origin's message is not HTTP that everybody reads alike: 502."""
+    return Refused(Failure(502, "http_protocol_error", detail))
+
+
+def dns_failed(detail: str) -> Failure:
+    """The name does not resolve."""
+    return Failure(502, "dns_error", detail)
+
+
+def dns_timed_out(detail: str) -> Failure:
+    """No answer from the resolver in time."""
+    return Failure(504, "dns_timeout", detail)
+
+
+def connection_refused(detail: str) -> Failure:
+    """Nobody listens there."""
+    return Failure(502, "connection_refused", detail)
+
+
+def unroutable(detail: str) -> Failure:
+    """There is no way there."""
+    return Failure(502, "destination_ip_unroutable", detail)
+
+
+def connection_timed_out(detail: str) -> Failure:
+    """The connection did not come about in time."""
+    return Failure(504, "connection_timeout", detail)
+
+
+def connection_lost(detail: str) -> Failure:
+    """The origin's connection ended before there was an answer."""
+    return Failure(502, "connection_terminated", detail)
+
+
+def answer_timed_out() -> Failure:
+    """The origin has the request and says nothing."""
+    return Failure(504, "http_response_timeout", "the origin did not answer in time")
+
+
+def prohibited(detail: str) -> Failure:
+    """The egress guard says no."""
+    return Failure(403, "destination_ip_prohibited", detail)
+
+
+def out_of_connections(limit: int) -> Failure:
+    """`max_connections` is reached."""
+    return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
+
+
+def out_of_descriptors() -> Failure:
+    """The process has no descriptor left for a connection to the origin."""
+    return Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
+
+
+CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
+LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forwarded this request", close=True)
+
+
+def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True) -> bytes:
+    """A whole HTTP/1.1 answer for `failure`, with `Proxy-Status` (RFC 9209)."""
+    body = f"{failure.status} {_phrase(failure.status)}: {failure.detail}\n".encode()
+    lines = [
+        f"HTTP/1.1 {failure.status} {_phrase(failure.status)}",
+        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.detail)}"',
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"Connection: {'keep-alive' if keep_alive else 'close'}",
+    ]
+    if failure.status == 407:
+        lines.append(f'Proxy-Authenticate: Basic realm="{PROXY_NAME}", charset="UTF-8"')
+    head = "\r\n".join(lines).encode("ascii", "replace") + b"\r\n\r\n"
+    return head + body if with_body else head
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase
+
+
+def _quotable(text: str) -> str:
+    """`text` as the inside of a Structured Fields string (RFC 8941 3.3.3): printable ASCII, two escapes."""
+    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
+    return printable.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,137 @@
+"""Bulk bytes from one socket to another without passing through this process: `splice(2)` through a pipe.
+
+A pipe is taken from the pool only while bytes are under way, so whatever is idle owns none. The sockets are watched
+edge-triggered: a flow reads until the kernel says that there is nothing, or stops with bytes in its pipe because the
+other side takes no more; the event that ends the wait is the caller's to notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from enum import Enum
+
+PIPE_SIZE = 1024 * 1024
+PIPES_KEPT = 64
+ROUNDS = 16
+"""Pipes full that one flow may move before the others get their turn."""
+
+_F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
+_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+
+Pipe = tuple[int, int]
+
+
+class PipePool:
+    """Empty pipes, as large as the kernel allows up to `PIPE_SIZE`."""
+
+    def __init__(self) -> None:
+        self._free: list[Pipe] = []
+
+    def take(self) -> Pipe:
+        """An empty pipe. Raises `OSError` when there is no descriptor for one."""
+        if self._free:
+            return self._free.pop()
+        pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(PermissionError):  # over the user's limit of pipe pages: the default size works too
+            fcntl.fcntl(pipe[1], _F_SETPIPE_SZ, PIPE_SIZE)
+        return pipe
+
+    def give(self, pipe: Pipe) -> None:
+        """Give an empty pipe back."""
+        if len(self._free) < PIPES_KEPT:
+            self._free.append(pipe)
+        else:
+            discard(pipe)
+
+
+def discard(pipe: Pipe) -> None:
+    """Close a pipe with whatever is in it."""
+    os.close(pipe[0])
+    os.close(pipe[1])
+
+
+class Progress(Enum):
+    """How far a flow has come when it stops."""
+
+    EMPTY = "the source has nothing now"
+    FULL = "the destination takes no more now"
+    TURN = "there is more, but others have waited"
+    COMPLETE = "all that was to be moved has been"
+    ENDED = "the source has ended, and all of it is delivered"
+
+
+class Flow:
+    """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end."""
+
+    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "moved", "progress", "remaining")
+
+    def __init__(self, pipes: PipePool, source: int, destination: int, length: int | None = None) -> None:
+        self._pipes = pipes
+        self._source = source
+        self._destination = destination
+        self._pipe: Pipe | None = None
+        self._held = 0
+        self.remaining = -1 if length is None else length
+        self.moved = 0
+        self.progress = Progress.EMPTY
+
+    def pump(self) -> Progress:
+        """Move what can be moved. Raises `OSError` when a side is broken or no pipe can be had."""
+        for _ in range(ROUNDS):
+            if self._held == 0:
+                progress = self._fill()
+                if progress is not None:
+                    return self._rest(progress)
+            if not self._empty():
+                self.progress = Progress.FULL
+                return Progress.FULL
+        self.progress = Progress.TURN
+        return Progress.TURN
+
+    def abandon(self) -> None:
+        """Let go of the pipe with what is in it."""
+        if self._pipe is not None:
+            discard(self._pipe)
+            self._pipe = None
+            self._held = 0
+
+    def _fill(self) -> Progress | None:
+        """Splice from the source into the pipe; a reason to stop, or None."""
+        wanted = PIPE_SIZE if self.remaining < 0 else min(PIPE_SIZE, self.remaining)
+        if wanted == 0:
+            return Progress.COMPLETE
+        if self._pipe is None:
+            self._pipe = self._pipes.take()
+        try:
+            self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
+        except BlockingIOError:
+            return Progress.EMPTY
+        if self._held == 0:
+            return Progress.ENDED
+        if self.remaining > 0:
+            self.remaining -= self._held
+        return None
+
+    def _empty(self) -> bool:
+        """Splice from the pipe into the destination; False when something stays in the pipe."""
+        assert self._pipe is not None
+        try:
+            count = os.splice(self._pipe[0], self._destination, self._held, flags=_FLAGS)
+        except BlockingIOError:
+            return False
+        self._held -= count
+        self.moved += count
+        return self._held == 0
+
+    def _rest(self, progress: Progress) -> Progress:
+        """Stop with an empty pipe, which others may use."""
+        if self._pipe is not None:
+            self._pipes.give(self._pipe)
+            self._pipe = None
+        self.progress = progress
+        return progress
+
+    def __repr__(self) -> str:
+        return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"

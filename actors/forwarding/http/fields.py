@@ -1,0 +1,61 @@
+"""Heads as they are passed on: what a proxy takes out, replaces and adds (RFC 9110 7.6, RFC 9112 3.2.2)."""
+
+from __future__ import annotations
+
+from actors.forwarding.http.heads import AnswerHead, RequestHead
+from actors.forwarding.http.targets import Authority
+
+_CHUNKED = b"Transfer-Encoding: chunked"
+_END = b"\r\n\r\n"
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+FINAL_RECIPIENT = (
+    b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+"""The answer to OPTIONS and TRACE whose Max-Forwards ends here."""
+
+
+def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
+    """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name."""
+    fields = head.fields
+    if not path:
+        path = b"*" if head.method == b"OPTIONS" else b"/"
+    parts = [b"%b %b HTTP/1.1\r\nHost: %b" % (head.method, path, target.text), *fields.lines]
+    if fields.length is not None:
+        parts.append(b"Content-Length: %d" % fields.length)
+    elif fields.chunked:
+        parts.append(_CHUNKED)
+    if fields.max_forwards is not None:
+        parts.append(b"Max-Forwards: %d" % (fields.max_forwards - 1))
+    parts.append(_via(head.minor, fields.via, via))
+    if upgrade and fields.upgrade is not None:
+        parts.append(b"Upgrade: %b\r\nConnection: upgrade" % fields.upgrade)
+    return b"\r\n".join(parts) + _END
+
+
+def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
+    """The head that the client gets. `connection` is the value of that field, None to leave it out."""
+    fields = head.fields
+    parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]
+    if chunked:
+        parts.append(_CHUNKED)
+    elif fields.length is not None and not fields.chunked:
+        parts.append(b"Content-Length: %d" % fields.length)
+    parts.append(_via(head.minor, fields.via, via))
+    if connection is not None:
+        parts.append(b"Connection: " + connection)
+        if fields.upgrade is not None and connection == b"upgrade":
+            parts.append(b"Upgrade: " + fields.upgrade)
+    return b"\r\n".join(parts) + _END
+
+
+def _via(minor: int, before: bytes | None, name: bytes) -> bytes:
+    """RFC 9110 7.6.3: the version that the message came with, and who passed it on."""
+    ours = b"1.1 " + name if minor else b"1.0 " + name
+    return b"Via: " + ours if before is None else b"Via: " + before + b", " + ours
+
+
+def passed_here(via: bytes | None, name: bytes) -> bool:
+    """Does `via` say that the message has been forwarded by the proxy called `name`?"""
+    return via is not None and any(hop.split()[1:2] == [name] for hop in via.split(b","))

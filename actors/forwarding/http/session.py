@@ -1,0 +1,404 @@
+"""The conversation on one client connection, without sockets: a sequence of exchanges, perhaps ending in a tunnel.
+
+========== ============================================ ===================================================
+phase      waits for                                    and then
+========== ============================================ ===================================================
+IDLE       the first byte of a head                     HEAD; the end of the connection is fine here
+HEAD       the rest of the head                         AUTHORIZE or OPEN; 400, 408, 431 and close
+AUTHORIZE  `authorized`                                 OPEN, or 407
+OPEN       `opened`, `failed`                           EXCHANGE, TUNNEL; or an error answer
+EXCHANGE   the answer, and meanwhile the rest of the    IDLE when both sides may go on, else CLOSED;
+           request's body                               TUNNEL after 101; OPEN again when a reused
+                                                        connection was dead
+TUNNEL     nothing: the driver joins both sides         (for good)
+CLOSED     nothing                                      (for good)
+========== ============================================ ===================================================
+
+Every input takes the time and gives a list of commands. `deadline` is when `timed_out` is to be called, and
+`reads_client`, `reads_origin` say whether bytes of that side are wanted now: back-pressure is the answer no.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from actors.forwarding import errors
+from actors.forwarding.commands import (
+    Authorize,
+    CloseClient,
+    Command,
+    LeaveOrigin,
+    Open,
+    Report,
+    ToClient,
+    ToOrigin,
+    Tunnel,
+)
+from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.http.exchange import Exchange, Stage
+from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, passed_here
+from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
+
+
+class Phase(Enum):
+    """Where the conversation is; the table is in the module's docstring."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    AUTHORIZE = "authorize"
+    OPEN = "open"
+    EXCHANGE = "exchange"
+    TUNNEL = "tunnel"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the configuration says to a session. Shared by all sessions of a proxy; times are seconds.
+
+    `via` names this very proxy, so that chains of our own proxies are no loops.
+    """
+
+    keep_alive: bool = True
+    wants_credentials: bool = False
+    timeout: float = 30.0
+    handshake_timeout: float = 10.0
+    keep_alive_timeout: float = 60.0
+    via: bytes = errors.PROXY_NAME.encode()
+
+
+class HttpSession:
+    """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
+
+    __slots__ = ("_client_ended", "_exchange", "_in", "_policy", "_searched", "_started", "deadline", "phase")
+
+    def __init__(self, policy: Policy, now: float) -> None:
+        self._policy = policy
+        self.phase = Phase.IDLE
+        self.deadline = now + policy.handshake_timeout
+        self._in: bytes | bytearray = b""
+        self._searched = 0
+        self._started = now
+        self._client_ended = False
+        self._exchange: Exchange | None = None
+
+    @property
+    def reads_client(self) -> bool:
+        """Are bytes of the client wanted now?"""
+        if self._client_ended or self.phase is Phase.CLOSED:
+            return False
+        exchange = self._exchange
+        if self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
+            return exchange.takes_content
+        return len(self._in) <= HEAD_MAX
+
+    @property
+    def reads_origin(self) -> bool:
+        """Are bytes of the origin wanted now?"""
+        return self.phase is Phase.EXCHANGE
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing under way?"""
+        return self.phase is Phase.IDLE
+
+    def last_exchange(self) -> None:
+        """Let the client's connection end with the exchange that is under way."""
+        self._policy = replace(self._policy, keep_alive=False)
+
+    # --- the client ---
+
+    def receive_from_client(self, data: bytes, now: float) -> list[Command]:
+        """Bytes of the client; `b""` for the end of what it sends."""
+        out: list[Command] = []
+        exchange = self._exchange
+        if not data:
+            self._end_of_client(out, now)
+        elif self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
+            self._request_content(exchange, data, out, now)
+        else:
+            self._hold(data)
+            if self.phase is Phase.IDLE or self.phase is Phase.HEAD:
+                self._next_head(out, now)
+        return out
+
+    def client_lost(self, now: float) -> list[Command]:
+        """The client's connection broke; nothing can be said to it any more."""
+        if self.phase in (Phase.IDLE, Phase.HEAD, Phase.CLOSED):
+            self.phase = Phase.CLOSED
+            return [CloseClient(abort=True)]
+        return self.abandon("connection_terminated", now)
+
+    def _hold(self, data: bytes) -> None:
+        if not self._in:
+            self._in = data
+        elif isinstance(self._in, bytearray):
+            self._in += data
+        else:
+            self._in = bytearray(self._in) + data
+
+    def _next_head(self, out: list[Command], now: float) -> None:
+        """Begin an exchange when a whole head is there."""
+        if self.phase is Phase.IDLE:
+            if self._in.startswith(b"\r\n"):  # RFC 9112 2.2: an empty line before the request line is ignored
+                self._in = self._in[2:]
+            if not self._in:
+                return
+            self.phase = Phase.HEAD
+            self._exchange = None
+            self._started = now
+            self.deadline = now + self._policy.handshake_timeout
+            self._searched = 0
+        try:
+            end = find_end(self._in, self._searched)
+            if end < 0:
+                self._searched = len(self._in)
+                return
+            head = parse_request(bytes(self._in[:end]))
+            self._in = self._in[end:]
+            self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
+        except Refused as refused:
+            self._refuse(refused.failure, out, now)
+
+    def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        self._exchange = exchange
+        fields = exchange.head.fields
+        if passed_here(fields.via, self._policy.via):
+            raise Refused(errors.LOOP_DETECTED)
+        self.phase = Phase.AUTHORIZE
+        self.deadline = now + self._policy.timeout
+        if self._policy.wants_credentials:
+            out.append(Authorize(fields.credentials))
+        else:
+            self._open(exchange, out, now)
+
+    def _request_content(self, exchange: Exchange, data: bytes, out: list[Command], now: float) -> None:
+        self.deadline = now + self._policy.timeout
+        try:
+            rest = exchange.request_content(data, out)
+        except Refused as refused:
+            self._broken(refused.failure, out, now)
+            return
+        if rest:
+            self._hold(rest)
+        exchange.relay_request(out)
+
+    def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
+        """The driver has moved `count` bytes of the request's body; `ended`: the client's side ended before."""
+        self._must().request_relayed(count)
+        self.deadline = now + self._policy.timeout
+        if ended and self._must().request_body is not None:
+            return self.abandon("http_request_error", now)
+        return []
+
+    def _end_of_client(self, out: list[Command], now: float) -> None:
+        self._client_ended = True
+        if self.phase in (Phase.IDLE, Phase.HEAD):
+            self.phase = Phase.CLOSED
+            out.append(CloseClient())
+        elif self.phase is Phase.EXCHANGE and self._must().request_body is not None:
+            out.extend(self.abandon("http_request_error", now))
+
+    # --- answers of the driver ---
+
+    def authorized(self, user: str | None, now: float) -> list[Command]:
+        """The credentials are those of `user`; None: they are not good."""
+        out: list[Command] = []
+        exchange = self._must()
+        if user is None:
+            self._refuse(errors.CREDENTIALS_WANTED, out, now)
+        else:
+            exchange.user = user
+            self._open(exchange, out, now)
+        return out
+
+    def _open(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        head = exchange.head
+        if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
+            # RFC 9110 7.6.2: this proxy is the final recipient.
+            exchange.say(FINAL_RECIPIENT, out)
+            out.extend((exchange.report(200, "", now), CloseClient()))
+            self.phase = Phase.CLOSED
+            return
+        self.phase = Phase.OPEN
+        out.append(Open(exchange.target, fresh=not exchange.retriable))
+
+    def opened(self, reused: bool, now: float) -> list[Command]:
+        """The connection to the origin is there."""
+        exchange = self._must()
+        out: list[Command] = []
+        self.deadline = now + self._policy.timeout
+        if exchange.is_connect:
+            exchange.say(ESTABLISHED, out)
+            self._tunnel(exchange, out, now)
+            return out
+        self.phase = Phase.EXCHANGE
+        exchange.begin(reused, out)
+        if exchange.request_body is not None:
+            held, self._in = bytes(self._in), b""
+            if held:
+                self._request_content(exchange, held, out, now)
+            else:
+                exchange.relay_request(out)
+            if exchange.request_body is not None and self._client_ended:
+                return self.abandon("http_request_error", now)
+        return out
+
+    def failed(self, failure: Failure, now: float) -> list[Command]:
+        """There is no connection to the origin."""
+        out: list[Command] = []
+        self._refuse(failure, out, now)
+        return out
+
+    def _tunnel(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        """Hand what the client has sent already to the origin, once, and let go."""
+        self.phase = Phase.TUNNEL
+        exchange.answered = now
+        if self._in:
+            early, self._in = bytes(self._in), b""
+            exchange.bytes_in += len(early)
+            out.append(ToOrigin(early))
+        out.append(Tunnel(exchange.report(200, "", now)))
+
+    # --- the origin ---
+
+    def receive_from_origin(self, data: bytes, now: float) -> list[Command]:
+        """Bytes of the origin; `b""` for the end of what it sends."""
+        out: list[Command] = []
+        exchange = self._must()
+        self.deadline = now + self._policy.timeout
+        try:
+            if data:
+                exchange.receive(data, now, self._may_persist(exchange.head), out)
+                self._after_answer(exchange, out, now)
+            else:
+                self._end_of_origin(exchange, out, now)
+        except Refused as refused:
+            self._broken(refused.failure, out, now)
+        return out
+
+    def origin_lost(self, now: float) -> list[Command]:
+        """The origin's connection broke: an answer that would end with it has not ended well."""
+        exchange = self._must()
+        if exchange.stage is Stage.BODY:
+            return self.abandon("http_response_incomplete", now)
+        out: list[Command] = []
+        self._end_of_origin(exchange, out, now)
+        return out
+
+    def answer_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
+        """The driver has moved `count` bytes of the answer's body; `ended`: the origin's side ended then."""
+        out: list[Command] = []
+        exchange = self._must()
+        exchange.relayed(count)
+        self.deadline = now + self._policy.timeout
+        if ended and exchange.stage is not Stage.COMPLETE:
+            self._end_of_origin(exchange, out, now)
+        else:
+            self._after_answer(exchange, out, now)
+        return out
+
+    def _after_answer(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        """Go on when the answer is complete or has become a tunnel."""
+        if exchange.stage is Stage.COMPLETE:
+            self._finish(exchange, out, now)
+        elif exchange.stage is Stage.SWITCHED:
+            self._tunnel(exchange, out, now)
+
+    def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        if exchange.untouched:
+            self.phase = Phase.OPEN
+            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True)))
+        elif exchange.stage is Stage.AWAITED:
+            self._broken(errors.connection_lost("the origin closed without an answer"), out, now)
+        elif exchange.origin_ended():
+            self._finish(exchange, out, now)
+        else:
+            out.extend(self.abandon("http_response_incomplete", now))
+
+    def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        out.append(exchange.report(0, "", now))
+        out.append(LeaveOrigin(exchange.origin_persists))
+        if exchange.persists and not self._client_ended and self._policy.keep_alive:
+            self._await_next(out, now)
+        else:
+            self.phase = Phase.CLOSED
+            out.append(CloseClient())
+
+    def _await_next(self, out: list[Command], now: float) -> None:
+        self.phase = Phase.IDLE
+        self._exchange = None
+        self.deadline = now + self._policy.keep_alive_timeout
+        if self._in:
+            self._next_head(out, now)
+
+    def _may_persist(self, head: RequestHead) -> bool:
+        """May the client's connection go on after this exchange (RFC 9112 9.3)?"""
+        fields = head.fields
+        if not self._policy.keep_alive or fields.close or self._client_ended:
+            return False
+        return head.minor == 1 or fields.keep_alive
+
+    # --- ends ---
+
+    def timed_out(self, now: float) -> list[Command]:
+        """`deadline` has passed."""
+        out: list[Command] = []
+        phase, exchange = self.phase, self._exchange
+        if phase is Phase.IDLE:
+            self.phase = Phase.CLOSED
+            out.append(CloseClient())
+        elif phase is Phase.HEAD:
+            self._refuse(Failure(408, "http_request_error", "the head did not come in time", close=True), out, now)
+        elif exchange is not None and exchange.answer is not None:
+            out.extend(self.abandon("connection_read_timeout", now))
+        elif phase is Phase.EXCHANGE:
+            self._broken(errors.answer_timed_out(), out, now)
+        elif phase in (Phase.AUTHORIZE, Phase.OPEN):
+            self._refuse(errors.connection_timed_out("the origin could not be reached in time"), out, now)
+        return out
+
+    def abandon(self, reason: str, now: float) -> list[Command]:
+        """What was begun can't be completed: cut both sides, so that nobody takes the part for the whole."""
+        if self.phase is Phase.CLOSED:
+            return []
+        self.phase = Phase.CLOSED
+        told: list[Command] = [] if self._exchange is None else [self._exchange.report(502, reason, now)]
+        return [*told, LeaveOrigin(reusable=False), CloseClient(abort=True)]
+
+    def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
+        """One of the two sides broke the rules, or fell silent: say so if that is still possible."""
+        if self._must().answer is not None:
+            out.extend(self.abandon(failure.kind, now))
+            return
+        out.append(LeaveOrigin(reusable=False))
+        self._refuse(failure, out, now)
+
+    def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
+        """Answer with an error of our own; go on when nothing of the request is left unread."""
+        exchange = self._exchange
+        if exchange is None:
+            reply = error_response(failure, keep_alive=False)
+            report = Report(b"", "", failure.status, failure.kind, "", self._started, now, len(self._in), len(reply))
+            out.extend((ToClient(reply), report, CloseClient()))
+            self.phase = Phase.CLOSED
+            return
+        persists = not failure.close and exchange.request_body is None and not exchange.is_connect
+        persists = persists and self._may_persist(exchange.head)
+        exchange.answered = now
+        with_body = exchange.head.method != b"HEAD"
+        exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)
+        out.append(exchange.report(failure.status, failure.kind, now))
+        if persists:
+            self._await_next(out, now)
+        else:
+            self.phase = Phase.CLOSED
+            out.append(CloseClient())
+
+    def _must(self) -> Exchange:
+        assert self._exchange is not None
+        return self._exchange
+
+    def __repr__(self) -> str:
+        return f"<HttpSession {self.phase.value}, {len(self._in)} bytes held, {self._exchange!r}>"

@@ -1,0 +1,121 @@
+"""Idle connections to origins, kept for the next request to the same host and port.
+
+A kept connection is watched: whatever happens on it, bytes or the end, means that it can't be used any more.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import defaultdict
+
+from actors.bus.loop import Loop
+from actors.forwarding.deadlines import NEVER, Deadlines
+from actors.forwarding.http.targets import Authority
+
+Key = tuple[str, int]
+
+
+class Origin:
+    """A connection to an origin, from its dialling to its end."""
+
+    __slots__ = ("_pool", "deadline", "fd", "key", "noted", "out", "readable", "sock")
+
+    def __init__(self, sock: socket.socket, key: Key) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.key = key
+        self.out = bytearray()
+        self.readable = False
+        self.deadline = float("inf")
+        self.noted = NEVER
+        self._pool: Pool | None = None
+
+    @property
+    def quiet(self) -> bool:
+        """Is there nothing left to send, and nothing more to read?"""
+        if self.out:
+            return False
+        if not self.readable:
+            return True
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def rest(self, pool: Pool, deadline: float) -> None:
+        """It belongs to the pool now."""
+        self._pool = pool
+        self.deadline = deadline
+        self.readable = False
+
+    def leave(self) -> None:
+        """It belongs to an exchange now."""
+        self._pool = None
+        self.deadline = float("inf")
+
+    def disturbed(self, mask: int) -> None:
+        """Something happened while it was idle. Being writable is nothing."""
+        if mask & ~select.EPOLLOUT and self._pool is not None:
+            self._pool.discard(self)
+
+    def expire(self) -> None:
+        """It has been idle for too long."""
+        if self._pool is not None:
+            self._pool.discard(self)
+
+
+class Pool:
+    """Idle connections of one actor: the last used first, at most `limit` in all."""
+
+    def __init__(self, loop: Loop, deadlines: Deadlines, limit: int, kept: float) -> None:
+        self._loop = loop
+        self._deadlines = deadlines
+        self._limit = limit
+        self._kept = kept
+        self._idle: defaultdict[Key, list[Origin]] = defaultdict(list)
+        self.count = 0
+
+    def take(self, target: Authority) -> Origin | None:
+        """An idle connection to `target`, or None."""
+        idle = self._idle.get((target.host, target.port))
+        if not idle:
+            return None
+        origin = idle.pop()
+        self.count -= 1
+        origin.leave()
+        return origin
+
+    def give(self, origin: Origin) -> None:
+        """Keep a connection whose last exchange ended well."""
+        if self.count >= self._limit:
+            self.close(origin)
+            return
+        self._idle[origin.key].append(origin)
+        self.count += 1
+        origin.rest(self, self._loop.now + self._kept)
+        self._loop.hand_over(origin.fd, origin.disturbed)
+        self._deadlines.note(origin)
+
+    def discard(self, origin: Origin) -> None:
+        """An idle connection is of no use any more."""
+        idle = self._idle[origin.key]
+        idle.remove(origin)
+        if not idle:
+            del self._idle[origin.key]
+        self.count -= 1
+        self.close(origin)
+
+    def close(self, origin: Origin) -> None:
+        """Close a connection that is not in the pool."""
+        origin.leave()
+        self._loop.unwatch(origin.fd)
+        origin.sock.close()
+
+    def flush(self) -> None:
+        """Close all that is idle: what was allowed when they were made may not be now."""
+        for origin in [origin for idle in self._idle.values() for origin in idle]:
+            self.discard(origin)

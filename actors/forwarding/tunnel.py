@@ -1,0 +1,160 @@
+"""A tunnel: two flows between a client and an origin, each with its own end (half-close), one idle deadline."""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import TYPE_CHECKING
+
+from actors.forwarding.commands import Report
+from actors.forwarding.deadlines import NEVER
+from actors.forwarding.flow import Flow, Progress
+from actors.forwarding.pool import Origin
+
+if TYPE_CHECKING:
+    from actors.forwarding.serving import Serving
+
+_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class Tunnel:
+    """Both sockets joined byte for byte. Takes over their handlers; `serving.tunnel_ended` hears of its end."""
+
+    __slots__ = (
+        "_client",
+        "_down",
+        "_origin",
+        "_pending_down",
+        "_pending_up",
+        "_report",
+        "_serving",
+        "_up",
+        "client_ip",
+        "deadline",
+        "noted",
+    )
+
+    def __init__(
+        self,
+        serving: Serving,
+        client: socket.socket,
+        client_ip: str,
+        origin: Origin,
+        pending_down: bytes,
+        report: Report,
+    ) -> None:
+        self._serving = serving
+        self._client = client
+        self._origin = origin.sock
+        self.client_ip = client_ip
+        self._report = report
+        self._pending_down = pending_down
+        self._pending_up = bytes(origin.out)
+        client_fd = client.fileno()
+        self._up: Flow | None = Flow(serving.pipes, client_fd, origin.fd)
+        self._down: Flow | None = Flow(serving.pipes, origin.fd, client_fd)
+        self.deadline = serving.loop.now + serving.policy.timeout
+        self.noted = NEVER
+        serving.loop.hand_over(client_fd, self._on_client)
+        serving.loop.hand_over(origin.fd, self._on_origin)
+        serving.deadlines.note(self)
+        serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
+
+    def expire(self) -> None:
+        """Nothing moved for too long."""
+        self.end("connection_read_timeout")
+
+    def end(self, reason: str) -> None:
+        """Cut both sides; once."""
+        up, down = self._up, self._down
+        if self.deadline == float("inf"):
+            return
+        self.deadline = float("inf")
+        moved_up = moved_down = 0
+        if up is not None:
+            moved_up = up.moved
+            up.abandon()
+        if down is not None:
+            moved_down = down.moved
+            down.abandon()
+        self._up = self._down = None
+        for sock in (self._client, self._origin):
+            self._serving.loop.unwatch(sock.fileno())
+            sock.close()
+        before = self._report
+        self._serving.tunnel_ended(
+            self,
+            before._replace(
+                reason=reason, bytes_in=before.bytes_in + moved_up, bytes_out=before.bytes_out + moved_down
+            ),
+        )
+
+    def _on_client(self, mask: int) -> None:
+        self._pump(mask, self._up, self._down)
+
+    def _on_origin(self, mask: int) -> None:
+        self._pump(mask, self._down, self._up)
+
+    def _pump_both(self) -> None:
+        self._pump(select.EPOLLIN | select.EPOLLOUT, self._up, self._down)
+        self._pump(select.EPOLLIN, self._down, self._up)
+
+    def _pump(self, mask: int, reading: Flow | None, writing: Flow | None) -> None:
+        """One side is ready: `reading` flows from it, `writing` flows to it."""
+        if reading is None or writing is None:
+            return
+        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+        try:
+            if (self._pending_up or self._pending_down) and not self._flush():
+                return
+            if mask & select.EPOLLOUT and writing.progress is Progress.FULL:
+                self._run(writing)
+            if mask & _READ and reading.progress is Progress.EMPTY:
+                self._run(reading)
+        except OSError:
+            self.end("connection_terminated")
+            return
+        if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
+            self.end("")
+
+    def _run(self, flow: Flow) -> None:
+        before = flow.moved
+        progress = flow.pump()
+        self._serving.moved(flow.moved - before, from_client=flow is self._up)
+        if progress is Progress.TURN:
+            self._serving.loop.call_soon(lambda: self._again(flow))
+        elif progress is Progress.ENDED:
+            (self._origin if flow is self._up else self._client).shutdown(socket.SHUT_WR)
+
+    def _again(self, flow: Flow) -> None:
+        if self._up is None or self._down is None:
+            return
+        try:
+            self._run(flow)
+        except OSError:
+            self.end("connection_terminated")
+            return
+        if self._up.progress is Progress.ENDED and self._down.progress is Progress.ENDED:
+            self.end("")
+
+    def _flush(self) -> bool:
+        """Send what was taken before the tunnel began; True when the rest may flow."""
+        self._pending_up = _send(self._origin, self._pending_up)
+        self._pending_down = _send(self._client, self._pending_down)
+        if self._pending_up or self._pending_down:
+            return False
+        self._serving.loop.call_soon(self._pump_both)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Tunnel for {self.client_ip} to {self._report.url}: {self._up!r}, {self._down!r}>"
+
+
+def _send(sock: socket.socket, data: bytes) -> bytes:
+    """What of `data` the kernel did not take."""
+    if not data:
+        return b""
+    try:
+        return data[sock.send(data) :]
+    except BlockingIOError:
+        return data

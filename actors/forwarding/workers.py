@@ -1,0 +1,57 @@
+"""A few threads for what would block the loop: name resolution and the checking of passwords.
+
+They are started when first needed, so that an actor without names or passwords has none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from actors.bus.loop import Loop
+
+THREADS = 4
+
+_Job = tuple[Callable[[], Any], Callable[[Any], None]]
+
+
+class Workers:
+    """`submit(work, done)`: `work()` runs in a thread, then `done(result)` in the loop's."""
+
+    def __init__(self, loop: Loop, threads: int = THREADS) -> None:
+        self._loop = loop
+        self._limit = threads
+        self._started = 0
+        self._waiting = 0
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._results: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._wake = -1
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """`work` must not raise: what can go wrong in it is a result."""
+        if self._wake < 0:
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._loop.watch(self._wake, select.EPOLLIN, self._collect)
+        self._waiting += 1
+        if self._started < min(self._limit, self._waiting):
+            self._started += 1
+            threading.Thread(target=self._run, name=f"worker-{self._started}", daemon=True).start()
+        self._jobs.put((work, done))
+
+    def _run(self) -> None:
+        while True:
+            work, done = self._jobs.get()
+            self._results.append((done, work()))
+            os.eventfd_write(self._wake, 1)
+
+    def _collect(self, _mask: int) -> None:
+        os.eventfd_read(self._wake)
+        while self._results:
+            done, result = self._results.popleft()
+            self._waiting -= 1
+            done(result)

@@ -1,0 +1,1 @@
+"""The log indexer: access records on disk, stored once, and found again."""

@@ -1,0 +1,100 @@
+"""The metrics collector's process: it hears all counters, keeps the totals and answers for them and for the machine."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sqlite3
+from typing import Any
+
+import psutil
+
+from actors.bus.events import Subscription
+from actors.bus.mailbox import Answer, refuse
+from actors.bus.messages import Counters, ForgetProxy, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.metrics.system import Machine, Rates
+from actors.metrics.totals import Totals
+from actors.process import Actor, Boot
+
+log = logging.getLogger(__name__)
+
+PERIOD = 1.0
+FORGOTTEN_REMEMBERED = 1_000
+
+
+class MetricsActor(Actor):
+    """Owner of the totals."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self._totals = Totals(self.data_dir.metrics)
+        self._rates = Rates(self._totals)
+        self._machine = Machine(self.run_dir, self.data_dir)
+        self._forgotten: dict[str, None] = {}
+        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, ("counters.",), self._take)
+        self.loop.call_every(PERIOD, self._tick)
+        self.ready()
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """Answer for totals and figures; forget what was deleted."""
+        if isinstance(message, QueryStats):
+            answer(Stats(self._totals.stats(message.proxy_ids)))
+        elif isinstance(message, QuerySystem):
+            answer(self._figures())
+        elif isinstance(message, ForgetProxy):
+            self._forget(message.proxy_id)
+        else:
+            refuse(sender, message, answer)
+
+    def close(self) -> None:
+        """Save, and close the file, too."""
+        self._subscription.close()
+        self._save()
+        super().close()
+        self._totals.close()
+
+    def _take(self, _topic: str, message: Any) -> None:
+        if isinstance(message, Counters) and message.proxy_id not in self._forgotten:
+            self._totals.take(message)
+
+    def _forget(self, proxy_id: str) -> None:
+        """Its process may drain for a while and go on counting: that is not listened to any more."""
+        self._forgotten[proxy_id] = None
+        if len(self._forgotten) > FORGOTTEN_REMEMBERED:
+            del self._forgotten[next(iter(self._forgotten))]
+        try:
+            self._totals.forget(proxy_id)
+        except sqlite3.Error as error:
+            log.error("the totals of %s stay on disk: %s", proxy_id, error)
+
+    def _tick(self) -> None:
+        self._rates.sample()
+        self._machine.sample()
+        self._save()
+
+    def _save(self) -> None:
+        try:
+            self._totals.save()
+        except sqlite3.Error as error:
+            log.error("the totals can't be saved: %s", error)
+
+    def _figures(self) -> SystemFigures:
+        system, ours = psutil.virtual_memory(), self._machine.memory()
+        disk_percent, disk_free = self._machine.disk()
+        requests, inward, outward = self._rates.per_second()
+        return SystemFigures(
+            cpu_percent=self._machine.cpu_percent,
+            load_average=self._machine.load_average(),
+            memory_percent=system.percent,
+            memory_total=system.total,
+            memory_used=system.used,
+            disk_percent=disk_percent,
+            disk_free=disk_free,
+            rss=ours.rss,
+            uss=ours.uss,
+            vms=ours.vms,
+            requests_per_second=requests,
+            bandwidth_in=inward,
+            bandwidth_out=outward,
+            total=self._totals.total(),
+        )

@@ -1,0 +1,102 @@
+"""The figures of the machine and of our processes, by psutil."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from actors.metrics.totals import Totals
+from config.paths import DataDir, RunDir
+
+RATE_SECONDS = 3
+"""The rates are means over this many seconds."""
+MEMORY_FRESH = 5.0
+"""Seconds for which the memory of our processes isn't read again; reading costs the kernel a walk over their pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of all processes of the product together."""
+
+    rss: int
+    uss: int
+    vms: int
+
+
+class Rates:
+    """How fast the totals grow: a sample a second."""
+
+    def __init__(self, totals: Totals, clock: Callable[[], float] = time.monotonic) -> None:
+        self._totals = totals
+        self._clock = clock
+        self._samples: deque[tuple[float, int, int, int]] = deque(maxlen=RATE_SECONDS + 1)
+        self.sample()
+
+    def sample(self) -> None:
+        """Note where the totals are."""
+        moved = self._totals.moved
+        self._samples.append((self._clock(), moved.requests, moved.bytes_in, moved.bytes_out))
+
+    def per_second(self) -> tuple[float, float, float]:
+        """Requests, bytes in, bytes out."""
+        (since, *before), (until, *after) = self._samples[0], self._samples[-1]
+        passed = until - since
+        if passed <= 0:
+            return (0.0, 0.0, 0.0)
+        requests, inward, outward = ((late - early) / passed for early, late in zip(before, after, strict=True))
+        return (requests, inward, outward)
+
+
+class Machine:
+    """What psutil says. `cpu_percent` is of the second before the last `sample`."""
+
+    def __init__(self, run: RunDir, data: DataDir, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run = run
+        self._data = data
+        self._clock = clock
+        self._memory: tuple[float, Memory] | None = None
+        self.cpu_percent = 0.0
+        self.sample()
+
+    def sample(self) -> None:
+        """Once a second."""
+        self.cpu_percent = psutil.cpu_percent(interval=None)
+
+    def load_average(self) -> tuple[float, float, float]:
+        """Of the last 1, 5 and 15 minutes."""
+        return os.getloadavg()
+
+    def disk(self) -> tuple[float, int]:
+        """Percent used and bytes free where the data lie."""
+        usage = psutil.disk_usage(str(self._data.path))
+        return (usage.percent, usage.free)
+
+    def memory(self) -> Memory:
+        """Of our processes, at most five seconds old."""
+        now = self._clock()
+        if self._memory is None or now - self._memory[0] > MEMORY_FRESH:
+            self._memory = (now, self._read_memory())
+        return self._memory[1]
+
+    def _read_memory(self) -> Memory:
+        rss = uss = vms = 0
+        for process in self._family():
+            try:
+                info = process.memory_full_info()
+            except psutil.Error:
+                continue  # it has just ended
+            rss, uss, vms = rss + info.rss, uss + info.uss, vms + info.vms
+        return Memory(rss, uss, vms)
+
+    def _family(self) -> list[psutil.Process]:
+        """The supervisor, whose process id its lock file holds, and all below it."""
+        try:
+            supervisor = psutil.Process(int(self._run.lock.read_text()))
+            return [supervisor, *supervisor.children(recursive=True)]
+        except (OSError, ValueError, psutil.Error):
+            return [psutil.Process()]

@@ -1,0 +1,188 @@
+"""Totals of proxies over all their processes, kept on disk so that neither a proxy's restart nor our own steps them.
+
+Each process counts from its own start and says its cumulative counters again and again, so what is kept is the last
+word of every process: a total is the sum over all processes that a proxy ever had. A word that was missed is made up
+for by the next. The words of processes that are long gone are folded into one row, instance 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from actors.bus.messages import Counters, ProxyStats
+from actors.sqlite import open_database
+
+LIVE_FOR = 5.0
+"""Seconds without a word after which a process's active connections count no more."""
+FOLDED_AFTER = 3600.0
+
+_SUMMED = (
+    "requests",
+    "errors",
+    "denied",
+    "auth_failures",
+    "connections",
+    "bytes_in",
+    "bytes_out",
+    "response_seconds",
+)
+_FOLDED = 0
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS words (
+    proxy_id TEXT, instance INTEGER, {", ".join(f"{name} NOT NULL" for name in _SUMMED)}, last_request REAL NOT NULL,
+    PRIMARY KEY (proxy_id, instance)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(slots=True)
+class Word:
+    """The last cumulative counters of one process."""
+
+    requests: int = 0
+    errors: int = 0
+    denied: int = 0
+    auth_failures: int = 0
+    connections: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    response_seconds: float = 0.0
+    last_request: float = 0.0
+
+    @classmethod
+    def of(cls, counters: Counters) -> Word:
+        """What `counters` says."""
+        return cls(**{field.name: getattr(counters, field.name) for field in fields(cls)})
+
+    def add(self, other: Word) -> None:
+        """Sum up."""
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.last_request = max(self.last_request, other.last_request)
+
+
+@dataclass(slots=True)
+class _Process:
+    word: Word
+    active: int = 0
+    heard: float = 0.0
+    dirty: bool = False
+
+
+class Totals:
+    """All counters of all proxies. `clock` is monotonic. `moved` grows by whatever is counted and never shrinks."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._database = open_database(folder / "totals.sqlite", _SCHEMA)
+        self._proxies: dict[str, dict[int, _Process]] = {}
+        self.moved = Word()
+        for proxy_id, instance, *counted in self._database.execute("SELECT * FROM words"):
+            self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock())
+
+    def take(self, counters: Counters) -> None:
+        """A process said its counters."""
+        processes = self._proxies.setdefault(counters.proxy_id, {})
+        process = processes.setdefault(counters.instance, _Process(Word()))
+        word = Word.of(counters)
+        self._move(process.word, word)
+        process.dirty = process.dirty or word != process.word
+        process.word, process.active, process.heard = word, counters.active_connections, self._clock()
+
+    def stats(self, proxy_ids: Iterable[str] = ()) -> dict[str, ProxyStats]:
+        """The totals of these proxies, of all when none is named; unknown ones are left out."""
+        wanted = tuple(proxy_ids) or tuple(self._proxies)
+        return {
+            proxy_id: self._stats(self._proxies[proxy_id].values()) for proxy_id in wanted if proxy_id in self._proxies
+        }
+
+    def total(self) -> ProxyStats:
+        """The totals of all proxies together."""
+        return self._stats(each for processes in self._proxies.values() for each in processes.values())
+
+    def forget(self, proxy_id: str) -> None:
+        """The proxy was deleted."""
+        self._proxies.pop(proxy_id, None)
+        self._database.execute("DELETE FROM words WHERE proxy_id = ?", (proxy_id,))
+
+    def save(self) -> None:
+        """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""
+        self._fold()
+        changed = [
+            (proxy_id, instance, process)
+            for proxy_id, processes in self._proxies.items()
+            for instance, process in processes.items()
+            if process.dirty
+        ]
+        if not changed:
+            return
+        marks = ", ".join("?" * (2 + len(fields(Word))))
+        rows = [(proxy_id, instance, *astuple(process.word)) for proxy_id, instance, process in changed]
+        with self._database:  # commits, or rolls back when it raises
+            self._database.execute("BEGIN")
+            self._database.executemany(f"INSERT OR REPLACE INTO words VALUES ({marks})", rows)  # noqa: S608
+        for _proxy_id, _instance, process in changed:
+            process.dirty = False
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def _move(self, before: Word, after: Word) -> None:
+        for name in _SUMMED:
+            grown = getattr(after, name) - getattr(before, name)
+            setattr(self.moved, name, getattr(self.moved, name) + max(0, grown))
+
+    def _stats(self, processes: Iterable[_Process]) -> ProxyStats:
+        total, active, now = Word(), 0, self._clock()
+        for process in processes:
+            total.add(process.word)
+            active += process.active if now - process.heard < LIVE_FOR else 0
+        return ProxyStats(
+            total.requests,
+            total.errors,
+            total.denied,
+            total.auth_failures,
+            active,
+            total.connections,
+            total.bytes_in,
+            total.bytes_out,
+            total.response_seconds,
+            total.last_request,
+        )
+
+    def _fold(self) -> None:
+        """Processes that are long gone, and aren't the newest of their proxy, become one row."""
+        now = self._clock()
+        for proxy_id, processes in self._proxies.items():
+            newest = max(processes)
+            gone = [
+                number
+                for number, process in processes.items()
+                if number not in (_FOLDED, newest) and now - process.heard > FOLDED_AFTER
+            ]
+            if gone:
+                self._fold_into_one(proxy_id, processes, gone)
+
+    def _fold_into_one(self, proxy_id: str, processes: dict[int, _Process], gone: list[int]) -> None:
+        folded = Word()
+        for number in (_FOLDED, *gone):
+            if number in processes:
+                folded.add(processes[number].word)
+        marks = ", ".join("?" * (2 + len(fields(Word))))
+        with self._database:
+            self._database.execute("BEGIN")
+            self._database.executemany(
+                "DELETE FROM words WHERE proxy_id = ? AND instance = ?", [(proxy_id, number) for number in gone]
+            )
+            self._database.execute(
+                f"INSERT OR REPLACE INTO words VALUES ({marks})",  # noqa: S608 - question marks only
+                (proxy_id, _FOLDED, *astuple(folded)),
+            )
+        for number in gone:
+            del processes[number]
+        processes[_FOLDED] = _Process(folded)

@@ -1,0 +1,469 @@
+"""All actors together: the wish, what is really so, and the messages that change either.
+
+The fleet carries out what `reconcile` decides. It knows four actors that always run (the API, the metrics collector,
+the log indexer, the webhook sender) and one forwarding actor for every proxy that is wished active.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from socket import socket
+from typing import Any
+
+from actors.bus.events import Forwarder, event_topic, new_event
+from actors.bus.mailbox import Answer, address_of, refuse
+from actors.bus.messages import (
+    API,
+    LOGS,
+    METRICS,
+    WEBHOOKS,
+    Configure,
+    DescribeFleet,
+    Done,
+    EgressSpec,
+    Failed,
+    ForgetProxy,
+    Heartbeat,
+    Hello,
+    ListenerRefused,
+    ListenerReserved,
+    ProxySpec,
+    PutProxy,
+    PutWish,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
+    SetLogLevel,
+    Trouble,
+    forwarding_name,
+)
+from actors.bus.messages import (
+    Fleet as FleetReport,
+)
+from actors.supervision.managed import Managed, Plan, World
+from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell, reconcile
+from actors.supervision.sockets import ListenerKeeper, ListenError
+from actors.supervision.states import State
+
+log = logging.getLogger(__name__)
+
+WATCH_PERIOD = 1.0
+HELD_UP_AFTER = 3.0
+"""Seconds between two looks after which the supervisor itself must have been held up, not the actors."""
+RESTART_ANSWER_MAX = 4.0
+EGRESS_PERIOD = 0.1
+"""Seconds between two changes of `EgressSpec.own`: starting a thousand proxies doesn't tell all of all each time."""
+REMOVED_REMEMBERED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The actor classes, `package.module:Class`."""
+
+    api: str = "api.actor:ApiActor"
+    forwarding: str = "actors.forwarding.actor:ForwardingActor"
+    metrics: str = "actors.metrics.actor:MetricsActor"
+    logs: str = "actors.logs.actor:LogsActor"
+    webhooks: str = "actors.webhooks.actor:WebhooksActor"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the operator's settings say about the fleet; `own` are the product's own addresses besides proxies."""
+
+    drain_timeout: float
+    egress_policy: str
+    egress_allow: tuple[str, ...]
+    own: tuple[tuple[str, int], ...]
+    forwarding_params: dict[str, Any] = field(default_factory=dict)
+
+
+class Fleet:
+    """See the module. `receive` takes the messages to the supervisor."""
+
+    def __init__(self, world: World, events: Forwarder, entries: Entries, orders: Orders, api: Plan) -> None:
+        self._world = world
+        self._events = events
+        self._entries = entries
+        self._orders = orders
+        self._keeper = ListenerKeeper(time.monotonic)
+        self._wish: dict[str, ProxySpec] = {}
+        self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
+        self._proxies: dict[str, Managed] = {}
+        self._configured: dict[str, Configure] = {}
+        self._down: set[str] = set()
+        self._egress = EgressSpec(orders.egress_policy, orders.egress_allow, orders.own)
+        self._egress_timed = False
+        self._egress_changes = 0
+        self._started_at = time.time()
+        self._looked = world.loop.now
+        self._ending: Callable[[], None] | None = None
+        self.on_ready: Callable[[], None] = _nothing
+        """Called once, when API, collector, indexer and sender run for the first time."""
+        plans = (Plan(METRICS, entries.metrics), Plan(LOGS, entries.logs), Plan(WEBHOOKS, entries.webhooks), api)
+        self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
+        self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
+            Hello: self._hello,
+            Heartbeat: self._heartbeat,
+            ReserveListener: self._reserve,
+            PutProxy: self._put,
+            RemoveProxy: self._remove,
+            RestartProxy: self._restart,
+            PutWish: self._put_wish,
+            DescribeFleet: self._describe,
+            Trouble: self._trouble,
+        }
+
+    # --- orders from the supervisor ---
+
+    def start(self, specs: Iterable[ProxySpec]) -> None:
+        """Start everything."""
+        self._wish = {spec.id: spec for spec in specs}
+        for actor in self._fixed.values():
+            actor.start()
+        self._reconcile()
+        self._world.loop.call_every(WATCH_PERIOD, self._look)
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """A message to the supervisor."""
+        self._handlers.get(type(message), refuse)(sender, message, answer)
+
+    def end(self, on_end: Callable[[], None]) -> None:
+        """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
+        self._ending = on_end
+        for proxy_id in self._proxies:
+            self._stop(proxy_id, _nothing)
+        self._fixed[API].stop(self._orders.drain_timeout, _nothing)
+        self._end_next()
+
+    def set_drain_timeout(self, seconds: float) -> None:
+        """From now on connections have this long to finish."""
+        self._orders = _with_drain(self._orders, seconds)
+        for actor in self._proxies.values():
+            actor.drain = seconds
+
+    def set_log_level(self, level: str) -> None:
+        """Tell all actors."""
+        for actor in self._all():
+            self._world.exchange.tell(actor.name, SetLogLevel(level))
+
+    def hasten(self) -> None:
+        """Kill everything that still lives."""
+        for actor in self._all():
+            actor.hasten()
+
+    def close(self) -> None:
+        """Release all listeners."""
+        self._keeper.close()
+
+    @property
+    def summary(self) -> str:
+        """One line for `systemctl status`."""
+        running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
+        wanted = sum(spec.active for spec in self._wish.values())
+        return f"{running} of {wanted} proxies running"
+
+    # --- what managed actors tell ---
+
+    def actor_ready(self, actor: Managed, instance: int) -> None:
+        """Configure a forwarding actor before anything else can reach it."""
+        proxy_id = self._proxy_id(actor)
+        if proxy_id in self._wish:
+            self._configure(actor, instance, Configure(self._wish[proxy_id], self._egress))
+
+    def actor_up(self, actor: Managed) -> None:
+        """Say that a proxy is back, and whatever the log wants to know."""
+        log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
+        if all(each.life.state is State.RUNNING for each in self._fixed.values()):
+            on_ready, self.on_ready = self.on_ready, _nothing
+            on_ready()
+        proxy_id = self._proxy_id(actor)
+        if proxy_id in self._down:
+            self._down.discard(proxy_id)
+            self._publish("proxy.up", proxy_id, restarts=actor.life.restarts)
+
+    def actor_down(self, actor: Managed) -> None:
+        """Say that a proxy is down, once until it is up again."""
+        proxy_id = self._proxy_id(actor)
+        self._configured.pop(proxy_id, None)
+        if proxy_id and proxy_id not in self._down:
+            self._down.add(proxy_id)
+            self._publish("proxy.down", proxy_id, error=actor.life.error or "", restarts=actor.life.restarts)
+
+    def actor_ended(self, actor: Managed) -> None:
+        """It has stopped."""
+        log.info("%s has stopped", actor.name)
+        if self._ending is not None:
+            self._end_next()
+        else:
+            self._reconcile()
+
+    def actor_due(self, actor: Managed) -> None:
+        """Try again."""
+        if self._ending is not None:
+            return
+        if actor.name in self._fixed:
+            actor.start()
+        else:
+            self._reconcile()
+
+    # --- messages ---
+
+    def _hello(self, sender: str, message: Hello, _answer: Answer) -> None:
+        actor = self._by_name(sender)
+        if actor is not None:
+            actor.hello(message.instance)
+
+    def _heartbeat(self, sender: str, message: Heartbeat, _answer: Answer) -> None:
+        actor = self._by_name(sender)
+        if actor is not None:
+            actor.heartbeat(message.instance)
+
+    def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
+        try:
+            self._keeper.reserve(message.proxy_id, message.host, message.port)
+        except ListenError as error:
+            answer(ListenerRefused(error.field, error.error))
+            return
+        answer(ListenerReserved(message.host, message.port))
+
+    def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
+        spec = message.spec
+        known = self._wish.get(spec.id)
+        if spec.id in self._removed or (known is not None and known.revision > spec.revision):
+            answer(Done())
+            return
+        self._wish[spec.id] = spec
+        if spec.active and spec.id in self._proxies:
+            self._proxies[spec.id].forgive()
+        self._reconcile(_once(lambda: answer(Done())))
+
+    def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
+        self._wish.pop(message.proxy_id, None)
+        self._removed.append(message.proxy_id)
+        self._keeper_forget(message.proxy_id)
+        self._reconcile(_once(lambda: answer(Done())))
+        self._world.exchange.tell(METRICS, ForgetProxy(message.proxy_id))
+
+    def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
+        spec = self._wish.get(message.proxy_id)
+        if spec is None or not spec.active or self._ending is not None:
+            answer(Failed("the proxy is not active", "proxy_id"))
+            return
+        reply = _once_with(answer)
+        self._world.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
+        actor = self._proxies.get(spec.id)
+        if actor is not None:
+            actor.forgive()
+        self._reconcile()
+        actor = self._proxies[spec.id]
+        if actor.life.state is State.FAILED:
+            reply(Failed(actor.life.error or "it can't be started"))
+        else:
+            actor.replace(reply)
+
+    def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
+        self._wish = {spec.id: spec for spec in message.specs}
+        self._removed.clear()
+        self._reconcile(_once(lambda: answer(Done())))
+
+    def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
+        wanted = message.proxy_ids or tuple(self._wish)
+        stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
+        proxies = {
+            proxy_id: self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped
+            for proxy_id in wanted
+            if proxy_id in self._wish
+        }
+        actors = {name: actor.runtime() for name, actor in self._fixed.items()}
+        answer(FleetReport(proxies, actors, self._started_at))
+
+    def _trouble(self, sender: str, message: Trouble, _answer: Answer) -> None:
+        log.error("%s: %s: %s", sender, message.what, message.detail)
+        actor = self._by_name(sender)
+        if actor is not None and self._proxy_id(actor) in self._wish:
+            self._publish("proxy.error", self._proxy_id(actor), error=message.what, detail=message.detail)
+
+    # --- carrying out ---
+
+    def _reconcile(self, quiet: Callable[[], None] | None = None) -> None:
+        """Bring reality to the wish. `quiet` is called when what has to stop accepting has stopped."""
+        if self._ending is not None:
+            if quiet is not None:
+                quiet()
+            return
+        gate = _Gate(quiet or _nothing)
+        refused: set[str] = set()
+        for step in reconcile(self._wish, {name: self._real(name) for name in self._proxies}, self._egress):
+            self._carry_out(step, refused, gate)
+        gate.open()
+        self._refresh_egress()
+
+    def _real(self, proxy_id: str) -> Real:
+        actor = self._proxies[proxy_id]
+        configured = self._configured.get(proxy_id)
+        return Real(actor.life.state, self._keeper.kept(proxy_id), configured, actor.waiting)
+
+    def _carry_out(self, step: Step, refused: set[str], gate: _Gate) -> None:
+        match step:
+            case Stop(proxy_id):
+                self._stop(proxy_id, gate.key())
+            case Bind(proxy_id, address):
+                if not self._bind(proxy_id, *address):
+                    refused.add(proxy_id)
+            case Start(proxy_id):
+                if proxy_id not in refused:
+                    self._proxy(proxy_id).start()
+            case Tell(proxy_id, configure):
+                actor = self._proxies[proxy_id]
+                self._configure(actor, actor.instance or 0, configure)
+            case Forget(proxy_id):
+                del self._proxies[proxy_id]
+                self._down.discard(proxy_id)
+
+    def _stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
+        self._keeper.retire(proxy_id)
+        self._configured.pop(proxy_id, None)
+        self._down.discard(proxy_id)
+
+        def listener_ends() -> None:
+            self._keeper.end_retired(proxy_id)
+            quiet()
+
+        self._proxies[proxy_id].stop(self._orders.drain_timeout, _once(listener_ends))
+
+    def _bind(self, proxy_id: str, host: str, port: int) -> bool:
+        try:
+            self._keeper.keep(proxy_id, host, port)
+        except ListenError as error:
+            log.error("proxy %s: %s", proxy_id, error)
+            self._proxy(proxy_id).refused(error.error)
+            return False
+        return True
+
+    def _configure(self, actor: Managed, instance: int, configure: Configure) -> None:
+        if self._world.exchange.tell(address_of(actor.name, instance), configure):
+            self._configured[configure.spec.id] = configure
+
+    def _proxy(self, proxy_id: str) -> Managed:
+        actor = self._proxies.get(proxy_id)
+        if actor is None:
+
+            def sockets() -> list[socket]:
+                held = self._keeper.get(proxy_id)
+                return [held] if held else []
+
+            name = forwarding_name(proxy_id)
+            plan = Plan(name, self._entries.forwarding, self._orders.forwarding_params, sockets)
+            actor = self._proxies[proxy_id] = Managed(plan, self._world, self)
+            actor.drain = self._orders.drain_timeout
+        return actor
+
+    def _refresh_egress(self) -> None:
+        if self._keeper.changes == self._egress_changes or self._egress_timed:
+            return
+        self._egress_changes = self._keeper.changes
+        own = (*self._orders.own, *sorted(self._keeper.addresses()))
+        self._egress = EgressSpec(self._orders.egress_policy, self._orders.egress_allow, own)
+        self._egress_timed = True
+        self._world.loop.call_later(EGRESS_PERIOD, self._egress_due)
+        self._reconcile()
+
+    def _egress_due(self) -> None:
+        self._egress_timed = False
+        self._refresh_egress()
+
+    def _keeper_forget(self, proxy_id: str) -> None:
+        if self._keeper.kept(proxy_id) is None:
+            self._keeper.release(proxy_id)  # a reservation that came to nothing
+
+    def _look(self) -> None:
+        now = self._world.loop.now
+        held_up = now - self._looked > HELD_UP_AFTER
+        self._looked = now
+        for actor in self._all():
+            if held_up:
+                actor.pardon()
+            actor.check()
+        if self._keeper.lapse():
+            self._refresh_egress()
+        if self._ending is None and any(self._untold(proxy_id) for proxy_id in self._proxies):
+            self._reconcile()
+
+    def _untold(self, proxy_id: str) -> bool:
+        return self._proxies[proxy_id].life.state is State.RUNNING and proxy_id not in self._configured
+
+    def _end_next(self) -> None:
+        """At the end: when the first have stopped, stop the others; when all have, say so."""
+        first = [*self._proxies.values(), self._fixed[API]]
+        if any(actor.life.state is not State.STOPPED for actor in first):
+            return
+        others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)]
+        for actor in others:
+            if actor.life.state not in (State.STOPPED, State.DRAINING):
+                actor.stop(self._orders.drain_timeout, _nothing)
+        if self._ending is not None and all(actor.life.state is State.STOPPED for actor in others):
+            on_end, self._ending = self._ending, _nothing
+            on_end()
+
+    def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
+        name = self._wish[proxy_id].name if proxy_id in self._wish else ""
+        event = new_event(kind, {"proxy_id": proxy_id, "name": name, **data})
+        self._events.publish(event_topic(event), event)
+
+    def _all(self) -> list[Managed]:
+        return [*self._fixed.values(), *self._proxies.values()]
+
+    def _by_name(self, name: str) -> Managed | None:
+        return self._fixed.get(name) or self._proxies.get(name.removeprefix(forwarding_name("")))
+
+    def _proxy_id(self, actor: Managed) -> str:
+        prefix = forwarding_name("")
+        return actor.name.removeprefix(prefix) if actor.name.startswith(prefix) else ""
+
+
+class _Gate:
+    """Calls `then` once, when it is open and every key was turned."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = _once(then)
+        self._keys = 1
+
+    def key(self) -> Callable[[], None]:
+        self._keys += 1
+        return _once(self.open)
+
+    def open(self) -> None:
+        self._keys -= 1
+        if self._keys == 0:
+            self._then()
+
+
+def _once(call: Callable[[], None]) -> Callable[[], None]:
+    once = _once_with(lambda _nothing: call())
+    return lambda: once(None)
+
+
+def _once_with(call: Callable[[Any], None]) -> Callable[[Any], None]:
+    called = False
+
+    def once(value: Any) -> None:
+        nonlocal called
+        if not called:
+            called = True
+            call(value)
+
+    return once
+
+
+def _with_drain(orders: Orders, seconds: float) -> Orders:
+    return Orders(seconds, orders.egress_policy, orders.egress_allow, orders.own, orders.forwarding_params)
+
+
+def _nothing() -> None:
+    """Nobody waits for this."""

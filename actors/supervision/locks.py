@@ -1,0 +1,56 @@
+"""One instance per directory: a lock file that holds the process id of its owner.
+
+The lock is `flock`'s, so it is gone with its last holder, however that ended. The supervisor lets its actors inherit
+the descriptor: when it is killed, the next start waits for the last orphan, and two processes never write the same
+store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+ORPHANS_END_WITHIN = 5.0
+
+
+class LockedError(Exception):
+    """Somebody else has the directory; the text says who."""
+
+
+def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
+    """Take the lock and return its descriptor, to be kept open for as long as the lock is wanted.
+
+    Raises `LockedError` at once when its owner lives, and after `patience` seconds when only the owner's orphans do.
+    """
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    deadline = time.monotonic() + patience
+    while not _try(descriptor):
+        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        if _lives(owner) or time.monotonic() > deadline:
+            os.close(descriptor)
+            raise LockedError(f"{what} {file.parent} is in use by process {owner or 'unknown'}")
+        time.sleep(0.02)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lives(owner: str) -> bool:
+    """Does the process live? A zombie doesn't."""
+    if not owner.isascii() or not owner.isdigit():
+        return False
+    try:
+        status = Path(f"/proc/{owner}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")

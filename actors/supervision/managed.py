@@ -1,0 +1,312 @@
+"""One actor under supervision, whatever its kind: its processes, its state, its back-off, its orderly end.
+
+An actor has one *current* process. At a restart a *successor* is started beside it, on the same socket; at its hello
+it becomes current and the older one is asked to drain. Processes that drain are *leaving*: they live until they have
+finished or their time is up, and what becomes of them doesn't matter to the actor any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from socket import socket
+from typing import Any, Protocol
+
+from actors.bus.loop import Loop, Timer
+from actors.bus.mailbox import Exchange, address_of
+from actors.bus.messages import Done, Failed, Runtime, Stop
+from actors.process import ORPHAN_GRACE, Boot
+from actors.supervision.restarts import Backoff
+from actors.supervision.spawner import ActorProcess, Spawner
+from actors.supervision.states import Happening, Life, State
+
+log = logging.getLogger(__name__)
+
+SILENCE_MAX = 10.0
+"""Seconds without a heartbeat after which an actor counts as hung and is killed."""
+START_MAX = 30.0
+"""Seconds that a new process may take to its hello."""
+STOP_ANSWER_MAX = 1.0
+"""Seconds that an actor may take to stop accepting, once it was asked to stop."""
+
+Outcome = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How processes of an actor are made. `sockets` gives the listening sockets at the time of a start."""
+
+    name: str
+    entry: str
+    params: dict[str, Any] = field(default_factory=dict)
+    sockets: Callable[[], list[socket]] = list
+
+
+class Owner(Protocol):
+    """What a managed actor tells the fleet."""
+
+    def actor_ready(self, actor: Managed, instance: int) -> None:
+        """A process said hello and will be current next; this is the time to configure it."""
+
+    def actor_up(self, actor: Managed) -> None:
+        """It runs."""
+
+    def actor_down(self, actor: Managed) -> None:
+        """It died; `actor.life.error` says how."""
+
+    def actor_ended(self, actor: Managed) -> None:
+        """It has stopped as it was asked to."""
+
+    def actor_due(self, actor: Managed) -> None:
+        """Its back-off is over: start it if it is still wanted."""
+
+
+@dataclass(slots=True)
+class World:
+    """What all managed actors share. `new_boot(name, params)` gives every process its own instance number."""
+
+    loop: Loop
+    exchange: Exchange
+    spawner: Spawner
+    new_boot: Callable[[str, dict[str, Any]], Boot]
+
+
+@dataclass(slots=True, eq=False)
+class _Generation:
+    process: ActorProcess
+    asked: float
+    heard: float | None = None
+
+
+class Managed:
+    """See the module. Its methods never block; `now` is the loop's time."""
+
+    def __init__(self, plan: Plan, world: World, owner: Owner) -> None:
+        self.plan = plan
+        self.life = Life(time.time)
+        self.backoff = Backoff()
+        self._world = world
+        self._owner = owner
+        self._current: _Generation | None = None
+        self._successor: _Generation | None = None
+        self._leaving: list[_Generation] = []
+        self._retry: Timer | None = None
+        self._replaced: list[Outcome] = []
+
+    @property
+    def name(self) -> str:
+        """Its name on the bus."""
+        return self.plan.name
+
+    @property
+    def waiting(self) -> bool:
+        """Does its back-off run?"""
+        return self._retry is not None
+
+    @property
+    def instance(self) -> int | None:
+        """The instance of its current process."""
+        return self._current.process.instance if self._current else None
+
+    def runtime(self) -> Runtime:
+        """What is so with it."""
+        shown = self._current or (self._leaving[-1] if self._leaving else None)
+        return self.life.runtime(shown.process.pid if shown else None)
+
+    # --- what the fleet orders ---
+
+    def start(self) -> None:
+        """Make a process of it."""
+        self._no_retry()
+        if self.life.state is State.FAILED:
+            self.life.restarts += 1
+        self.life.happens(Happening.START)
+        self.backoff.started(self._world.loop.now)
+        self._current = self._spawn()
+        if self._current is None:
+            self._failed(Happening.DIED, "could not be started: out of descriptors")
+
+    def refused(self, error: str) -> None:
+        """It can't be started, since its socket can't be bound. Tried again after a while."""
+        self._failed(Happening.REFUSED, error)
+
+    def replace(self, outcome: Outcome) -> None:
+        """A new process in place of the current one, without a gap. `outcome` gets `Done` or `Failed`."""
+        self._replaced.append(outcome)
+        if self.life.state is State.RUNNING and self._successor is None:
+            self._successor = self._spawn()
+            if self._successor is None:
+                self._tell_outcome(Failed("no process can be made: out of descriptors"))
+
+    def stop(self, drain: float, quiet: Callable[[], None]) -> None:
+        """End it in good order within `drain` seconds; `quiet` is called as soon as it accepts nothing new."""
+        self._no_retry()
+        self._tell_outcome(Failed("the actor is being stopped"))
+        self._world.exchange.dismiss(self.name)
+        if self.life.state is State.FAILED:
+            self.life.happens(Happening.STOP)
+        elif self.life.state in (State.STARTING, State.RUNNING):
+            self.life.happens(Happening.STOP)
+            generations = [each for each in (self._current, self._successor) if each is not None]
+            self._current = self._successor = None
+            for each in generations:
+                self._dismiss(each, drain, quiet)
+            return
+        quiet()
+
+    def hasten(self) -> None:
+        """No more time: what still lives of it is killed."""
+        for each in self._all():
+            each.process.kill()
+
+    def forgive(self) -> None:
+        """Somebody wants it now: don't wait for the back-off."""
+        self._no_retry()
+        self.backoff.forgive()
+
+    # --- what comes from its processes ---
+
+    def hello(self, instance: int) -> None:
+        """A process is ready for work."""
+        generation = self._find(instance)
+        if generation is None or generation in self._leaving or generation.heard is not None:
+            return
+        generation.heard = self._world.loop.now
+        self._owner.actor_ready(self, instance)
+        self._world.exchange.appoint(self.name, instance)
+        if generation is self._successor:
+            self._take_over(generation)
+        elif generation is self._current:
+            self.life.happens(Happening.HELLO)
+        self._tell_outcome(Done())
+        self._owner.actor_up(self)
+
+    def heartbeat(self, instance: int) -> None:
+        """A process is alive."""
+        generation = self._find(instance)
+        if generation is not None and generation.heard is not None:
+            generation.heard = self._world.loop.now
+
+    def pardon(self) -> None:
+        """The supervisor itself was held up: nobody's silence until now counts."""
+        for each in self._all():
+            each.asked = self._world.loop.now
+            each.heard = each.heard and self._world.loop.now
+
+    def check(self) -> None:
+        """Kill what hangs."""
+        now = self._world.loop.now
+        for each in (self._current, self._successor):
+            if each is None:
+                continue
+            since, allowed = (each.asked, START_MAX) if each.heard is None else (each.heard, SILENCE_MAX)
+            if now - since > allowed:
+                log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, now - since)
+                each.process.kill()
+
+    def process_started(self, process: ActorProcess) -> None:
+        """It has a pid; its time to hello begins."""
+        generation = self._find(process.instance)
+        if generation is not None:
+            generation.asked = self._world.loop.now
+
+    def process_ended(self, process: ActorProcess, how: str) -> None:
+        """One of its processes is gone."""
+        generation = self._find(process.instance)
+        if generation is None:
+            return
+        if generation in self._leaving:
+            self._left(generation)
+        elif generation is self._successor:
+            self._successor = None
+            log.error("%s (pid %s) %s at its start; the older process goes on", self.name, process.pid, how)
+            self._tell_outcome(Failed(f"the new process {how}"))
+        else:
+            self._died(f"process {process.pid} {how}")
+
+    # --- inside ---
+
+    def _spawn(self) -> _Generation | None:
+        boot = self._world.new_boot(self.name, self.plan.params)
+        try:
+            process = self._world.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
+        except OSError as error:
+            log.error("%s can't be started: %s", self.name, error)
+            return None
+        return _Generation(process, self._world.loop.now)
+
+    def _take_over(self, successor: _Generation) -> None:
+        older, self._current, self._successor = self._current, successor, None
+        self.backoff.started(self._world.loop.now)
+        if older is not None:
+            self._dismiss(older, self.drain, _nothing)
+
+    drain = 10.0
+    """Seconds that the older process has after a restart; the fleet keeps it at `server.drain_timeout`."""
+
+    def _dismiss(self, generation: _Generation, drain: float, quiet: Callable[[], None]) -> None:
+        self._leaving.append(generation)
+        process = generation.process
+        if generation.heard is None:
+            process.kill()  # it has not begun to serve anybody
+            quiet()
+            return
+        to = address_of(self.name, process.instance)
+        self._world.exchange.ask(to, Stop(drain), lambda _reply: quiet(), STOP_ANSWER_MAX)
+        self._world.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
+        self._world.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
+
+    def _died(self, how: str) -> None:
+        log.error("%s died: %s", self.name, how)
+        self._current = None
+        self._world.exchange.dismiss(self.name)
+        self._failed(Happening.DIED, how)
+
+    def _failed(self, happening: Happening, error: str) -> None:
+        self.life.happens(happening, error)
+        successor, self._successor = self._successor, None
+        delay = self.backoff.failed(self._world.loop.now)
+        self._owner.actor_down(self)
+        if successor is not None:  # a restart was under way: its process is the next one
+            self.life.happens(Happening.START)
+            self.life.restarts += 1
+            self._current = successor
+            return
+        self._tell_outcome(Failed(error))
+        self._retry = self._world.loop.call_later(delay, self._due)
+
+    def _due(self) -> None:
+        self._retry = None
+        self._owner.actor_due(self)
+
+    def _left(self, generation: _Generation) -> None:
+        self._leaving.remove(generation)
+        if self.life.state is State.DRAINING and not self._leaving:
+            self.life.happens(Happening.ENDED)
+            self._owner.actor_ended(self)
+
+    def _find(self, instance: int) -> _Generation | None:
+        return next((each for each in self._all() if each.process.instance == instance), None)
+
+    def _all(self) -> list[_Generation]:
+        present = [each for each in (self._current, self._successor) if each is not None]
+        return present + self._leaving
+
+    def _no_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _tell_outcome(self, message: Done | Failed) -> None:
+        waiting, self._replaced = self._replaced, []
+        for outcome in waiting:
+            outcome(message)
+
+    def __repr__(self) -> str:
+        return f"<Managed {self.name} {self.life.state} {self._all()}>"
+
+
+def _nothing() -> None:
+    """Nobody waits for the older process to be quiet: the newer one accepts already."""

@@ -1,0 +1,203 @@
+"""The running product: loop, bus, zygote, fleet and signals put together.
+
+Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end; SIGHUP
+rereads the configuration; SIGCHLD reaps what a dead zygote left behind (the supervisor is a child subreaper).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+
+from actors.bus.events import Forwarder
+from actors.bus.loop import Loop
+from actors.bus.mailbox import Exchange
+from actors.bus.messages import API, ProxySpec
+from actors.process import Boot
+from actors.supervision.fleet import Entries, Fleet, Orders
+from actors.supervision.managed import Plan, World
+from actors.supervision.notify import notify, watchdog_period
+from actors.supervision.spawner import Spawner
+from config.paths import DataDir, RunDir
+from config.settings import ConfigError, Settings
+
+log = logging.getLogger(__name__)
+
+_PR_SET_CHILD_SUBREAPER = 36
+STATUS_PERIOD = 10.0
+END_GRACE = 5.0
+"""Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """Where the product lives: its directories, the descriptors of their locks, the API's listening socket."""
+
+    data: DataDir
+    run: RunDir
+    locks: tuple[int, ...]
+    api_socket: socket.socket
+
+
+class Service:
+    """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        premises: Premises,
+        reload: Callable[[], Settings],
+        on_ready: Callable[[], None],
+        entries: Entries | None = None,
+    ) -> None:
+        self._settings = settings
+        self._premises = premises
+        self._reload = reload
+        self._on_ready = on_ready
+        self._last_instance = 0
+        self._ending = False
+        self._status = 0
+        _become_subreaper()
+        _raise_descriptor_limit()
+        run = premises.run
+        self._loop = Loop()
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._exchange = Exchange(self._loop, self._context, run.mailbox, self._receive)
+        self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
+        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
+        world = World(self._loop, self._exchange, self._spawner, self._new_boot)
+        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), self._api_plan(entries))
+        self._fleet.on_ready = self._ready
+
+    def run(self, wish: Iterable[ProxySpec]) -> int:
+        """Serve until a signal ends it; the exit status."""
+        wake = self._take_signals()
+        self._loop.watch(wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(wake, 4096)))
+        period = watchdog_period()
+        if period is not None:
+            self._loop.call_every(period, lambda: notify("WATCHDOG=1"))
+        self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
+        self._fleet.start(wish)
+        self._loop.run()
+        self._close()
+        return self._status
+
+    # --- parts ---
+
+    def _orders(self) -> Orders:
+        settings = self._settings
+        host, port = self._premises.api_socket.getsockname()[:2]
+        return Orders(
+            settings.server.drain_timeout,
+            settings.proxy.egress_guard,
+            settings.proxy.egress_allow,
+            ((str(host), int(port)),),
+            {"proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"})},
+        )
+
+    def _api_plan(self, entries: Entries | None) -> Plan:
+        shown = self._settings.model_dump(mode="json", exclude={"admin_password"})
+        entry = (entries or Entries()).api
+        return Plan(API, entry, {"settings": shown, "supervisor_pid": os.getpid()}, lambda: [self._premises.api_socket])
+
+    def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
+        self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
+        run, data = str(self._premises.run.path), str(self._premises.data.path)
+        style = self._settings.logging
+        return Boot(name, self._last_instance, run, data, style.level, style.format, params)
+
+    def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
+        self._fleet.receive(sender, message, answer)
+
+    def _ready(self) -> None:
+        notify("READY=1", f"STATUS={self._fleet.summary}")
+        self._on_ready()
+
+    # --- signals ---
+
+    def _take_signals(self) -> int:
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda _number, _frame: None)
+        return reading
+
+    def _on_signals(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif number == signal.SIGHUP:
+                self._reread()
+            elif number in (signal.SIGTERM, signal.SIGINT):
+                self._end(signal.Signals(number).name)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._spawner.reaped(pid, os.waitstatus_to_exitcode(status))
+
+    def _reread(self) -> None:
+        try:
+            self._settings = self._reload()
+        except ConfigError as error:
+            log.error("the configuration is not taken over: %s", error)
+            return
+        level = self._settings.logging.level
+        logging.getLogger().setLevel(level.upper())
+        self._fleet.set_log_level(level)
+        self._fleet.set_drain_timeout(self._settings.server.drain_timeout)
+        log.info("the configuration was read again")
+
+    def _end(self, why: str) -> None:
+        if self._ending:
+            log.warning("%s again: ending at once", why)
+            self._status = 1
+            self._loop.stop()
+            return
+        self._ending = True
+        log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
+        notify("STOPPING=1", "STATUS=draining")
+        self._premises.api_socket.close()
+        self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._out_of_time)
+        self._fleet.end(self._loop.stop)
+
+    def _out_of_time(self) -> None:
+        log.error("some actors have not ended in time and are killed")
+        self._loop.stop()
+
+    def _close(self) -> None:
+        self._fleet.hasten()
+        self._fleet.close()
+        self._spawner.close()
+        self._exchange.close()
+        self._events.close()
+        self._context.term()
+        self._loop.close()
+
+
+def _become_subreaper() -> None:
+    """Children of a dead zygote become ours, so that nothing stays a zombie (prctl(2))."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log.warning("not a child subreaper: %s", os.strerror(ctypes.get_errno()))
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system allows: every tunnel takes two, and actors inherit the limit."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

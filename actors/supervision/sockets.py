@@ -1,0 +1,186 @@
+"""The listening sockets of the product: bound, kept and given up by the supervisor alone.
+
+An actor gets a copy of the descriptor. What it does with its copy, and whether it lives, doesn't matter to the socket:
+it goes on listening, and connections queue in the kernel until the next process takes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+BACKLOG = 4096
+"""Connections that may wait in the kernel; it takes the smaller of this and net.core.somaxconn."""
+
+RESERVED_FOR = 10.0
+"""Seconds that a reserved socket is held for a proxy that nobody has put yet."""
+
+_HOST_ERRORS = {
+    errno.EADDRNOTAVAIL: "is not an address of this machine",
+    errno.EAFNOSUPPORT: "is of an address family that this machine doesn't have",
+    errno.EINVAL: "can't be listened at",
+    errno.ENODEV: "names a network interface that this machine doesn't have",
+}
+_PORT_ERRORS = {
+    errno.EADDRINUSE: "is already in use",
+    errno.EACCES: "needs a permission that the service doesn't have (ports below 1024)",
+    errno.EPERM: "is not allowed by the system",
+}
+
+
+class ListenError(Exception):
+    """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(error)
+        self.field = field
+        self.error = error
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound, listening, non-blocking TCP socket. Raises `ListenError`.
+
+    `host` is an address or a name, of which the first address is taken. An IPv6 socket takes IPv6 alone, so that
+    `::` and `0.0.0.0` may be listened at side by side.
+    """
+    family, address = _resolve(host, port)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise refusal(error, host, port) from error
+    listener.setblocking(False)
+    return listener
+
+
+def refusal(error: OSError, host: str, port: int) -> ListenError:
+    """What a failed bind means, told by the field that is at fault."""
+    number = error.errno or 0
+    if number in _HOST_ERRORS:
+        return ListenError("host", f"{host} {_HOST_ERRORS[number]}")
+    meaning = _PORT_ERRORS.get(number, f"can't be listened at: {error.strerror or error}")
+    return ListenError("port", f"port {port} on {host} {meaning}")
+
+
+def _resolve(host: str, port: int) -> tuple[int, Any]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
+        raise ListenError("host", f"{host} can't be resolved: {reason}") from error
+    family, _kind, _protocol, _name, address = found[0]
+    return family, address
+
+
+@dataclass(slots=True)
+class _Held:
+    host: str
+    port: int
+    socket: socket.socket
+    lapses: float | None
+    """When a reservation ends; None for what is kept."""
+
+
+class ListenerKeeper:
+    """All listening sockets by the name of what they are for. `clock` is monotonic."""
+
+    def __init__(self, clock: Callable[[], float], bind: Callable[[str, int], socket.socket] = listen) -> None:
+        self._clock = clock
+        self._bind = bind
+        self._held: dict[str, _Held] = {}
+        self._retired: dict[str, socket.socket] = {}
+        self.changes = 0
+        """Grows whenever an address comes or goes."""
+
+    def reserve(self, name: str, host: str, port: int) -> None:
+        """Bind for `name`, to be kept if `keep` follows in time. Raises `ListenError` and holds what it held.
+
+        What is held at the same address already is a success.
+        """
+        held = self._held.get(name)
+        if held is not None and (held.host, held.port) == (host, port):
+            if held.lapses is not None:
+                held.lapses = self._clock() + RESERVED_FOR
+            return
+        self.end_retired(name)  # it may be this very address
+        fresh = _Held(host, port, self._bind(host, port), self._clock() + RESERVED_FOR)
+        self.release(name)
+        self._held[name] = fresh
+        self.changes += 1
+
+    def keep(self, name: str, host: str, port: int) -> socket.socket:
+        """The socket of `name`, bound now unless it is held; it stays until `release`. Raises `ListenError`."""
+        self.reserve(name, host, port)
+        held = self._held[name]
+        held.lapses = None
+        return held.socket
+
+    def get(self, name: str) -> socket.socket | None:
+        """The socket that is held for `name`."""
+        held = self._held.get(name)
+        return held.socket if held else None
+
+    def kept(self, name: str) -> tuple[str, int] | None:
+        """Where `name` listens, as it was asked for; None when it doesn't, or is a reservation only."""
+        held = self._held.get(name)
+        return (held.host, held.port) if held and held.lapses is None else None
+
+    def retire(self, name: str) -> None:
+        """Forget the socket of `name`, but let it listen until `end_retired`: its actor gets to close it in good order.
+
+        Harmless if not held.
+        """
+        held = self._held.pop(name, None)
+        if held is not None:
+            self.changes += 1
+            self.end_retired(name)
+            self._retired[name] = held.socket
+
+    def end_retired(self, name: str) -> None:
+        """What was retired listens no more."""
+        retired = self._retired.pop(name, None)
+        if retired is not None:
+            _end_listening(retired)
+
+    def release(self, name: str) -> None:
+        """Listen no more for `name`, whoever has a copy of its socket. Harmless if not held."""
+        held = self._held.pop(name, None)
+        if held is not None:
+            self.changes += 1
+            _end_listening(held.socket)
+
+    def lapse(self) -> list[str]:
+        """Let go the reservations whose time is up; their names."""
+        now = self._clock()
+        late = [name for name, held in self._held.items() if held.lapses is not None and held.lapses <= now]
+        for name in late:
+            self.release(name)
+        return late
+
+    def addresses(self) -> Iterator[tuple[str, int]]:
+        """Where the product listens, as the kernel says."""
+        for held in self._held.values():
+            host, port = held.socket.getsockname()[:2]
+            yield str(host), int(port)
+
+    def close(self) -> None:
+        """Release everything."""
+        for name in tuple(self._held):
+            self.release(name)
+        for name in tuple(self._retired):
+            self.end_retired(name)
+
+
+def _end_listening(listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it wasn't listening any more, which is what was wanted
+        listener.shutdown(socket.SHUT_RDWR)  # ends it for the copies in other processes, too
+    listener.close()

@@ -1,0 +1,279 @@
+"""The supervisor's side of the zygote: actors are asked for here, and their processes are watched here.
+
+A process is watched and signalled by its pidfd, which the zygote opened before anybody could have reaped the process:
+so a number that was given to another process meanwhile is never mistaken for ours, and it works as well for the
+children of a zygote that is dead.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import msgpack
+
+from actors.bus.loop import Loop
+from actors.process import Boot
+from actors.supervision.restarts import Backoff
+from actors.supervision.zygote import PACKET_MAX
+
+log = logging.getLogger(__name__)
+
+UNDER_WAY_MAX = 16
+"""Requests that the zygote has at a time; descriptors in flight are limited."""
+
+STATUS_WAIT = 0.1
+"""Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
+
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from actors.supervision.zygote import run
+run(int(sys.argv[2]), sys.argv[3], sys.argv[4])
+"""
+
+
+class Watcher(Protocol):
+    """Who asked for a process and hears of it."""
+
+    def process_started(self, process: ActorProcess) -> None:
+        """It has a pid now."""
+
+    def process_ended(self, process: ActorProcess, how: str) -> None:
+        """It is gone, or never came to be; `how` is a clause for people: `killed by SIGKILL`."""
+
+
+class ActorProcess:
+    """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
+
+    def __init__(self, boot: Boot, watcher: Watcher) -> None:
+        self.boot = boot
+        self.watcher = watcher
+        self.pid: int | None = None
+        self.ended = False
+        self.pidfd: int | None = None
+        self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        self._kill_at_start = False
+
+    @property
+    def instance(self) -> int:
+        """The number of this start."""
+        return self.boot.instance
+
+    def take_far_end(self) -> int:
+        """The read end of the lifeline, for the new process."""
+        return self._far_end
+
+    def sent(self) -> None:
+        """The new process's end of the lifeline is on its way; ours is not wanted any more."""
+        if self._far_end >= 0:
+            os.close(self._far_end)
+            self._far_end = -1
+
+    def kill(self) -> None:
+        """SIGKILL, now or as soon as it exists. Harmless when it has ended."""
+        self._kill_at_start = True
+        if self.pidfd is not None and not self.ended:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it has just ended; its pidfd says so, too
+
+    def let_go(self) -> None:
+        """Close the lifeline: it ends by itself within `actors.process.ORPHAN_GRACE`."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def started(self, pid: int, pidfd: int) -> None:
+        """It exists."""
+        self.pid, self.pidfd = pid, pidfd
+        if self._kill_at_start:
+            self.kill()
+
+    def close(self) -> None:
+        """Give back what the supervisor holds of it. A process that still lives ends by this."""
+        self.ended = True
+        self.sent()
+        self.let_go()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def __repr__(self) -> str:
+        return f"<ActorProcess {self.boot.name}/{self.instance} pid {self.pid}{' ended' if self.ended else ''}>"
+
+
+class Spawner:
+    """Makes actor processes by way of a zygote, which it starts anew whenever that dies."""
+
+    def __init__(self, loop: Loop, log_level: str, log_format: str, inherited: tuple[int, ...] = ()) -> None:
+        """`inherited` are descriptors that zygote and actors hold open, too: the locks of the product."""
+        self._loop = loop
+        self._logging = (log_level, log_format)
+        self._inherited = inherited
+        self._tokens = 0
+        self._waiting: deque[tuple[ActorProcess, str, list[int]]] = deque()
+        self._under_way: dict[int, ActorProcess] = {}
+        self._living: dict[int, ActorProcess] = {}
+        self._dead: dict[int, ActorProcess] = {}
+        self._statuses: dict[int, int] = {}
+        self._backoff = Backoff()
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._closed = False
+        self._start_zygote()
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The zygote's process id; None while there is none."""
+        return self._zygote.pid if self._zygote else None
+
+    def spawn(self, entry: str, boot: Boot, sockets: list[socket.socket], watcher: Watcher) -> ActorProcess:
+        """Ask for a process of the actor class `entry`; `watcher` hears of it later, never in this very call.
+
+        The sockets' descriptors are copied at once: the caller may close its own.
+        """
+        process = ActorProcess(boot, watcher)
+        self._waiting.append((process, entry, [os.dup(each.fileno()) for each in sockets]))
+        self._loop.call_soon(self._send_waiting)
+        return process
+
+    def reaped(self, pid: int, status: int) -> None:
+        """A process ended with `status`, says who reaped it: its zygote, or the supervisor when that is dead."""
+        if pid in self._living:
+            self._statuses[pid] = status
+            if pid in self._dead:
+                self._finish(self._dead[pid])
+
+    def close(self) -> None:
+        """End the zygote. Actors are not touched."""
+        self._closed = True
+        self._drop_zygote()
+
+    # --- requests ---
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._control is not None and len(self._under_way) < UNDER_WAY_MAX:
+            process, entry, sockets = self._waiting.popleft()
+            self._tokens += 1
+            self._under_way[self._tokens] = process
+            packet = msgpack.packb({"token": self._tokens, "entry": entry, "boot": asdict(process.boot)})
+            self._send(self._control, packet, [process.take_far_end(), *sockets])
+            process.sent()
+            for fd in sockets:
+                os.close(fd)
+
+    def _send(self, control: socket.socket, packet: bytes, descriptors: list[int]) -> None:
+        try:
+            socket.send_fds(control, [packet], descriptors)
+        except OSError as error:
+            # Its end of the socket says the same in the next turn, and there all requests under way are failed.
+            log.warning("the zygote doesn't take requests: %s", error)
+
+    def _on_packet(self, _mask: int) -> None:
+        control = self._control
+        while control is not None and control is self._control:
+            try:
+                packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, 1)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                packet, descriptors = b"", []
+            if not packet:
+                self._zygote_ended()
+                return
+            self._take(msgpack.unpackb(packet), descriptors)
+
+    def _take(self, said: dict[str, Any], descriptors: list[int]) -> None:
+        if "ended" in said:
+            self.reaped(said["ended"], said["status"])
+            return
+        process = self._under_way.pop(said["token"])
+        if not descriptors:
+            process.close()  # out of descriptors: it can't be watched, so it can't be kept
+            process.watcher.process_ended(process, "could not be watched: out of descriptors")
+            return
+        process.started(said["started"], descriptors[0])
+        self._living[said["started"]] = process
+        self._loop.watch(descriptors[0], select.EPOLLIN, lambda _mask: self._on_ended(process))
+        self._send_waiting()
+        process.watcher.process_started(process)
+
+    def _on_ended(self, process: ActorProcess) -> None:
+        """Its pidfd says so. How it ended comes from whoever reaps it, in a moment."""
+        if process.pidfd is not None:
+            self._loop.unwatch(process.pidfd)
+        if process.pid in self._statuses:
+            self._finish(process)
+        else:
+            self._dead[process.pid or 0] = process
+            self._loop.call_later(STATUS_WAIT, lambda: self._finish(process))
+
+    def _finish(self, process: ActorProcess) -> None:
+        pid = process.pid or 0
+        if self._living.pop(pid, None) is not None:
+            self._dead.pop(pid, None)
+            process.close()
+            process.watcher.process_ended(process, describe_status(self._statuses.pop(pid, None)))
+
+    # --- the zygote itself ---
+
+    def _start_zygote(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(theirs.fileno())]
+            self._zygote = subprocess.Popen(
+                [*command, *self._logging], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), *self._inherited)
+            )
+        ours.setblocking(False)
+        self._control = ours
+        self._backoff.started(self._loop.now)
+        self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
+        self._send_waiting()
+
+    def _zygote_ended(self) -> None:
+        log.error("the zygote ended; its children live on, and another one is started")
+        self._drop_zygote()
+        if not self._closed:
+            self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
+        lost = list(self._under_way.values())
+        self._under_way.clear()
+        for process in lost:
+            process.close()
+            process.watcher.process_ended(process, "was not made: the zygote ended")
+
+    def _start_again(self) -> None:
+        if not self._closed and self._control is None:
+            self._start_zygote()
+
+    def _drop_zygote(self) -> None:
+        if self._control is not None:
+            self._loop.unwatch(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._zygote is not None:
+            self._zygote.kill()
+            self._zygote.wait()
+            self._zygote = None
+
+
+def describe_status(status: int | None) -> str:
+    """An exit code (or minus a signal's number) as a clause."""
+    if status is None:
+        return "ended"
+    if status < 0:
+        try:
+            return f"was killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was killed by signal {-status}"
+    return f"ended with status {status}"

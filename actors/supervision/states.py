@@ -1,0 +1,104 @@
+"""The life of one actor as a table of states.
+
+            START            HELLO             STOP              ENDED
+  stopped ─────────> starting ─────> running ─────> draining ──────────> stopped
+                        │               │
+                        └──── DIED ─────┴──────────> failed ── START ──> starting
+                              REFUSED                       └─ STOP ───> stopped
+
+`failed` means: it should run, doesn't, and is tried again after its back-off. An event that the table doesn't know in
+a state raises `IllegalTransitionError` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from actors.bus.messages import Runtime
+
+
+class State(StrEnum):
+    """What an actor is doing; the values are those of `runtime.state` in the API."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+class Happening(StrEnum):
+    """What may happen to an actor."""
+
+    START = "start"
+    """A process is being made."""
+    HELLO = "hello"
+    """It is ready for work."""
+    DIED = "died"
+    """It ended without having been asked to."""
+    REFUSED = "refused"
+    """It can't even be started: its listening socket can't be bound."""
+    STOP = "stop"
+    """It was asked to end, or is not wanted any more."""
+    ENDED = "ended"
+    """It ended as it was asked to."""
+
+
+TRANSITIONS: dict[tuple[State, Happening], State] = {
+    (State.STOPPED, Happening.START): State.STARTING,
+    (State.STOPPED, Happening.REFUSED): State.FAILED,
+    (State.STARTING, Happening.HELLO): State.RUNNING,
+    (State.STARTING, Happening.DIED): State.FAILED,
+    (State.STARTING, Happening.STOP): State.DRAINING,
+    (State.RUNNING, Happening.DIED): State.FAILED,
+    (State.RUNNING, Happening.REFUSED): State.FAILED,
+    (State.RUNNING, Happening.STOP): State.DRAINING,
+    (State.DRAINING, Happening.ENDED): State.STOPPED,
+    (State.DRAINING, Happening.START): State.STARTING,
+    (State.DRAINING, Happening.REFUSED): State.FAILED,
+    (State.FAILED, Happening.START): State.STARTING,
+    (State.FAILED, Happening.REFUSED): State.FAILED,
+    (State.FAILED, Happening.STOP): State.STOPPED,
+}
+
+
+class IllegalTransitionError(Exception):
+    """This can't happen in this state: a mistake in the supervisor, never in an actor."""
+
+    def __init__(self, state: State, happening: Happening) -> None:
+        super().__init__(f"{happening} can't happen to an actor that is {state}")
+        self.state = state
+        self.happening = happening
+
+
+class Life:
+    """The state of one actor with what people want to know about it. `clock` is wall time, for `since`."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.state = State.STOPPED
+        self.since = clock()
+        self.restarts = 0
+        self.error: str | None = None
+
+    def happens(self, happening: Happening, error: str | None = None) -> State:
+        """Go over to the next state and return it. Raises `IllegalTransitionError`."""
+        following = TRANSITIONS.get((self.state, happening))
+        if following is None:
+            raise IllegalTransitionError(self.state, happening)
+        if following is not self.state:
+            self.since = self._clock()
+        self.state = following
+        if following is State.FAILED:
+            self.error = error
+        elif following in (State.RUNNING, State.STOPPED):
+            self.error = None
+        return following
+
+    def runtime(self, pid: int | None) -> Runtime:
+        """As the API shows it."""
+        return Runtime(self.state.value, pid, self.since, self.restarts, self.error)
+
+    def __repr__(self) -> str:
+        return f"<Life {self.state.value}{f': {self.error}' if self.error else ''}>"

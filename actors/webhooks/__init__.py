@@ -1,0 +1,1 @@
+"""The webhook sender: events into an outbox that survives a crash."""

@@ -1,0 +1,107 @@
+"""The product under measure, through what everybody can use: `proxyfleet serve`, its environment, and its API."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
+
+_PASSWORD = "benchmark-on-loopback"
+
+
+class Product:
+    """One running installation, signed in as its administrator."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        program = Path(sys.executable).parent / "proxyfleet"
+        command = [str(program), "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
+        self._child = Child("proxyfleet", command, folder, environment=self._environment())
+        self._http = requests.Session()
+        self._http.trust_env = False
+        wait_until(self._healthy, "proxyfleet is healthy")
+        self._sign_in()
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
+        return inherited | {
+            "PROXYFLEET_SERVER__PORT": str(self.port),
+            "PROXYFLEET_ADMIN_PASSWORD": _PASSWORD,
+            "PROXYFLEET_PROXY__EGRESS_ALLOW": json.dumps(["127.0.0.0/8", "::1"]),
+            "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
+        }
+
+    def _healthy(self) -> bool:
+        if self._child.process.poll() is not None:
+            raise BenchError(f"proxyfleet ended: {self._child.output.read_text()[-2000:]}")
+        return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
+
+    def _sign_in(self) -> None:
+        answer = self.call("POST", "/auth/login", {"username": "admin", "password": _PASSWORD})
+        self._http.headers["Authorization"] = f"Bearer {answer['access_token']}"
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The `data` of the answer. Raises `BenchError` for every answer that is not a success."""
+        url = f"http://127.0.0.1:{self.port}/api/v1{path}"
+        answer = self._http.request(method, url, json=body, timeout=30)
+        if not answer.ok:
+            raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
+        return answer.json()["data"]
+
+    def create(self, name: str) -> tuple[str, int]:
+        """A new http proxy that takes as many connections as the benchmark opens: its id and port."""
+        port = free_port()
+        body = {"name": name, "port": port, "protocol": "http", "settings": {"max_connections": 10_000, "timeout": 600}}
+        return self.call("POST", "/proxies", body)["proxy"]["id"], port
+
+    def forwarding_pid(self, proxy_id: str) -> int:
+        """The process that carries the bytes of this proxy, once it runs."""
+        found: list[int] = []
+
+        def runs() -> bool:
+            runtime = self.call("GET", f"/proxies/{proxy_id}")["proxy"]["runtime"]
+            found[:] = [runtime["pid"]] if runtime["state"] == "running" and runtime["pid"] else []
+            return bool(found)
+
+        wait_until(runs, f"proxy {proxy_id} runs")
+        return found[0]
+
+    def processes(self) -> list[int]:
+        """The supervisor and all that descends from it."""
+        return tree(self._child.process.pid)
+
+    def end(self) -> None:
+        """Stop it in order."""
+        self._http.close()
+        self._child.end()
+
+
+class OurProxy:
+    """One proxy of a running product, measured as the peers are."""
+
+    speaks_connect = True
+    keeps_alive = True
+
+    def __init__(self, product: Product, name: str = "benchmark") -> None:
+        self.name = "proxyfleet"
+        self._product = product
+        self.id, self.port = product.create(name)
+        self._pid = product.forwarding_pid(self.id)
+
+    def forwarding(self) -> list[int]:
+        """The forwarding actor alone."""
+        return [self._pid]
+
+    def everything(self) -> list[int]:
+        """With the supervisor, the API, the log indexer, the metrics collector and the webhook sender."""
+        return self._product.processes()
+
+    def end(self) -> None:
+        """Delete it."""
+        self._product.call("DELETE", f"/proxies/{self.id}")

@@ -1,0 +1,62 @@
+# Makes the project's own virtual environment; sourced by the other scripts, which then find:
+#   $root    the checkout, whatever directory the script was called from
+#   $bin     the directory of the environment's programs
+# and call `prepare run` (what the product needs) or `prepare dev` (that, and what its tests need).
+#
+# The install is skipped while pyproject.toml, the interpreter and the place of the checkout are what they were. The
+# install is editable, so a change of the code alone needs none.
+
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+bin="$root/.venv/bin"
+
+fail() {
+    printf '%s: %s\n' "$(basename -- "$0")" "$1" >&2
+    exit 1
+}
+
+new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+# The first interpreter that is new enough: $PYTHON alone when it is set, else what is on the path.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+        if command -v "$candidate" >/dev/null && new_enough "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed and was not found (${PYTHON:-python3} is $(version_of "${PYTHON:-python3}")).
+Install it, or name one: PYTHON=/path/to/python3.11 $0"
+}
+
+version_of() {
+    "$1" -c 'import platform; print(platform.python_version())' 2>/dev/null || echo missing
+}
+
+make_environment() {
+    local python
+    python=$(find_python) || exit 1
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$python can't make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"
+    echo "Making the environment .venv with Python $(version_of "$python") ..." >&2
+    "$python" -m venv --clear "$root/.venv" || fail "the environment .venv could not be made"
+}
+
+# What an install depends on; anything else changing needs no new one.
+fingerprint() {
+    { cat "$root/pyproject.toml" && echo "$root" && "$bin/python" -VV; } | sha256sum
+}
+
+prepare() {
+    local extra=$1 stamp="$root/.venv/installed-$1" target="$root"
+    { [ -x "$bin/python" ] && new_enough "$bin/python"; } || make_environment
+    if [ "$extra" != run ]; then target="$root[$extra]"; fi
+    if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
+        echo "Installing into .venv ..." >&2
+        "$bin/python" -m pip install --quiet --disable-pip-version-check --editable "$target" >&2 ||
+            fail "the install failed; see above. Nothing outside .venv was changed"
+        fingerprint >"$stamp"
+    fi
+}

@@ -1,0 +1,196 @@
+"""The mailbox: a receiver that isn't there is told of at once, answers reach the process that asked, nothing hangs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from actors.bus.loop import new_socket
+from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
+from actors.bus.messages import SUPERVISOR, Done, Failed, Heartbeat, QuerySender, SenderState, Unreachable
+from config.paths import IPC_PATH_MAX, PathError, open_run_dir
+from tests.bus.conftest import Bench
+
+
+class Star:
+    """The exchange, and actors that keep what they receive."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.received: dict[str, list[tuple[str, Any, Answer]]] = {SUPERVISOR: []}
+        self.exchange: Exchange = bench.keep(
+            Exchange(bench.loop, bench.context, bench.run_dir.mailbox, self._keeper(SUPERVISOR))
+        )
+
+    def join(self, name: str, instance: int = 1, receiver: Any = None) -> Mailbox:
+        own = address_of(name, instance)
+        self.received[own] = []
+        mailbox = Mailbox(
+            self.bench.loop, self.bench.context, self.bench.run_dir.mailbox, own, receiver or self._keeper(own)
+        )
+        self.bench.keep(mailbox)
+        mailbox.tell(SUPERVISOR, Heartbeat(instance))
+        self.bench.until(lambda: (name, Heartbeat(instance)) in self.heard(SUPERVISOR), f"{own} is on the bus")
+        return mailbox
+
+    def heard(self, own: str) -> list[tuple[str, Any]]:
+        return [(sender, message) for sender, message, _answer in self.received[own]]
+
+    def _keeper(self, own: str) -> Callable[[str, Any, Answer], None]:
+        return lambda sender, message, answer: self.received[own].append((sender, message, answer))
+
+
+@pytest.fixture
+def star(bench: Bench) -> Star:
+    return Star(bench)
+
+
+def test_a_router_without_mandatory_loses_silently_and_ours_says_unreachable_at_once(star: Star, bench: Bench) -> None:
+    plain = bench.keep(new_socket(bench.context, zmq.ROUTER))
+    plain.bind(f"ipc://{bench.run_dir.path}/plain")
+    plain.send_multipart([b"nobody", b"lost"], zmq.NOBLOCK)  # no error: this is the pitfall
+
+    replies: list[Any] = []
+    star.join("api").ask("nobody", QuerySender(), replies.append, timeout=60)
+    bench.until(lambda: replies, "the answer", seconds=5)
+    assert replies == [Unreachable("nobody", "it is not on the bus")]
+
+
+def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: Star, bench: Bench) -> None:
+    deaf = bench.keep(new_socket(bench.context, zmq.DEALER, high_water=1))
+    deaf.setsockopt(zmq.ROUTING_ID, b"deaf")
+    deaf.connect(bench.run_dir.mailbox)
+    deaf.send_multipart([SUPERVISOR.encode(), b""])
+    bench.until(lambda: star.exchange.tell("deaf", Heartbeat(1)), "the deaf one is on the bus")
+    told = 0
+    while star.exchange.tell("deaf", Heartbeat(told)):
+        told += 1
+        assert told < 1_000_000, "the queue never fills"
+    replies: list[Any] = []
+    star.exchange.ask("deaf", QuerySender(), replies.append, timeout=60)
+    bench.until(lambda: replies, "the answer", seconds=5)
+    assert replies == [Unreachable("deaf", "its queue is full")]
+
+
+def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star, bench: Bench) -> None:
+    star.join("mute")
+    star.exchange.appoint("mute", 1)
+    replies: list[Any] = []
+    star.join("api").ask("mute", QuerySender(), replies.append, timeout=0.1)
+    bench.until(lambda: replies, "the deadline")
+    assert replies == [Unreachable("mute", "no answer in time")]
+    (_sender, _question, answer) = star.received["mute/1"][0]
+    answer(SenderState(1, 1))
+    star.join("later")  # a full turn of everything: the late answer has arrived by then
+    assert len(replies) == 1
+
+
+def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> None:
+    star.join("webhooks", receiver=lambda _sender, _message, answer: answer(SenderState(3, 2)))
+    star.exchange.appoint("webhooks", 1)
+    replies: list[Any] = []
+    star.join("api").ask("webhooks", QuerySender(), replies.append)
+    bench.until(lambda: replies, "the answer")
+    assert replies == [SenderState(3, 2)]
+
+
+def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) -> None:
+    star.join("webhooks", receiver=refuse)
+    star.exchange.appoint("webhooks", 1)
+    replies: list[Any] = []
+    star.exchange.ask("webhooks", Done(), replies.append)
+    bench.until(lambda: replies, "the answer")
+    assert replies == [Failed("Done is not understood here")]
+
+
+def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:
+    for instance in (1, 2):
+        star.join("forwarding.x", instance)
+    for instance in (1, 2):
+        star.exchange.appoint("forwarding.x", instance)
+        star.exchange.tell("forwarding.x", Done())
+        bench.until(
+            lambda own=f"forwarding.x/{instance}": (SUPERVISOR, Done()) in star.heard(own),  # type: ignore[misc]
+            f"process {instance} hears it",
+        )
+    star.exchange.tell("forwarding.x/1", Failed("still here?"))
+    bench.until(lambda: len(star.heard("forwarding.x/1")) == 2, "the older one is still reached by its address")
+    assert star.heard("forwarding.x/2") == [(SUPERVISOR, Done())]
+
+
+def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, bench: Bench) -> None:
+    star.join("logs")
+    star.exchange.appoint("logs", 1)
+    replies: list[Any] = []
+    star.join("api", 1).ask("logs", QuerySender(), replies.append)
+    star.join("api", 2).ask("logs", QuerySender(), replies.append)  # both are question 1 of their process
+    star.exchange.appoint("api", 2)
+    bench.until(lambda: len(star.received["logs/1"]) == 2, "both questions")
+    star.received["logs/1"][1][2](SenderState(2, 2))
+    bench.until(lambda: replies, "the second's answer")
+    assert replies == [SenderState(2, 2)]
+    star.received["logs/1"][0][2](SenderState(1, 1))
+    bench.until(lambda: len(replies) == 2, "the first's answer")
+
+
+def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench) -> None:
+    star.join("api", 1)
+    again = star.join("api", 1)
+    star.exchange.appoint("api", 1)
+    replies: list[Any] = []
+    again.ask("nobody", QuerySender(), replies.append)
+    bench.until(lambda: replies, "the answer")
+    star.exchange.tell("api", Done())
+    bench.until(lambda: (SUPERVISOR, Done()) in star.heard("api/1"), "the newer connection is reached")
+
+
+def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
+    rude = bench.keep(new_socket(bench.context, zmq.DEALER))
+    rude.connect(bench.run_dir.mailbox)
+    for frames in ([b""], [SUPERVISOR.encode(), b"\xc1"], [b"a", b"b", b"c", b"d"], [b"\xff\xfe", b"\x90"]):
+        rude.send_multipart(frames)
+    star.join("api")
+    assert star.heard(SUPERVISOR) == [("api", Heartbeat(1))]
+
+
+def test_a_run_directory_whose_socket_paths_would_not_fit_is_refused(bench: Bench) -> None:
+    base = bench.run_dir.path
+    longest = IPC_PATH_MAX - len("/events.out") - len(f"{base}/")
+    fits = open_run_dir(base / ("d" * longest))
+    socket = bench.keep(new_socket(bench.context, zmq.XPUB))
+    socket.bind(fits.events_out)
+    with pytest.raises(PathError, match="too long"):
+        open_run_dir(base / ("d" * (longest + 1)))
+
+
+_UNSENT = """
+import sys, zmq
+from actors.bus.loop import new_socket
+context = zmq.Context()
+socket = new_socket(context, zmq.DEALER) if sys.argv[2] == "ours" else context.socket(zmq.DEALER)
+socket.connect(sys.argv[1])
+socket.send(b"nobody will take this")
+socket.close()
+context.term()
+"""
+
+
+@pytest.mark.parametrize(("kind", "ends"), [("ours", True), ("default", False)])
+def test_unsent_messages_hang_the_exit_by_default_and_not_with_our_sockets(bench: Bench, kind: str, ends: bool) -> None:
+    nowhere = f"ipc://{bench.run_dir.path}/nowhere"
+    process = subprocess.Popen([sys.executable, "-c", _UNSENT, nowhere, kind], cwd=Path(__file__).parents[2])
+    try:
+        if ends:
+            assert process.wait(20) == 0
+        else:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(2)
+    finally:
+        process.kill()
+        process.wait()

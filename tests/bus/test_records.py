@@ -1,0 +1,179 @@
+"""The records plane: what was added is stored exactly once, in order, whoever dies; and nothing ever waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.bus import records
+from actors.bus.messages import QueryLogs
+from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver, RecordSender
+from actors.logs.index import LogIndex
+from tests.bus.conftest import Bench
+
+NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
+
+
+def row(number: int, **fields: object) -> tuple[object, ...]:
+    """One access record whose port tells its number."""
+    values: dict[str, object] = dict.fromkeys(ACCESS_FIELDS, "")
+    values |= {"timestamp": NOON, "level": "info", "proxy_id": "p", "target_url": f"host:{number}", "status_code": 200}
+    return tuple({**values, **fields}.values())
+
+
+def everything(index: LogIndex) -> list[str]:
+    page = index.find(QueryLogs(0.0, NOON * 2, 100_000, 0, None, None, None))
+    assert page.total == len(page.rows)
+    return [each["target_url"] for each in reversed(page.rows)]
+
+
+@pytest.fixture
+def index(bench: Bench) -> Iterator[LogIndex]:
+    made = LogIndex(bench.run_dir.path / "logs", "debug", lambda: NOON)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sender(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> RecordSender:
+    monkeypatch.setattr(records, "FLUSH_PERIOD", 0.02)
+    monkeypatch.setattr(records, "RESEND_AFTER", 0.2)
+    made: RecordSender = bench.keep(RecordSender(bench.loop, bench.context, bench.run_dir.records, "forwarding.p", 7))
+    return made
+
+
+def receive(bench: Bench, commit: records.Commit) -> RecordReceiver:
+    return RecordReceiver(bench.loop, bench.context, bench.run_dir.records, commit)
+
+
+def test_records_are_stored_and_acknowledged(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+    receiver = receive(bench, index.commit)
+    for number in range(2_500):
+        sender.add(row(number))
+    bench.until(lambda: sender.settled, "everything is acknowledged")
+    assert everything(index) == [f"host:{number}" for number in range(2_500)]
+    receiver.close()
+
+
+def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_are_stored_once(
+    bench: Bench, sender: RecordSender, index: LogIndex
+) -> None:
+    folder = bench.run_dir.path / "logs"
+
+    class DiedError(Exception):
+        pass
+
+    def dies_before(_batch: Batch) -> int:
+        raise DiedError
+
+    def dies_after(batch: Batch) -> int:
+        index.commit(batch)
+        raise DiedError
+
+    number = 0
+    for commit in (dies_before, dies_after, dies_before, dies_after):
+        receiver = receive(bench, commit)
+        for _ in range(10):
+            sender.add(row(number))
+            number += 1
+        with pytest.raises(DiedError):
+            bench.until(lambda: False, "the indexer dies")
+        receiver.close()
+        index.close()
+        index = LogIndex(folder, "debug", lambda: NOON)
+    receiver = receive(bench, index.commit)
+    bench.until(lambda: sender.settled, "everything is acknowledged")
+    assert everything(index) == [f"host:{each}" for each in range(number)]
+    receiver.close()
+
+
+def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
+    bench: Bench, sender: RecordSender, index: LogIndex
+) -> None:
+    full = True
+    refused = 0
+
+    def commit(batch: Batch) -> int:
+        nonlocal refused
+        if full:
+            refused += 1
+            return batch.first - 1
+        return index.commit(batch)
+
+    receiver = receive(bench, commit)
+    sender.add(row(0))
+    bench.until(lambda: refused >= 2, "it was sent again")
+    sender.add(row(1))
+    full = False
+    bench.until(lambda: sender.settled, "everything is acknowledged")
+    assert everything(index) == ["host:0", "host:1"]
+    receiver.close()
+
+
+def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_drops(
+    bench: Bench, sender: RecordSender, index: LogIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "KEPT_ROWS", 2_000)
+    for number in range(5_000):
+        sender.add(row(number))
+        if number % 1_000 == 999:
+            sender.flush()
+    assert sender.dropped == 3_000
+    receiver = receive(bench, index.commit)
+    bench.until(lambda: sender.settled, "everything that was kept is acknowledged")
+    assert everything(index) == [f"host:{number}" for number in range(2_000)]
+    receiver.close()
+
+
+def test_an_indexer_that_lost_its_files_waits_for_nothing_that_will_not_come(
+    bench: Bench, sender: RecordSender, index: LogIndex
+) -> None:
+    receiver = receive(bench, index.commit)
+    sender.add(row(0))
+    bench.until(lambda: sender.settled, "the first is acknowledged")
+    receiver.close()
+    index.close()
+    fresh = LogIndex(bench.run_dir.path / "other", "debug", lambda: NOON)
+    receiver = receive(bench, fresh.commit)
+    sender.add(row(1))
+    bench.until(lambda: sender.settled, "the second is acknowledged")
+    assert everything(fresh) == ["host:1"]
+    receiver.close()
+    fresh.close()
+
+
+def test_a_second_process_of_the_same_actor_begins_anew(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+    receiver = receive(bench, index.commit)
+    successor: RecordSender = bench.keep(
+        RecordSender(bench.loop, bench.context, bench.run_dir.records, "forwarding.p", 8)
+    )
+    sender.add(row(0))
+    successor.add(row(1))
+    bench.until(lambda: sender.settled and successor.settled, "both are acknowledged")
+    assert sorted(everything(index)) == ["host:0", "host:1"]
+    receiver.close()
+
+
+def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+    import zmq
+
+    from actors.bus.loop import new_socket
+
+    receiver = receive(bench, index.commit)
+    rude = bench.keep(new_socket(bench.context, zmq.DEALER))
+    rude.connect(bench.run_dir.records)
+    for frames in ([b"alone"], [b"\xc1", b"\xc1"], [b"\x91\x01", b"\x90"], [b"a", b"b", b"c"]):
+        rude.send_multipart(frames)
+    sender.add(row(0))
+    bench.until(lambda: sender.settled, "the good one is acknowledged")
+    assert everything(index) == ["host:0"]
+    receiver.close()
+
+
+def test_files_of_the_index_are_private(index: LogIndex, bench: Bench) -> None:
+    index.commit(Batch("s", 1, 1, 1, [list(row(0))]))
+    folder: Path = bench.run_dir.path / "logs"
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700

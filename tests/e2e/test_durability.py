@@ -1,0 +1,154 @@
+"""What was answered is kept: through kills, damaged files and a full disk."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.product import Product
+
+pytestmark = pytest.mark.product
+
+
+class Creator(threading.Thread):
+    """Creates proxies one after the other until nobody answers any more."""
+
+    def __init__(self, product: Product, count: int, token: str, enough: threading.Event, minimum: int) -> None:
+        super().__init__(daemon=True)
+        self.answered: set[str] = set()
+        self._product, self._count, self._token = product, count, token
+        self._enough, self._minimum = enough, minimum
+
+    def run(self) -> None:
+        with requests.Session() as session:
+            session.trust_env = False
+            session.headers["Authorization"] = f"Bearer {self._token}"
+            for _ in range(self._count):
+                name = f"made-{os.urandom(6).hex()}"
+                body = {"name": name, "port": self._product.free_port(), "protocol": "http"}
+                try:
+                    answer = session.post(f"{self._product.base_url}/api/v1/proxies", json=body, timeout=30)
+                except requests.RequestException:
+                    return  # killed meanwhile
+                if answer.status_code == 201:
+                    self.answered.add(name)
+                if len(self.answered) >= self._minimum:
+                    self._enough.set()
+
+
+def names(product: Product) -> set[str]:
+    found: set[str] = set()
+    page = 1
+    while True:
+        data = product.data("GET", f"/proxies?per_page=100&page={page}")
+        found |= {each["name"] for each in data["proxies"]}
+        if not data["pagination"]["has_next"]:
+            return found
+        page += 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_answered_create_is_there_after_a_kill_of_everything_in_the_middle_of_200(seed: int) -> None:
+    """Five kills for each seed, twenty in all; each start is also the check of the kill before."""
+    dice = random.Random(seed)
+    answered: set[str] = set()
+    with Product() as product:
+        for _ in range(5):
+            enough = threading.Event()
+            minimum = dice.randrange(1, 12)
+            creators = [Creator(product, 100, product.token, enough, minimum) for _ in range(2)]
+            for creator in creators:
+                creator.start()
+            assert enough.wait(60)
+            product.kill_all()
+            for creator in creators:
+                creator.join(60)
+                answered |= creator.answered
+            product.start()
+            assert answered <= names(product)
+
+
+def newest(folder: Path, word: str) -> Path:
+    """The file of this collection that was written last."""
+    files = [file for file in folder.rglob("*") if file.is_file() and word in file.name and file.stat().st_size]
+    return max(files, key=lambda file: (file.stat().st_mtime_ns, ".previous" not in file.name))
+
+
+def cut_short(file: Path) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) * 2 // 3])
+
+
+def flip_a_byte(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) * 2 // 3] ^= 0x20
+    file.write_bytes(bytes(data))
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_byte, emptied], ids=lambda damage: damage.__name__)
+def test_a_damaged_store_file_gives_the_previous_generation_or_a_refused_start(damage: Any) -> None:
+    with Product() as product:
+        made = [product.proxy()["name"] for _ in range(3)]
+        assert product.stop() == 0
+        file = newest(product.data_dir / "store", "prox")
+        damage(file)
+        product.start(wait=False)
+        try:
+            product.wait_healthy()
+        except AssertionError:
+            assert product.process is not None
+            assert product.process.poll() not in (None, 0)
+            assert file.name in product.log
+        else:
+            assert set(made[:-1]) <= names(product) <= set(made)
+            assert file.name in product.log
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for little."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs root and the right to mount a small file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+def fill(file: Path) -> None:
+    """Write until the disk is full."""
+    with file.open("wb", buffering=0) as out:
+        while True:
+            out.write(b"x" * 4096)
+
+
+def test_a_full_disk_is_a_clear_500_and_the_old_data_stay(small_disk: Path) -> None:
+    product = Product()
+    product.data_dir = small_disk / "data"
+    with product:
+        kept = product.proxy()["name"]
+        filler = small_disk / "filler"
+        with pytest.raises(OSError, match="No space"):
+            fill(filler)
+        body = {"name": "too-much", "port": product.free_port(), "protocol": "http", "tags": ["x" * 60] * 20}
+        answer = product.api("POST", "/proxies", body)
+        assert answer.status_code == 500
+        assert answer.json()["error"]["code"] == "INTERNAL_ERROR"
+        assert set(answer.json()["error"]["details"]) == {"request_id"}
+        assert names(product) == {kept}
+        filler.unlink()
+        product.kill_all()
+        product.start()
+        assert names(product) == {kept}
+        assert product.api("POST", "/proxies", body).status_code == 201

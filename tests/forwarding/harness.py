@@ -1,0 +1,161 @@
+"""A forwarding actor in a process of its own, under a stand-in for its supervisor that runs in a thread of the test."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import msgpack
+import zmq
+
+from actors.bus.events import Forwarder, Subscription
+from actors.bus.loop import Loop
+from actors.bus.mailbox import Exchange
+from actors.bus.messages import Configure, Counters, EgressSpec, Hello, ProxySpec, Stop, forwarding_name
+from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
+from config.paths import open_run_dir
+
+LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
+PROXY_ID = "px1"
+
+_CHILD = """
+import sys, socket, msgpack
+from actors.process import Boot, main
+fields = msgpack.unpackb(bytes.fromhex(sys.argv[1]))
+sys.exit(main("actors.forwarding.actor:ForwardingActor", Boot(**fields),
+              [socket.socket(fileno=int(sys.argv[2]))], int(sys.argv[3])))
+"""
+
+
+def until(condition: Callable[[], Any], what: str, deadline: float = 20.0) -> Any:
+    """What `condition` gives once it gives something; fails the test after `deadline` seconds."""
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        select.select([], [], [], 0.01)
+    raise AssertionError(f"not in {deadline} s: {what}")
+
+
+def spec(port: int, **changes: Any) -> ProxySpec:
+    """A proxy as an operator would create it without saying much."""
+    plain = ProxySpec(PROXY_ID, "p", "127.0.0.1", port, "http", True, 1, 30.0, True, 1000, None, None)
+    return replace(plain, **changes)
+
+
+class Rig:
+    """`port` is where the proxy listens; `records` and `counters` are what it has told."""
+
+    def __init__(self, egress: EgressSpec = LOOPBACK_ALLOWED, **changes: Any) -> None:
+        self.folder = tempfile.mkdtemp(prefix="pf-", dir="/tmp")
+        self.run_dir = open_run_dir(Path(self.folder))
+        self.records: list[dict[str, Any]] = []
+        self.counters: Counters | None = None
+        self._helloed = threading.Event()
+        self._commands: list[Callable[[], None]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port: int = self._listener.getsockname()[1]
+        self.egress = egress
+        self.spec = spec(self.port, **changes)
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._started = threading.Event()
+        self._thread.start()
+        self._started.wait(10)
+        self.process = self._spawn()
+        until(self._helloed.is_set, "the actor says hello")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        self.do(self._loop.stop)
+        self._thread.join(10)
+        self._listener.close()
+        os.close(self._lifeline)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def do(self, call: Callable[[], None]) -> None:
+        """Run something in the loop's thread."""
+        self._commands.append(call)
+        os.write(self._wake_write, b"x")
+
+    def configure(self, **changes: Any) -> None:
+        """Give the actor a changed configuration, and wait until it has it."""
+        self.spec = replace(self.spec, **changes)
+        done = threading.Event()
+        message = Configure(self.spec, self.egress)
+        self.do(lambda: self._exchange.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
+        assert done.wait(10)
+
+    def ask(self, message: Any) -> Any:
+        """Ask the actor something; its answer."""
+        answers: list[Any] = []
+        self.do(lambda: self._exchange.ask(forwarding_name(PROXY_ID), message, answers.append))
+        return until(lambda: answers, f"an answer to {message}")[0]
+
+    def stop(self, drain: float) -> None:
+        """Order the actor to end."""
+        self.do(lambda: self._exchange.tell(forwarding_name(PROXY_ID), Stop(drain)) and None)
+
+    def record(self, **wanted: Any) -> dict[str, Any]:
+        """The first access record with these values, when it has come."""
+        return until(
+            lambda: next((r for r in list(self.records) if all(r[k] == v for k, v in wanted.items())), None),
+            f"a record with {wanted} among {self.records}",
+        )
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        boot = {"name": forwarding_name(PROXY_ID), "instance": 1, "run_dir": self.folder, "data_dir": self.folder}
+        lifeline, self._lifeline = os.pipe()
+        fds = (self._listener.fileno(), lifeline)
+        arguments = [msgpack.packb(boot).hex(), str(fds[0]), str(fds[1])]
+        process = subprocess.Popen([sys.executable, "-c", _CHILD, *arguments], pass_fds=fds)
+        os.close(lifeline)
+        return process
+
+    def _run(self) -> None:
+        self._loop = Loop()
+        context: zmq.Context[Any] = zmq.Context()
+        self._exchange = Exchange(self._loop, context, self.run_dir.mailbox, self._received)
+        forwarder = Forwarder(self._loop, context, self.run_dir.events_in, self.run_dir.events_out)
+        subscription = Subscription(self._loop, context, self.run_dir.events_out, ("counters.",), self._counted)
+        receiver = RecordReceiver(self._loop, context, self.run_dir.records, self._commit)
+        self._loop.watch(self._wake_read, select.EPOLLIN, self._woken)
+        self._started.set()
+        self._loop.run()
+        for part in (subscription, receiver, forwarder, self._exchange):
+            part.close()
+        context.term()
+
+    def _woken(self, _mask: int) -> None:
+        os.read(self._wake_read, 1)
+        self._commands.pop(0)()
+
+    def _received(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
+        if isinstance(message, Hello):
+            self._exchange.appoint(forwarding_name(PROXY_ID), message.instance)
+            configured = Configure(self.spec, self.egress)
+            self._exchange.ask(sender, configured, lambda _reply: self._helloed.set())
+
+    def _counted(self, _topic: str, message: Any) -> None:
+        self.counters = message
+
+    def _commit(self, batch: Batch) -> int:
+        self.records.extend(dict(zip(ACCESS_FIELDS, row, strict=True)) for row in batch.rows)
+        return batch.number

@@ -1,0 +1,91 @@
+"""Bodies end where RFC 9112 section 6 says, however the bytes are split."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.forwarding.errors import Refused
+from actors.forwarding.http.bodies import LAST_CHUNK, Chunked, Counted, chunk
+
+NEXT = b"GET http://next/ HTTP/1.1\r\n"
+
+
+def feed_in_pieces(body: Chunked | Counted, data: bytes, cuts: list[int]) -> tuple[bytes, bytes]:
+    content = b""
+    rest = b""
+    borders = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    for start, end in itertools.pairwise(borders):
+        if body.complete:
+            rest += data[start:end]
+            continue
+        part, behind = body.feed(data[start:end])
+        content += part
+        rest += behind
+    return content, rest
+
+
+@given(st.lists(st.binary(min_size=1, max_size=50), max_size=5), st.lists(st.integers(0, 10_000), max_size=20))
+def test_chunks_split_anywhere_give_the_same_content(parts: list[bytes], cuts: list[int]) -> None:
+    coded = b"".join(map(chunk, parts)) + LAST_CHUNK
+    body = Chunked()
+    assert feed_in_pieces(body, coded + NEXT, cuts) == (b"".join(parts), NEXT)
+    assert body.complete
+
+
+def test_chunks_one_byte_at_a_time() -> None:
+    coded = b"5;ext=1\r\nhello\r\n006\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
+    body = Chunked()
+    assert feed_in_pieces(body, coded + NEXT, list(range(len(coded) + len(NEXT)))) == (b"hello world", NEXT)
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        b"-1\r\n",
+        b"+5\r\nhello\r\n",
+        b"0x5\r\nhello\r\n",
+        b"5_0\r\n",
+        b" 5\r\nhello\r\n",
+        b"\r\n",
+        b"5\nhello\n",
+        b"5\r\nhelloX",
+        b"5\r\nhello\n",
+        b"5\rX",
+        b"5;\x00\r\n",
+        b"1000000000000000\r\n",
+        b"5;" + b"e" * 300,
+        b"5" + b" " * 300,
+        b"0\r\nbad trailer\r\n\r\n",
+        b"0\r\n folded: x\r\n\r\n",
+        b"0\r\n" + b"T: x\r\n" * 2000,
+        "٣\r\n".encode(),
+    ],
+)
+def test_broken_chunks_are_refused(coded: bytes) -> None:
+    with pytest.raises(Refused):
+        Chunked().feed(coded)
+
+
+def test_an_empty_content_makes_no_chunk_since_that_would_be_the_last() -> None:
+    assert chunk(b"") == b""
+
+
+@given(st.binary(max_size=100), st.lists(st.integers(0, 1000), max_size=5))
+def test_a_counted_body_takes_what_is_its_own(data: bytes, cuts: list[int]) -> None:
+    body = Counted(len(data))
+    assert feed_in_pieces(body, data + NEXT, cuts) == (data, NEXT)
+    assert body.complete
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_content_or_refused(data: bytes) -> None:
+    body = Chunked()
+    try:
+        content, rest = body.feed(data)
+    except Refused:
+        return
+    assert len(content) + len(rest) <= len(data)

@@ -1,0 +1,55 @@
+"""Ports for tests: free ones, and nobody else's.
+
+A port is taken below the kernel's ephemeral range, so that no outgoing connection gets it meanwhile, and is locked by
+a file for as long as this process lives, so that other workers and other runs on the same machine stay away from it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import socket
+from pathlib import Path
+
+LOWEST, HIGHEST = 10_240, 32_000
+_LOCKS = Path("/tmp") / f"pf-ports-{os.getuid()}"
+_held: dict[int, int] = {}
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens at and that no other test will be given."""
+    _LOCKS.mkdir(mode=0o700, exist_ok=True)
+    for _ in range(2_000):
+        port = random.randrange(LOWEST, HIGHEST)
+        if port not in _held and _lock(port):
+            if _is_free(host, port):
+                return port
+            _unlock(port)
+    raise RuntimeError(f"no free port from {LOWEST} to {HIGHEST}")
+
+
+def _lock(port: int) -> bool:
+    descriptor = os.open(_LOCKS / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    _held[port] = descriptor
+    return True
+
+
+def _unlock(port: int) -> None:
+    os.close(_held.pop(port))
+
+
+def _is_free(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,228 @@
+"""The whole product as real processes, for end-to-end tests.
+
+    with Product() as product:
+        port = product.free_port()
+        proxy = product.data("POST", "/proxies", {"name": "one", "port": port, "protocol": "http"})["proxy"]
+
+It lies in a short directory of its own under /tmp, listens at a port of its own, lets targets on loopback through the
+egress guard and has no rate limits. What it prints is in `log`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import requests
+
+from tests.ports import free_port
+from tests.waiting import wait_until
+
+PASSWORD = "correct horse battery staple"
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+class Product:
+    """One installation: started by `with` (or `start`), stopped at its end; its data is kept between starts."""
+
+    def __init__(self, env: Mapping[str, str] | None = None, config: str | None = None) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+        self.data_dir = self.directory / "data"
+        self.run_dir = self.directory / "run"
+        self.port = free_port()
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self._log_file = self.directory / "log"
+        self._config = config
+        self._env = dict(env or {})
+        self._token: str | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.discard()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            sys.stderr.write(f"--- log of the product ---\n{self.log}")
+        self.discard()
+
+    # --- its life ---
+
+    def start(self, wait: bool = True) -> None:
+        """Start it and, if `wait`, return when `GET /health` answers 200."""
+        with self._log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment()
+            )
+        if wait:
+            self.wait_healthy()
+
+    def command(self) -> list[str]:
+        """How it is started."""
+        command = [sys.executable, "-m", "supervisor", "serve"]
+        if self._config is not None:
+            file = self.directory / "config.toml"
+            file.write_text(self._config)
+            command += ["--config", str(file)]
+        return [*command, "--data-dir", str(self.data_dir), "--run-dir", str(self.run_dir), "--port", str(self.port)]
+
+    def environment(self) -> dict[str, str]:
+        """Its environment: ours without proxy variables and settings, plus what tests need."""
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PROXYFLEET_") and not name.lower().endswith("_proxy") and name != "NOTIFY_SOCKET"
+        }
+        return {
+            **clean,
+            "PROXYFLEET_ADMIN_PASSWORD": PASSWORD,
+            "PROXYFLEET_PROXY__EGRESS_ALLOW": '["127.0.0.0/8","::1"]',
+            "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
+            **self._env,
+        }
+
+    def wait_healthy(self, seconds: float = START_SECONDS) -> None:
+        """Return when `GET /health` answers 200; raise `AssertionError` with the log when it doesn't in time."""
+        try:
+            wait_until(self._healthy_or_dead, "the product is healthy", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log}") from None
+        if self.process is not None and self.process.poll() is not None:
+            raise AssertionError(f"the product ended with {self.process.returncode}\n{self.log}")
+
+    def stop(self, seconds: float = STOP_SECONDS) -> int:
+        """Ask it to end (SIGTERM) and return its exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """SIGKILL to the supervisor alone; the others have to notice by themselves."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def kill_all(self) -> None:
+        """SIGKILL to every process of it at once, as a power cut would."""
+        assert self.process is not None
+        for process in [psutil.Process(self.process.pid), *self.processes()]:
+            _kill(process)
+        self.process.wait()
+
+    def discard(self) -> None:
+        """End what still runs and remove its directory."""
+        if self.process is not None and self.process.poll() is None:
+            family = self.processes()
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            for process in family:
+                _kill(process)
+        self.session.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- what can be seen of it ---
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        """All that it printed so far, over all its starts."""
+        return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
+
+    def processes(self) -> list[psutil.Process]:
+        """The processes below the supervisor that live now; each actor's `name()` is its name on the bus."""
+        try:
+            family = psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [process for process in family if process.is_running()]
+
+    def actor(self, name: str) -> psutil.Process:
+        """The process of an actor: `api`, `metrics`, `logs`, `webhooks`. (Of a proxy: ask for its `runtime.pid`.)"""
+        return wait_until(lambda: next((p for p in self.processes() if _name(p) == name), None), f"actor {name} runs")
+
+    def free_port(self) -> int:
+        """A port for a proxy or an origin."""
+        return free_port()
+
+    # --- its interface ---
+
+    @property
+    def token(self) -> str:
+        """An access token of the administrator; signed in at first use."""
+        if self._token is None:
+            answer = self.session.post(
+                f"{self.base_url}/api/v1/auth/login", json={"username": "admin", "password": PASSWORD}, timeout=10
+            )
+            assert answer.status_code == 200, answer.text
+            self._token = str(answer.json()["data"]["access_token"])
+        return self._token
+
+    def api(self, method: str, path: str, json: Any = None, timeout: float = 10.0, **more: Any) -> requests.Response:
+        """One call as the administrator; `path` is below `/api/v1`. The answer as it came, whatever its status."""
+        headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}
+        url = f"{self.base_url}/api/v1{path}"
+        return self.session.request(method, url, json=json, headers=headers, timeout=timeout, **more)
+
+    def data(self, method: str, path: str, json: Any = None) -> Any:
+        """`data` of one call that must succeed."""
+        answer = self.api(method, path, json)
+        assert answer.status_code in (200, 201), f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json()["data"]
+
+    def proxy(self, **fields: Any) -> dict[str, Any]:
+        """Create a proxy (by default `http` at a free port) and return its detail form once it runs."""
+        body = {"name": f"proxy-{os.urandom(4).hex()}", "port": self.free_port(), "protocol": "http", **fields}
+        made = self.data("POST", "/proxies", body)["proxy"]
+        return wait_until(lambda: self._running(made["id"]), f"proxy {made['name']} runs")
+
+    def _running(self, proxy_id: str) -> dict[str, Any] | None:
+        proxy: dict[str, Any] = self.data("GET", f"/proxies/{proxy_id}")["proxy"]
+        return proxy if proxy["runtime"]["state"] == "running" else None
+
+    def _healthy_or_dead(self) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            return True
+        try:
+            return self.session.get(f"{self.base_url}/health", timeout=5).status_code == 200
+        except requests.RequestException:
+            return False
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return  # it ended by itself

@@ -1,0 +1,167 @@
+"""Small actors in the place of the real ones, and a supervisor that runs them (`python -m tests.supervision.standins`).
+
+`Echo` stands for a forwarding actor: it answers every connection with one line, `<pid> <instance> <revision>`, and
+keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes on what a
+test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after three seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from actors.bus.codec import Envelope, decode, encode
+from actors.bus.mailbox import Answer
+from actors.bus.messages import Configure, Counters, Done, ProxySpec
+from actors.process import Actor, Boot, set_up_logging
+from actors.supervision import managed
+from actors.supervision.fleet import Entries
+from actors.supervision.locks import lock
+from actors.supervision.service import Premises, Service
+from actors.supervision.sockets import listen
+from config.paths import open_data_dir, open_run_dir
+from config.settings import load
+
+
+class Quiet(Actor):
+    """Says hello, sends heartbeats, does nothing."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self.ready()
+
+
+class Echo(Actor):
+    """See the module. It stops its loop for good when a client says `hang`."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self._configured: Configure | None = None
+        self._clients: dict[int, socket.socket] = {}
+        self._deadline = float("inf")
+        self.ready()
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        if isinstance(message, Configure):
+            if self._configured is None:
+                self.loop.watch(self.sockets[0].fileno(), select.EPOLLIN, self._accept)
+            self._configured = message
+            answer(Done())
+        else:
+            super().receive(sender, message, answer)
+
+    def drain(self, seconds: float) -> None:
+        self.loop.unwatch(self.sockets[0].fileno())
+        self.sockets[0].close()
+        if not self._clients or seconds == 0:
+            self.finish()
+        self.loop.call_later(seconds, self.finish)
+
+    def _accept(self, _mask: int) -> None:
+        try:
+            client, _address = self.sockets[0].accept()
+        except OSError:
+            return
+        assert self._configured is not None
+        self._clients[client.fileno()] = client
+        client.sendall(f"{os.getpid()} {self.boot.instance} {self._configured.spec.revision}\n".encode())
+        self.loop.watch(client.fileno(), select.EPOLLIN, lambda _mask: self._said(client))
+
+    def _said(self, client: socket.socket) -> None:
+        said = client.recv(100)
+        if said.strip() == b"hang":
+            time.sleep(600)
+        if said:
+            client.sendall(said)
+            return
+        self.loop.unwatch(client.fileno())
+        del self._clients[client.fileno()]
+        client.close()
+        if self._stopping and not self._clients:
+            self.finish()
+
+
+class Asker(Actor):
+    """See the module. One request: `[to, envelope]` as JSON of hex; the answer is an envelope in hex."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self.loop.watch(sockets[0].fileno(), select.EPOLLIN, self._accept)
+        self.ready()
+
+    def _accept(self, _mask: int) -> None:
+        client, _address = self.sockets[0].accept()
+        client.settimeout(5)
+        to, asked = json.loads(client.makefile("r").readline())
+        message = decode(bytes.fromhex(asked)).message
+
+        def give(reply: Any) -> None:
+            client.sendall(encode(Envelope(reply)).hex().encode() + b"\n")
+            client.close()
+
+        self.mailbox.ask(to, message, give)
+
+
+class StubbornAtStart(Actor):
+    """Ends with an error whenever it is started."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        raise SystemExit(7)
+
+
+STAND_INS = Entries(
+    api="tests.supervision.standins:Asker",
+    forwarding="tests.supervision.standins:Echo",
+    metrics="tests.supervision.standins:Quiet",
+    logs="tests.supervision.standins:Quiet",
+    webhooks="tests.supervision.standins:Quiet",
+)
+
+
+def counters(proxy_id: str, instance: int, requests: int, **more: Any) -> Counters:
+    """Counters of a process with so many requests."""
+    fields: dict[str, Any] = dict.fromkeys(Counters.__match_args__, 0)
+    fields |= {"response_seconds": 0.0, "last_request": 0.0}
+    return Counters(**{**fields, "proxy_id": proxy_id, "instance": instance, "requests": requests, **more})
+
+
+def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:
+    """An active http proxy on loopback."""
+    fields: dict[str, Any] = {
+        "id": proxy_id,
+        "name": f"name of {proxy_id}",
+        "host": "127.0.0.1",
+        "port": port,
+        "protocol": "http",
+        "active": True,
+        "revision": 1,
+        "timeout": 30.0,
+        "keep_alive": True,
+        "max_connections": 1000,
+        "auth_username": None,
+        "auth_hash": None,
+    }
+    return ProxySpec(**{**fields, **more})
+
+
+def main() -> None:
+    """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
+    directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
+    managed.SILENCE_MAX = 3.0
+    set_up_logging("info", "text")
+    data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
+    premises = Premises(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))
+    settings = load(None, {"server": {"drain_timeout": drain, "port": port}})
+    fields = {name: getattr(STAND_INS, name) for name in Entries.__slots__}
+    service = Service(settings, premises, load, lambda: print("ready"), Entries(**{**fields, **others}))
+    sys.exit(service.run(()))
+
+
+if __name__ == "__main__":
+    main()

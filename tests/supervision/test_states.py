@@ -1,0 +1,87 @@
+"""The life of an actor and its restart delays, as tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.supervision.restarts import FORGIVEN_AFTER, Backoff
+from actors.supervision.states import TRANSITIONS, Happening, IllegalTransitionError, Life, State
+
+
+def life_in(state: State) -> Life:
+    life = Life(lambda: 1.0)
+    life.state = state
+    return life
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("happening", Happening)
+def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(state: State, happening: Happening) -> None:
+    life = life_in(state)
+    if (state, happening) in TRANSITIONS:
+        assert life.happens(happening) is TRANSITIONS[state, happening]
+        return
+    with pytest.raises(IllegalTransitionError, match=f"{happening} can't happen to an actor that is {state}"):
+        life.happens(happening)
+    assert life.state is state
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    assert {state for state, _happening in TRANSITIONS} == set(State)
+    assert set(TRANSITIONS.values()) == set(State)
+
+
+def test_a_life_from_start_to_stop() -> None:
+    now = [10.0]
+    life = Life(lambda: now[0])
+    for moment, happening, state in (
+        (11.0, Happening.START, State.STARTING),
+        (12.0, Happening.HELLO, State.RUNNING),
+        (13.0, Happening.STOP, State.DRAINING),
+        (14.0, Happening.ENDED, State.STOPPED),
+    ):
+        now[0] = moment
+        life.happens(happening)
+        assert (life.state, life.since) == (state, moment)
+
+
+def test_the_error_of_a_death_stays_until_it_runs_again() -> None:
+    life = life_in(State.RUNNING)
+    life.happens(Happening.DIED, "was killed by SIGKILL")
+    assert life.runtime(None).error == "was killed by SIGKILL"
+    life.happens(Happening.START)
+    assert life.error == "was killed by SIGKILL"
+    life.happens(Happening.HELLO)
+    assert life.error is None
+
+
+def test_since_stays_while_a_failed_one_fails_again() -> None:
+    now = [1.0]
+    life = Life(lambda: now[0])
+    life.happens(Happening.REFUSED, "the port is in use")
+    now[0] = 2.0
+    life.happens(Happening.REFUSED, "still in use")
+    assert (life.since, life.error) == (1.0, "still in use")
+
+
+def test_delays_begin_at_once_and_double_up_to_thirty_seconds() -> None:
+    backoff = Backoff()
+    delays = [backoff.failed(0.0) for _ in range(12)]
+    assert delays == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+@pytest.mark.parametrize(("ran_for", "next_delay"), [(FORGIVEN_AFTER - 1, 0.2), (FORGIVEN_AFTER, 0.0)])
+def test_a_long_run_forgives_and_a_short_one_does_not(ran_for: float, next_delay: float) -> None:
+    backoff = Backoff()
+    backoff.failed(0.0)
+    backoff.failed(0.0)
+    backoff.started(100.0)
+    assert backoff.failed(100.0 + ran_for) == next_delay
+
+
+def test_somebody_who_wants_it_now_does_not_wait_for_earlier_failures() -> None:
+    backoff = Backoff()
+    for _ in range(5):
+        backoff.failed(0.0)
+    backoff.forgive()
+    assert backoff.failed(0.0) == 0.0

@@ -1,0 +1,299 @@
+"""The supervisor as a real process with stand-ins for its actors: what it promises when things die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+import psutil
+import pytest
+
+from actors.bus.messages import (
+    Done,
+    Failed,
+    ListenerRefused,
+    PutProxy,
+    PutWish,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+)
+from tests.ports import free_port
+from tests.supervision.conftest import Supervised, greeting
+from tests.supervision.standins import spec
+from tests.waiting import wait_until
+
+
+class Caller:
+    """Connects to a port again and again in a thread; a refused or dropped connection is a failure."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.pids: list[int] = []
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._call, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_what: object) -> None:
+        self._stop.set()
+        self._thread.join(15)
+
+    def _call(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.pids.append(greeting(self.port)[0])
+            except ConnectionRefusedError as error:
+                self.failures.append(f"refused: {error}")
+            except (OSError, ValueError) as error:
+                if not isinstance(error, ConnectionResetError | ValueError):
+                    self.failures.append(repr(error))
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_proxy_put_runs_and_its_process_serves(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    runtime = supervised.running("one")
+    assert greeting(port)[0] == runtime.pid
+    assert runtime.restarts == 0
+
+
+def test_an_actor_killed_is_back_within_a_second_and_no_connection_is_refused(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    first = supervised.running("one").pid
+    assert first is not None
+    with Caller(port) as caller:
+        wait_until(lambda: caller.pids, "the caller gets through")
+        killed = time.monotonic()
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: caller.pids[-1] != first, "another process answers")
+        assert time.monotonic() - killed < 1.0
+    assert caller.failures == []
+    runtime = supervised.running("one", but_not=first)
+    assert runtime.restarts == 1
+    assert "one died" in supervised.log
+
+
+def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    first = supervised.running("one").pid
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as old, Caller(port) as caller:
+        old_lines = old.makefile("r")
+        assert int(old_lines.readline().split()[0]) == first
+        assert supervised.ask(RestartProxy("one")) == Done()
+        second = supervised.running("one", but_not=first).pid
+        wait_until(lambda: caller.pids and caller.pids[-1] == second, "the new process answers")
+        old.sendall(b"still there?\n")
+        assert old_lines.readline() == "still there?\n"
+    assert caller.failures == []
+    wait_until(lambda: not psutil.pid_exists(first or 0), "the old process has ended")
+    assert supervised.runtime("one").restarts == 0
+
+
+def test_twenty_restarts_under_load_refuse_and_drop_nothing(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    with Caller(port) as caller:
+        for _ in range(20):
+            assert supervised.ask(RestartProxy("one")) == Done()
+    assert caller.failures == []
+    assert len(set(caller.pids)) > 10
+
+
+def test_a_stopped_proxy_refuses_connections_when_the_answer_comes(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    supervised.put(spec("one", port, active=False, revision=2))
+    assert refuses(port)
+    wait_until(lambda: supervised.runtime("one").state == "stopped", "it has stopped")
+    supervised.put(spec("one", port, revision=3))
+    supervised.running("one")
+    assert greeting(port)[2] == 3
+
+
+def test_a_stopping_proxy_lets_its_connections_finish_until_the_deadline(supervise: Callable[..., Supervised]) -> None:
+    supervised = supervise(drain=1.0)
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        lines = client.makefile("r")
+        lines.readline()
+        supervised.put(spec("one", port, active=False, revision=2))
+        assert supervised.runtime("one").state == "draining"
+        client.sendall(b"hello\n")
+        assert lines.readline() == "hello\n"
+        assert lines.readline() == ""
+    wait_until(lambda: supervised.runtime("one").state == "stopped", "it has stopped")
+
+
+def test_a_removed_proxy_is_gone_and_an_older_put_does_not_bring_it_back(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    assert supervised.ask(RemoveProxy("one")) == Done()
+    assert refuses(port)
+    assert supervised.ask(PutProxy(spec("one", port))) == Done()
+    assert "one" not in supervised.fleet().proxies
+
+
+def test_an_older_revision_is_ignored_and_a_newer_one_reaches_the_process(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port, revision=5))
+    supervised.running("one")
+    supervised.put(spec("one", port, revision=4))
+    supervised.put(spec("one", port, revision=6))
+    wait_until(lambda: greeting(port)[2] == 6, "the newer revision is in force")
+
+
+def test_a_port_in_use_is_refused_by_name(supervised: Supervised) -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        refused = supervised.ask(ReserveListener("one", "127.0.0.1", port))
+    assert isinstance(refused, ListenerRefused)
+    assert refused.field == "port"
+    assert "already in use" in refused.error
+
+
+def test_a_proxy_whose_port_is_taken_fails_and_runs_when_the_port_is_free(supervised: Supervised) -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        assert supervised.ask(PutWish((spec("one", port),))) == Done()
+        runtime = supervised.runtime("one")
+        assert runtime.state == "failed"
+        assert "already in use" in (runtime.error or "")
+    supervised.running("one")
+
+
+def test_a_hung_actor_is_killed_and_started_again(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    first = supervised.running("one").pid
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"hang\n")
+        wait_until(lambda: supervised.runtime("one").pid != first, "it was killed", seconds=15, pause=0.2)
+    supervised.running("one", but_not=first)
+    assert "silent" in supervised.log
+
+
+def test_a_dead_zygote_is_replaced_and_its_children_live_on(supervised: Supervised) -> None:
+    port, other = free_port(), free_port()
+    supervised.put(spec("one", port))
+    first = supervised.running("one").pid
+    assert first is not None
+    zygote = supervised.zygote()
+    zygote.kill()
+    wait_until(lambda: not zygote.is_running(), "the zygote is gone")
+    supervised.put(spec("two", other))
+    supervised.running("two")
+    assert greeting(port)[0] == first
+    os.kill(first, signal.SIGKILL)
+    supervised.running("one", but_not=first)
+    assert not any(each.status() == psutil.STATUS_ZOMBIE for each in supervised.family())
+
+
+def test_every_other_actor_killed_is_back(supervised: Supervised) -> None:
+    before = supervised.fleet().actors
+    for name in ("metrics", "logs", "webhooks", "api"):
+        os.kill(before[name].pid or 0, signal.SIGKILL)
+
+    def all_back() -> bool:
+        try:
+            now = supervised.fleet().actors
+        except (OSError, ValueError):
+            return False  # the API's stand-in is just being started again
+        return all(now[name].state == "running" and now[name].pid != before[name].pid for name in before)
+
+    wait_until(all_back, "all four run again")
+
+
+def test_an_actor_that_dies_at_every_start_is_tried_again_with_growing_delays(
+    supervise: Callable[..., Supervised],
+) -> None:
+    supervised = supervise(forwarding="tests.supervision.standins:StubbornAtStart")
+    supervised.put(spec("one", free_port()))
+    wait_until(lambda: supervised.runtime("one").restarts >= 3, "three restarts")
+    assert supervised.runtime("one").restarts < 10
+    assert "ended with status 1" in (supervised.runtime("one").error or supervised.log)
+
+
+def test_the_supervisor_killed_leaves_no_process_and_no_port(supervised: Supervised) -> None:
+    ports = [free_port() for _ in range(3)]
+    for port in ports:
+        supervised.put(spec(f"p{port}", port))
+        supervised.running(f"p{port}")
+    with socket.create_connection(("127.0.0.1", ports[0]), timeout=10) as client:
+        client.sendall(b"hang\n")  # one of them can't even notice
+        family = supervised.family()
+        assert len(family) == 8
+        supervised.process.kill()
+        supervised.process.wait()
+        wait_until(lambda: not any(each.is_running() for each in family), "no process is left", seconds=2.5)
+    assert all(refuses(port) for port in [*ports, supervised.port])
+    supervised.start()
+    wait_until(lambda: supervised.log.count("ready") == 2, "the next start succeeds")
+
+
+def test_sigterm_drains_and_ends_with_status_0(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    family = supervised.family()
+    assert supervised.end() == 0
+    assert not any(each.is_running() for each in family)
+    assert refuses(port)
+
+
+def test_a_second_signal_ends_at_once(supervise: Callable[..., Supervised]) -> None:
+    supervised = supervise(drain=60.0)
+    port = free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.makefile("r").readline()
+        supervised.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "draining" in supervised.log, "it drains")
+        assert supervised.process.poll() is None
+        supervised.process.send_signal(signal.SIGTERM)
+        assert supervised.process.wait(10) == 1
+
+
+def test_a_second_instance_is_told_who_holds_the_directory(supervised: Supervised) -> None:
+    first = supervised.process
+    second = supervised.start()
+    assert second.wait(20) != 0
+    assert f"in use by process {first.pid}" in supervised.log
+    supervised.process = first
+
+
+def test_a_restart_of_an_unknown_proxy_is_refused(supervised: Supervised) -> None:
+    assert supervised.ask(RestartProxy("nobody")) == Failed("the proxy is not active", "proxy_id")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_whole_group_do_not_end_the_zygote(supervised: Supervised, number: signal.Signals) -> None:
+    zygote = supervised.zygote()
+    zygote.send_signal(number)
+    supervised.put(spec("one", free_port()))
+    supervised.running("one")
+    assert zygote.is_running()

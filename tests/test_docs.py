@@ -1,0 +1,72 @@
+"""What keeps the documents complete and true: every message is told, every file that is named exists."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from actors.bus import messages
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+MESSAGES = [
+    name
+    for name, thing in vars(messages).items()
+    if inspect.isclass(thing) and thing.__module__ == messages.__name__ and not name.startswith("_")
+]
+
+
+def rows_of_the_bus() -> dict[str, list[str]]:
+    """The tables of docs/bus.md: cells by message name."""
+    lines = (ROOT / "docs" / "bus.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    return {row[0].strip("`"): row[1:] for row in rows if row[0].strip("`") in MESSAGES}
+
+
+def test_there_are_messages_to_document() -> None:
+    assert len(MESSAGES) > 20
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_every_message_has_its_row_with_its_way_and_its_answer(name: str) -> None:
+    row = rows_of_the_bus().get(name)
+    assert row is not None, f"docs/bus.md has no row that begins with `{name}`"
+    way, answer, meaning = row
+    assert "→" in way or way == "value"
+    assert answer
+    assert meaning
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
+    way = rows_of_the_bus()[name][0]
+    documented = inspect.getdoc(getattr(messages, name)) or ""
+    if way == "value":
+        assert "value, not a message by itself" in documented.replace("\n", " ")
+        return
+    for party in re.split(r"→|,| or ", way):
+        assert party.strip().lower() in documented.lower(), f"{party.strip()!r} is not in the docstring of {name}"
+
+
+def test_no_message_is_documented_that_does_not_exist() -> None:
+    text = (ROOT / "docs" / "bus.md").read_text()
+    named = re.findall(r"^\| `([A-Z][A-Za-z]+)` \|", text, re.MULTILINE)
+    assert sorted(set(named) - set(MESSAGES)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_of_the_project_that_is_named_exists(document: Path) -> None:
+    pattern = r"`((?:actors|api|config|docs|scripts|systemd|tests)/[\w./-]+|supervisor\.py)`"
+    for name in re.findall(pattern, document.read_text()):
+        assert (ROOT / name).exists(), f"{document.name}: {name}"

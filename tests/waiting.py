@@ -1,0 +1,21 @@
+"""Waiting for a condition with a deadline: what tests do instead of sleeping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 10.0, pause: float = 0.02) -> T:
+    """The first true value of `condition()`. Raises `AssertionError` naming `what` when it doesn't come in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what} (last: {value!r})")
+        time.sleep(pause)
