@@ -16,7 +16,7 @@ from api.proxies import read_specs
 from api.security.keyfile import signing_key
 from api.server import ApiServer
 from api.services import ApiSettings, Services
-from api.store import open_store
+from api.store import StoreError, open_store
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +31,21 @@ class ApiActor(Actor):
     """
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
-        """Open the store, tell the supervisor the wish, and serve. Raises `StoreError`."""
+        """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
-        self._store = open_store(self.data_dir)
+        try:
+            self._store = open_store(self.data_dir)
+            key = signing_key(self.data_dir)
+        except StoreError as error:
+            log.critical("the API can't start: %s", error)
+            raise SystemExit(1) from None
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         self._services = Services(
             self._store,
             self._bridge,
             settings,
-            signing_key(self.data_dir),
+            key,
             self.data_dir,
             boot.params.get("supervisor_pid"),
         )

@@ -12,7 +12,6 @@ import secrets
 import string
 import threading
 import time
-from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.users import Permissions
 from config.proxies import Name, refuse_nulls
-from config.units import timestamp_text
+from config.units import parse_moment, timestamp_text
 
 COLLECTION = "api_keys"
 READ_ONLY_FIELDS = frozenset({"id", "prefix", "created_at", "last_used", "key", "user_id"})
@@ -30,17 +29,6 @@ LAST_USED_STEP = 60.0
 
 _ALPHABET = string.digits + string.ascii_letters
 _KEY = re.compile(r"pf_[0-9A-Za-z]{40}", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
-
-
-def parse_moment(value: Any) -> float:
-    """Unix seconds of an ISO 8601 date and time; without an offset it is UTC. Raises `ValueError`."""
-    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
-        raise ValueError("must be an ISO 8601 date and time, such as 2030-01-31T12:00:00Z")
-    moment = datetime.fromisoformat(value.upper())
-    if not 1970 <= moment.year <= 9000:
-        raise ValueError("must be a year from 1970 to 9000")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _future(moment: float) -> float:

@@ -28,7 +28,7 @@ from api.http.errors import (
     unauthorized,
 )
 from api.http.query import Query
-from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
+from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
 from api.security.authentication import Caller
 from api.services import Services
@@ -68,7 +68,9 @@ class Everywhere:
         trusted = self._services.settings.server.trusted_proxies
         context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
         context.caller, context.refusal = None, None
-        limited = self._services.rates.enabled and req.path not in EXEMPT_PATHS
+        if req.path in EXEMPT_PATHS:
+            return
+        limited = self._services.rates.enabled
         if limited and self._services.rates.exhausted(context.address) and _costs_a_hash(req):
             self._count(context.address, resp)
         self._identify(req)
@@ -142,11 +144,16 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise unauthorized("A bearer token is required")
     if operation.access == PERSON and caller.key is not None:
         raise forbidden("an API key can't make, list or revoke API keys")
-    if operation.access not in (ANY, BEARER, PERSON) and not caller.may(operation.access):
+    if operation.permission and not caller.may(operation.permission) and not _is_own(operation, caller, params):
         raise lacks_permission(operation.access, by_key=caller.key is not None)
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
     return caller
+
+
+def _is_own(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
+    """Whether this is about the caller's own account, in an operation where that is enough. A key isn't a person."""
+    return operation.own and caller.key is None and params.get("user_id") == caller.user.id
 
 
 def _require_json_accepted(req: falcon.Request) -> None:

@@ -6,6 +6,7 @@ are zero.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Any
@@ -38,13 +39,13 @@ class Fleet:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._lock = threading.Lock()
-        self._whole: tuple[float, FleetMessage | None] = (-REMEMBERED, None)
+        self._whole: tuple[float, FleetMessage | None] = (-math.inf, None)
 
     def whole(self) -> FleetMessage | None:
         """The whole fleet as it was a moment ago; None when the supervisor doesn't answer."""
         with self._lock:
             asked, fleet = self._whole
-            if fleet is None or time.monotonic() - asked > REMEMBERED:
+            if time.monotonic() - asked > REMEMBERED:
                 fleet = self._describe(())
                 self._whole = (time.monotonic(), fleet)
             return fleet

@@ -28,7 +28,8 @@ NOTHING: frozenset[str] = frozenset()
 class Operation:
     """One operation. `model` is what its body must be; with `optional_body` it may be left out.
 
-    `exempt` operations are for machines that watch: no rate limit.
+    `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
+    account; their handler says what of it may be changed.
     """
 
     method: str
@@ -41,6 +42,7 @@ class Operation:
     read_only: frozenset[str] = NOTHING
     optional_body: bool = False
     exempt: bool = False
+    own: bool = False
     status: int = 200
 
     @property
@@ -49,6 +51,7 @@ class Operation:
         return None if self.access.startswith("(") else self.access
 
 
+_USER = f"{V1}/users/{{user_id}}"
 _PROXY = f"{V1}/proxies/{{proxy_id}}"
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -140,5 +143,29 @@ OPERATIONS: tuple[Operation, ...] = (
         users.READ_ONLY_FIELDS,
         status=201,
     ),
+    Operation("GET", _USER, "users.read", "getUser", "Show a user", user_handlers.get_user, own=True),
+    Operation(
+        "PUT",
+        _USER,
+        "users.write",
+        "replaceUser",
+        "Change a user",
+        user_handlers.update_user,
+        users.UserUpdate,
+        users.READ_ONLY_FIELDS | {"username"},
+        own=True,
+    ),
+    Operation(
+        "PATCH",
+        _USER,
+        "users.write",
+        "updateUser",
+        "Change a user",
+        user_handlers.update_user,
+        users.UserUpdate,
+        users.READ_ONLY_FIELDS | {"username"},
+        own=True,
+    ),
+    Operation("DELETE", _USER, "users.delete", "deleteUser", "Delete a user", user_handlers.delete_user),
     Operation("GET", f"{V1}/logs", "metrics.read", "queryLogs", "Search access records", logs.query_logs),
 )

@@ -136,7 +136,7 @@ class Proxies:
                 raise invalid(error.field, error.error) from error
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
-            self._require_supervisor()
+            self._require_supervisor(proxy_id)
             stored = self._put(record, before.revision)
             self._tell_wish(stored)
         self._say("proxy.updated", record)
@@ -146,7 +146,7 @@ class Proxies:
         """Gone for good; its connections drain."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._require_supervisor()
+            self._require_supervisor(proxy_id)
             try:
                 self._store.delete(COLLECTION, proxy_id, before.revision)
             except (NotStored, RevisionConflict) as error:
@@ -169,7 +169,7 @@ class Proxies:
         """Inactive, and whether that is a change."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._require_supervisor()
+            self._require_supervisor(proxy_id)
             after, changed = self._wish(before, "inactive")
             self._tell_wish(after)
         if changed:
@@ -228,9 +228,9 @@ class Proxies:
         if not isinstance(reply, ListenerReserved):
             raise SupervisorLost(repr(reply))
 
-    def _require_supervisor(self) -> None:
+    def _require_supervisor(self, proxy_id: str) -> None:
         """Nothing is stored that the supervisor could not be told."""
-        reply = self._bridge.ask(SUPERVISOR, DescribeFleet(("",)))
+        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((proxy_id,)))
         if not isinstance(reply, Fleet):
             raise SupervisorLost(repr(reply))
 

@@ -12,6 +12,8 @@ import secrets
 import socket
 import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -70,15 +72,29 @@ class ProxyTester:
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float) -> dict[str, Any]:
-        """A `test_result`. Raises `ApiError` 429 when too many tests are under way."""
+        """A `test_result`. Raises `ApiError` 429 when too many tests are under way.
+
+        The answer comes in time even if a target drips its head byte by byte: the thread that still reads it is left
+        to itself, and keeps its place until it has ended.
+        """
         if not self._places.acquire(blocking=False):
             raise rate_limited(1, f"{AT_ONCE} tests are under way")
+        began, moment = time.monotonic(), time.time()
+        outcome: Future[_Outcome] = Future()
+
+        def attempt() -> None:
+            try:
+                outcome.set_result(self._attempt(proxy, url or self._default_url, timeout))
+            except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
+                outcome.set_exception(error)
+            finally:
+                self._places.release()
+
+        threading.Thread(target=attempt, name="proxy-test", daemon=True).start()
         try:
-            began, moment = time.monotonic(), time.time()
-            outcome = self._attempt(proxy, url or self._default_url, timeout)
-            return _result(outcome, began, moment)
-        finally:
-            self._places.release()
+            return _result(outcome.result(timeout + ADMIT_TIMEOUT), began, moment)
+        except FutureTimeout:
+            return _result(_late(timeout), began, moment)
 
     def _attempt(self, proxy: StoredProxy, url: str, timeout: float) -> _Outcome:
         if proxy.record.status != "active":
@@ -109,10 +125,15 @@ def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
                 outcome.status_code = response.status_code
                 _judge(outcome, response, _read(response, deadline), url)
         except (requests.Timeout, TimeoutError):
-            outcome.status, outcome.error = "timeout", f"no complete answer within {timeout:g} s"
+            late = _late(timeout)
+            outcome.status, outcome.error = late.status, late.error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             _explain(outcome, error)
     return outcome
+
+
+def _late(timeout: float) -> _Outcome:
+    return _Outcome("timeout", error=f"no complete answer within {timeout:g} s")
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:

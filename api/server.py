@@ -23,6 +23,7 @@ from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 
 log = logging.getLogger(__name__)
+logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
 THREADS = 8
 HEAD_TIMEOUT = 10.0

@@ -19,6 +19,7 @@ COLLECTION = "users"
 READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
 
 Role = Literal["administrator", "operator", "user", "auditor"]
+Status = Literal["active", "disabled"]
 
 
 def _username(text: str) -> str:
@@ -65,6 +66,24 @@ class UserCreate(BaseModel):
         return refuse_nulls(given)
 
 
+class UserUpdate(BaseModel):
+    """The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    email: Email | None = None
+    password: NewPassword | None = Field(None, repr=False)
+    current_password: Annotated[StrictStr, Field(max_length=1024)] | None = Field(None, repr=False)
+    role: Role | None = None
+    permissions: Permissions | None = None
+    status: Status | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
 class User(BaseModel):
     """A document of the collection `users`. `permissions` None means: those of the role."""
 
@@ -74,7 +93,7 @@ class User(BaseModel):
     password_hash: str = Field(repr=False)
     role: Role
     permissions: list[str] | None = None
-    status: Literal["active", "disabled"] = "active"
+    status: Status = "active"
     last_login: float | None = None
     created_at: float
     updated_at: float
@@ -111,6 +130,16 @@ def new_user(body: UserCreate, now: float | None = None) -> User:
         created_at=moment,
         updated_at=moment,
     )
+
+
+def apply(user: User, body: UserUpdate, now: float) -> User:
+    """`user` with the changes of `body`. A new role brings its own permissions, unless some are given."""
+    changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
+    if body.role is not None:
+        changed.setdefault("permissions", None)
+    if body.password is not None:
+        changed["password_hash"] = hash_password(body.password)
+    return user.model_copy(update={**changed, "updated_at": now})
 
 
 def load(document: Document) -> User:

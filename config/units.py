@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from typing import Any
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
 _SIZES = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
@@ -32,3 +35,13 @@ def timestamp_text(epoch_seconds: float) -> str:
     """`2026-01-31T12:00:00.123Z` of Unix seconds."""
     moment = datetime.fromtimestamp(epoch_seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_moment(value: Any) -> float:
+    """Unix seconds of an ISO 8601 date and time; without an offset it is UTC. Raises `ValueError`."""
+    if not isinstance(value, str) or not _MOMENT.fullmatch(value):
+        raise ValueError("must be an ISO 8601 date and time, such as 2030-01-31T12:00:00Z")
+    moment = datetime.fromisoformat(value.upper())
+    if not 1970 <= moment.year <= 9000:
+        raise ValueError("must be a year from 1970 to 9000")
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -40,10 +40,10 @@ def too_large() -> ApiError:
 def read_model(request: falcon.Request, model: type[M], read_only: frozenset[str], optional: bool = False) -> M:
     """The body as a `model`; with `optional` an empty body is an empty object. Raises `ApiError` 400, 413, 415."""
     content = read_body(request)
-    if not content.strip() and optional:
-        content = b"{}"
-    else:
+    if content.strip():
         _require_json_type(request)
+    elif optional:
+        content = b"{}"
     given = parse_object(content)
     try:
         return model.model_validate(given)

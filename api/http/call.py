@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.http.errors import ApiError, invalid, unauthorized
+from api.http.errors import unauthorized
 from api.http.query import Query
 from api.security.authentication import Caller
 from api.services import Services
@@ -36,12 +36,12 @@ class Call:
 
     @property
     def if_match(self) -> int | None:
-        """The revision that `If-Match` wants; None for none and for `*`. Raises `ApiError` 400."""
+        """The revision that `If-Match` wants; None for none and for `*`; -1, stale, for what is no ETag of ours."""
         header = self.if_match_header
         if header is None or header.strip() == "*":
             return None
         match = _ETAG.fullmatch(header.strip())
-        return int(match[1]) if match else -1  # whatever it is, it is no ETag of ours, and so it is stale
+        return int(match[1]) if match else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,3 @@ class Reply:
     status: int = 200
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
-
-
-__all__ = ["ApiError", "Call", "Reply", "invalid"]

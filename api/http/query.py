@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import falcon
 
-from api.api_keys import parse_moment
 from api.http.errors import invalid
+from config.units import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 

@@ -1,16 +1,25 @@
-"""Users of the management API."""
+"""Users of the management API.
+
+Nobody gives what they don't have, and `users.write` alone changes nothing that matters about somebody who has more.
+The last active administrator stays one.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 
-from api import users
+from api import api_keys, users
 from api.http.call import Call, Reply
-from api.http.errors import invalid, lacks_permission
-from api.security.permissions import first_not_held
+from api.http.errors import invalid, lacks_permission, not_found, rate_limited
+from api.proxies import stale
+from api.security.permissions import ADMIN, first_not_held, holds
+from api.store import Document, NotStored, Store
+from api.users import User, UserUpdate
+from config.passwords import check_password
 
-_one_create = threading.Lock()
-"""Names are unique because one user is created at a time."""
+_one_change = threading.Lock()
+"""Names are unique, and there is a last administrator, because one change is made at a time."""
 
 
 def list_users(call: Call) -> Reply:
@@ -23,14 +32,122 @@ def list_users(call: Call) -> Reply:
 def create_user(call: Call) -> Reply:
     """A new user who has nothing that the creator hasn't."""
     user = users.new_user(call.body)
-    missing = first_not_held(call.caller.permissions(), user.granted())
-    if missing is not None:
-        raise lacks_permission(missing, by_key=False)
+    _require_all(call, user.granted())
     store = call.services.store
-    with _one_create:
+    with _one_change:
         if users.by_name(store, user.username) is not None:
             raise invalid("username", f"the user name {user.username!r} is in use")
         document = store.put(users.COLLECTION, user.model_dump(mode="json"), expect=0)
-    about = {"user_id": user.id, "username": user.username, "role": user.role}
-    call.services.publish("user.created", about)
+    call.services.publish("user.created", _about(user))
     return Reply({"user": user.view()}, 201, document.revision)
+
+
+def get_user(call: Call) -> Reply:
+    """One user."""
+    document = _document(call)
+    return Reply({"user": users.load(document).view()}, revision=document.revision)
+
+
+def update_user(call: Call) -> Reply:
+    """Partial, for PUT as for PATCH. A new password or a disabled account ends all tokens of the user."""
+    body: UserUpdate = call.body
+    with _one_change:
+        before = _matching(call)
+        user = users.load(before)
+        _authorise_update(call, user, body)
+        changed = users.apply(user, body, time.time())
+        _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
+        _keep_an_administrator(call.services.store, user, changed)
+        stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)
+    if body.password is not None or changed.status != "active":
+        call.services.tokens.revoke_all(user.id)
+    call.services.publish("user.updated", _about(changed))
+    return Reply({"user": changed.view()}, revision=stored.revision)
+
+
+def delete_user(call: Call) -> Reply:
+    """Gone, with their tokens and keys."""
+    store = call.services.store
+    with _one_change:
+        before = _matching(call)
+        user = users.load(before)
+        _require_all(call, user.granted())
+        _keep_an_administrator(store, user, None)
+        store.delete(users.COLLECTION, user.id, before.revision)
+    call.services.tokens.revoke_all(user.id)
+    _delete_keys(store, user.id)
+    call.services.publish("user.deleted", _about(user))
+    return Reply({"id": user.id, "deleted": True})
+
+
+# --- who may ------------------------------------------------------------------------------------------------------
+
+
+def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
+    """Raises `ApiError` 403, or 400 and 429 for the current password."""
+    if not call.caller.may("users.write"):  # so it is the caller's own account
+        if body.role or body.status or body.permissions is not None:
+            raise lacks_permission("users.write", by_key=False)
+        _check_current_password(call, user, body.current_password)
+    elif body.password or body.role or body.status or body.permissions is not None:
+        _require_all(call, user.granted())
+
+
+def _require_all(call: Call, wanted: tuple[str, ...]) -> None:
+    missing = first_not_held(call.caller.permissions(), wanted)
+    if missing is not None:
+        raise lacks_permission(missing, by_key=False)
+
+
+def _check_current_password(call: Call, user: User, given: str | None) -> None:
+    if given is None:
+        raise invalid("current_password", "is required")
+    attempts = call.services.attempts
+    locked = attempts.locked_for(user.username, call.address)
+    if locked:
+        raise rate_limited(locked, "Too many failed sign-ins")
+    if not check_password(given, user.password_hash):
+        attempts.failed(user.username, call.address)
+        raise invalid("current_password", "is wrong")
+
+
+def _keep_an_administrator(store: Store, before: User, after: User | None) -> None:
+    if not _administers(before) or (after is not None and _administers(after)):
+        return
+    others = (users.load(document) for document in store.find(users.COLLECTION) if document.id != before.id)
+    if not any(_administers(other) for other in others):
+        field = "status" if after is not None and after.status != "active" else "role"
+        raise invalid(None if after is None else field, "the last active administrator has to stay one")
+
+
+def _administers(user: User) -> bool:
+    return user.status == "active" and holds(user.granted(), ADMIN)
+
+
+# --- the store ----------------------------------------------------------------------------------------------------
+
+
+def _document(call: Call) -> Document:
+    document = call.services.store.get(users.COLLECTION, call.params["user_id"])
+    if document is None:
+        raise not_found("The user")
+    return document
+
+
+def _matching(call: Call) -> Document:
+    document = _document(call)
+    if call.if_match not in (None, document.revision):
+        raise stale(document.revision)
+    return document
+
+
+def _delete_keys(store: Store, user_id: str) -> None:
+    for document in store.find(api_keys.COLLECTION, user_id=user_id):
+        try:
+            store.delete(api_keys.COLLECTION, document.id)
+        except NotStored:
+            continue  # revoked at this moment, which is what was wanted
+
+
+def _about(user: User) -> dict[str, str]:
+    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}

@@ -184,6 +184,7 @@ def test_a_key_is_shown_once_and_listed_by_its_prefix(api: Api) -> None:
     assert made["key"] not in listed.text
     assert "key_hash" not in listed.text
     who = api.get("/auth/test", {"X-API-Key": made["key"]}).json["data"]
+    assert api.get("/api-keys", api.token()).json["data"]["api_keys"][0]["last_used"] is not None
     assert who == {"authenticated": True, "key_id": made["api_key"]["id"], "permissions": ["proxy.read"]}
 
 
@@ -343,7 +344,11 @@ def test_nobody_makes_a_user_with_more_than_they_have(api: Api) -> None:
 
 
 def path_of(operation: Operation) -> str:
-    return operation.path.replace("{proxy_id}", "prx_none").replace("{key_id}", "key_none")
+    return (
+        operation.path.replace("{proxy_id}", "prx_none")
+        .replace("{key_id}", "key_none")
+        .replace("{user_id}", "usr_none")
+    )
 
 
 GUARDED = [operation for operation in OPERATIONS if operation.access != NONE]
@@ -385,3 +390,58 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
     assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON}
     assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
     assert len({(each.method, each.path) for each in OPERATIONS}) == len(OPERATIONS)
+
+
+# --- one user -----------------------------------------------------------------------------------------------------
+
+
+def test_a_user_changes_their_own_password_with_the_current_one_and_all_tokens_end(api: Api) -> None:
+    ann = api.add_user("ann")
+    token, path = api.token("ann"), f"/users/{ann.id}"
+    assert api.get(path, token).json["data"]["user"]["username"] == "ann"
+    new = {"password": "new password"}
+    assert error_of(api.patch(path, new, token))[2]["field"] == "current_password"
+    assert error_of(api.patch(path, {**new, "current_password": "wrong"}, token))[2]["field"] == "current_password"
+    promoted = api.patch(path, {"role": "administrator", "current_password": PASSWORD}, token)
+    assert error_of(promoted) == (403, "FORBIDDEN", {"required_permission": "users.write"})
+    assert api.patch(path, {**new, "current_password": PASSWORD}, token).status_code == 200
+    assert api.get("/auth/test", token).status_code == 401
+    assert login(api, "ann", "new password").status_code == 200
+
+
+def test_users_write_changes_nothing_of_somebody_who_has_more(api: Api) -> None:
+    api.add_user("clerk", permissions=["users.write", "users.delete", "proxy.read", "metrics.read"])
+    plain = api.add_user("plain", role="user")
+    clerk = api.token("clerk")
+    for body in ({"password": "12345678"}, {"role": "user"}, {"status": "disabled"}, {"permissions": []}):
+        assert error_of(api.patch(f"/users/{api.admin.id}", body, clerk))[:2] == (403, "FORBIDDEN")
+    assert api.request("DELETE", f"/users/{api.admin.id}", clerk).status_code == 403
+    assert api.patch(f"/users/{plain.id}", {"permissions": ["settings.write"]}, clerk).status_code == 403
+    assert api.patch(f"/users/{plain.id}", {"permissions": []}, clerk).json["data"]["user"]["permissions"] == []
+
+
+def test_disabling_a_user_ends_tokens_and_keys(api: Api) -> None:
+    ann = api.add_user("ann")
+    token, key = api.token("ann"), api.key("ann")
+    assert api.patch(f"/users/{ann.id}", {"status": "disabled"}, api.token()).status_code == 200
+    assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
+    assert api.patch(f"/users/{ann.id}", {"status": "active"}, api.token()).status_code == 200
+    assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 200]
+
+
+def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
+    ann = api.add_user("ann")
+    token, key = api.token("ann"), api.key("ann")
+    assert api.request("DELETE", f"/users/{ann.id}", api.token()).json["data"] == {"id": ann.id, "deleted": True}
+    assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
+    assert api.store.find("api_keys") == []
+    assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
+
+
+def test_the_last_active_administrator_stays(api: Api) -> None:
+    path, admin = f"/users/{api.admin.id}", api.token()
+    for body in ({"role": "user"}, {"status": "disabled"}, {"permissions": ["proxy.read"]}):
+        assert api.patch(path, body, admin).status_code == 400
+    assert api.request("DELETE", path, admin).status_code == 400
+    api.add_user("second", role="administrator")
+    assert api.patch(path, {"role": "user"}, admin).status_code == 200

@@ -20,12 +20,13 @@ import pytest
 import requests
 import zmq
 
-from actors.bus.events import Forwarder
+from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Exchange
-from actors.bus.messages import Hello, PutWish, Stop
+from actors.bus.messages import Done, Hello, PutWish, Stop
 from api.first_start import ensure_administrator
 from api.offline import reset_password
+from api.store import StoreError
 from api.wish import read_wish
 from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
@@ -56,6 +57,10 @@ class Supervisor:
         self.context: zmq.Context[Any] = zmq.Context()
         self.exchange = Exchange(self.loop, self.context, self.run.mailbox, self._received)
         self.forwarder = Forwarder(self.loop, self.context, self.run.events_in, self.run.events_out)
+        self.heard: list[str] = []
+        self.ears = Subscription(
+            self.loop, self.context, self.run.events_out, ("events.",), lambda topic, _event: self.heard.append(topic)
+        )
         self._turning = True
         self.thread = threading.Thread(target=self._turn)
         self.thread.start()
@@ -71,13 +76,18 @@ class Supervisor:
             self.hello.set()
         elif isinstance(message, PutWish):
             self.wishes.append(message)
-            answer(self.fleet.ask("supervisor", message) or _done())
+            answer(Done())
         else:
             answer(self.fleet.ask("supervisor", message))
 
     def boot(self, settings: dict[str, Any] | None = None) -> None:
         """Start the API and wait for its hello."""
         self.hello.clear()
+        self.spawn(settings)
+        assert self.hello.wait(LONG)
+
+    def spawn(self, settings: dict[str, Any] | None = None, stderr: int | None = None) -> subprocess.Popen[bytes]:
+        """Start the API."""
         ear, self.lifeline = os.pipe()
         given = {
             "listener": self.listener.fileno(),
@@ -87,9 +97,9 @@ class Supervisor:
             "settings": settings or {"security": {"rate_limiting": {"enabled": False}}},
         }
         command = [sys.executable, "-c", PROCESS, json.dumps(given)]
-        self.process = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear])
+        self.process = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear], stderr=stderr)
         os.close(ear)
-        assert self.hello.wait(LONG)
+        return self.process
 
     def tell_stop(self, drain: float) -> None:
         self.loop.call_soon(lambda: self.exchange.tell("api", Stop(drain)))
@@ -108,16 +118,11 @@ class Supervisor:
             self.process.wait()
         self._turning = False
         self.thread.join()
+        self.ears.close()
         self.exchange.close()
         self.forwarder.close()
         self.context.term()
         self.listener.close()
-
-
-def _done() -> Any:
-    from actors.bus.messages import Done
-
-    return Done()
 
 
 @pytest.fixture
@@ -192,6 +197,31 @@ def test_the_api_serves_survives_a_kill_and_tells_the_wish_again(supervisor: Sup
     assert [spec.id for spec in supervisor.wishes[-1].specs] == [proxy_id]
     assert session.get(f"{supervisor.url}/api/v1/proxies/{proxy_id}", timeout=LONG).status_code == 200
     assert session.get(f"{supervisor.url}/health", timeout=LONG).json()["data"]["status"] == "healthy"
+
+
+def test_events_reach_whoever_listens_on_the_bus(supervisor: Supervisor, password: str) -> None:
+    supervisor.boot()
+    session = sign_in(supervisor, password)
+    made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG).json()["data"]["proxy"]
+    restart = f"{supervisor.url}/api/v1/proxies/{made['id']}/restart"
+
+    def restarted_and_heard() -> bool:
+        assert session.post(restart, timeout=LONG).status_code == 200
+        return "events.proxy.restarted" in supervisor.heard
+
+    wait_until(restarted_and_heard)
+
+
+def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervisor: Supervisor, password: str) -> None:
+    for file in supervisor.data.store.glob("proxies.json*"):
+        file.write_bytes(b"")
+    with pytest.raises(StoreError, match=r"proxies\.json"):
+        read_wish(supervisor.data)
+    process = supervisor.spawn(stderr=subprocess.PIPE)
+    _, said = process.communicate(timeout=LONG)
+    assert process.returncode == 1
+    assert b"the API can't start" in said
+    assert b"Traceback" not in said
 
 
 def test_many_clients_at_once_are_all_answered(supervisor: Supervisor, password: str) -> None:
