@@ -110,7 +110,7 @@ def private_directory(path: Path) -> Path:
         found = path.stat()
         if found.st_uid != os.geteuid():
             raise PathError(f"{path}: belongs to user {found.st_uid}, not to us")
-        if found.st_mode & stat.S_ISVTX:
+        if found.st_mode & stat.S_ISVTX and any(path.iterdir()):  # a fresh tmpfs is sticky, but empty
             raise PathError(f"{path}: is a shared directory; give one of the service's own")
         path.chmod(0o700)
     except OSError as error:

@@ -73,6 +73,7 @@ class Supervisor:
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Hello):
+            self.exchange.appoint(sender, message.instance)
             self.hello.set()
         elif isinstance(message, PutWish):
             self.wishes.append(message)

@@ -53,9 +53,15 @@ class Side:
         while not self.done and not stalled.is_set() and time.monotonic() < deadline:
             began = time.monotonic()
             self._loop.turn(PATIENCE)
-            if time.monotonic() - began >= PATIENCE and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if time.monotonic() - began >= PATIENCE and self._overslept():
                 self.stalls += 1
                 stalled.set()
+
+    def _overslept(self) -> bool:
+        """Is a message here of which the descriptor says nothing, after the other side had time to fall silent?"""
+        time.sleep(PATIENCE)
+        fd_is_silent = not select.select([self._socket.getsockopt(zmq.FD)], [], [], 0)[0]
+        return fd_is_silent and bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
     def _on_message(self, _frames: list[bytes]) -> None:
         self.received += 1

@@ -1,0 +1,158 @@
+"""The command line: what is refused at the start, and with what words; what the first start says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.supervision.notify import notify, watchdog_period
+from config.paths import PathError, default_run_dir, private_directory
+from tests.product import Product
+from tests.waiting import wait_until
+
+
+def proxyfleet(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
+    command = [sys.executable, "-m", "supervisor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**clean, **env})
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_version() -> None:
+    assert proxyfleet("version").stdout.startswith("proxyfleet ")
+
+
+def test_check_config_names_every_bad_key_value_and_what_is_allowed(short: Path) -> None:
+    file = short / "config.toml"
+    file.write_text('[server]\nport = 70000\nprot = 1\n[logging]\nlevel = "loud"\n')
+    checked = proxyfleet("check-config", "--config", str(file))
+    assert checked.returncode == 1
+    for words in ("server.port", "70000", "65535", "server.prot: unknown key", "logging.level", "'loud'", "warning"):
+        assert words in checked.stderr
+    file.write_text("[server]\nport = 8081\n")
+    assert proxyfleet("check-config", "--config", str(file)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "words"),
+    [
+        (["--port", "0"], {}, "server.port"),
+        ([], {"PROXYFLEET_SERVER__PORT": "many"}, "server.port"),
+        ([], {"PROXYFLEET_SEVER__PORT": "1"}, "PROXYFLEET_SEVER__PORT: unknown key"),
+        (["--config", "/no/such/file"], {}, "/no/such/file"),
+        (["--run-dir", "/tmp/" + "x" * 100], {}, "too long"),
+        ([], {"PROXYFLEET_ADMIN_PASSWORD": "short"}, "password"),
+        (["--host", "192.0.2.1"], {}, "server.host: 192.0.2.1 is not an address of this machine"),
+    ],
+)
+def test_a_bad_start_is_refused_with_the_key_and_status_1(
+    short: Path, arguments: list[str], env: dict[str, str], words: str
+) -> None:
+    places = {"PROXYFLEET_DATA_DIR": str(short / "data"), "PROXYFLEET_RUN_DIR": str(short / "run")}
+    refused = proxyfleet("serve", *arguments, **{**places, **env})
+    assert refused.returncode == 1, refused.stderr
+    assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.product
+def test_the_first_start_makes_a_password_that_only_the_terminal_and_a_private_file_have() -> None:
+    product = Product()
+    product.environment = lambda: {  # type: ignore[method-assign]
+        name: value for name, value in Product.environment(product).items() if name != "PROXYFLEET_ADMIN_PASSWORD"
+    }
+    with product:
+        file = product.data_dir / "initial-admin-password"
+        password = file.read_text().strip()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert product.log.count(password) == 1
+        wait_until(lambda: "is running" in product.log, "the greeting")
+        assert f"http://127.0.0.1:{product.port}" in product.log
+        health = product.session.get(f"{product.base_url}/api/v1/health", auth=("admin", password), timeout=10)
+        assert health.status_code == 200
+        modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in product.directory.rglob("*/*")}
+        assert [path for path, mode in modes.items() if mode not in (0o600, 0o700)] == []
+
+
+@pytest.mark.product
+def test_a_second_start_says_who_holds_the_data_and_a_taken_port_is_named() -> None:
+    with Product() as product:
+        env = {"PROXYFLEET_RUN_DIR": str(product.directory / "r2"), "PROXYFLEET_DATA_DIR": str(product.data_dir)}
+        second = proxyfleet("serve", "--port", str(product.free_port()), **env)
+        assert (second.returncode, f"in use by process {product.pid}" in second.stderr) == (1, True)
+        env["PROXYFLEET_DATA_DIR"] = str(product.directory / "d2")
+        third = proxyfleet("serve", "--port", str(product.port), **env)
+        assert third.returncode == 1
+        assert f"server.port: port {product.port} on 127.0.0.1 is already in use" in third.stderr
+
+
+@pytest.mark.product
+def test_sighup_takes_a_good_file_over_and_a_bad_one_changes_nothing() -> None:
+    with Product(config="[logging]\nlevel = 'info'\n") as product:
+        file = product.directory / "config.toml"
+        for text, words in (("[logging]\nlevel = 'loud'\n", "not taken over"), ("", "read again")):
+            file.write_text(text)
+            os.kill(product.pid, signal.SIGHUP)
+            wait_until(lambda words=words: words in product.log, words)  # type: ignore[misc]
+        assert product.session.get(f"{product.base_url}/health", timeout=10).status_code == 200
+        assert product.stop() == 0
+
+
+def test_the_service_manager_is_told_when_there_is_one(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    notify("READY=1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(short / "notify"))
+        manager.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(short / "notify"))
+        notify("READY=1", "STATUS=fine")
+        assert manager.recv(100) == b"READY=1\nSTATUS=fine"
+
+
+@pytest.mark.parametrize(("usec", "pid", "period"), [("3000000", "", 1.5), ("", "", None), ("3000000", "1", None)])
+def test_the_watchdog_is_fed_twice_per_period(
+    monkeypatch: pytest.MonkeyPatch, usec: str, pid: str, period: float | None
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.setenv("WATCHDOG_PID", pid or str(os.getpid()))
+    assert watchdog_period() == period
+
+
+def test_a_shared_directory_is_not_made_private_and_an_empty_sticky_one_is(short: Path) -> None:
+    shared = short / "shared"
+    shared.mkdir()
+    (shared / "somebodys").touch()
+    shared.chmod(0o1777)
+    with pytest.raises(PathError, match="shared"):
+        private_directory(shared)
+    (shared / "somebodys").unlink()
+    assert private_directory(shared).stat().st_mode & 0o7777 == 0o700
+
+
+def test_the_default_run_directory_is_ours_alone(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    one, two = default_run_dir(Path("/data/one")), default_run_dir(Path("/data/two"))
+    assert one != two
+    assert one == default_run_dir(Path("/data/one"))
+    two.rmdir()
+    two.symlink_to(short)
+    with pytest.raises(PathError, match="not a directory of ours"):
+        default_run_dir(Path("/data/two"))
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/proxyfleet")
+    assert default_run_dir(Path("/data/one")) == Path("/run/proxyfleet")
