@@ -109,7 +109,8 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
     try:
-        password = ensure_administrator(data, settings.admin_password)
+        given = settings.admin_password.get_secret_value() if settings.admin_password else None
+        password = ensure_administrator(data, given)
         wish = read_wish(data)
     except StoreError as error:
         _fail(str(error))

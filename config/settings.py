@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
 
     data_dir: Path | None = None
     run_dir: Path | None = None
-    admin_password: str | None = Field(None, repr=False)
+    admin_password: SecretStr | None = None
     server: Server = Server()
     logging: Logging = Logging()
     auth: Auth = Auth()

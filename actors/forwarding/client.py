@@ -52,8 +52,10 @@ class Client:
         "_client_ended",
         "_client_readable",
         "_closing",
+        "_count",
         "_dial",
         "_down",
+        "_loop",
         "_origin",
         "_origin_ended",
         "_out",
@@ -69,6 +71,8 @@ class Client:
 
     def __init__(self, serving: Serving, sock: socket.socket, client_ip: str) -> None:
         self._serving = serving
+        self._loop = serving.loop
+        self._count = serving.count
         self._sock = sock
         self.client_ip = client_ip
         self._session = HttpSession(serving.policy, serving.loop.now)
@@ -94,7 +98,10 @@ class Client:
             self._client_readable = True
             if mask & _ENDED:
                 self._client_ended = True
-        self._go_on()
+        if self._out or self._origin is not None:
+            self._go_on()
+        elif self._client_readable:
+            self._read_client()  # the common case: nothing is under way, a request comes
 
     def _on_origin(self, mask: int) -> None:
         """The origin's socket is ready for something."""
@@ -139,15 +146,15 @@ class Client:
                 self._client_readable = False
                 return
             except OSError:
-                self._perform(session.client_lost(self._serving.loop.now))
+                self._perform(session.client_lost(self._loop.now))
                 return
-            self._serving.count.bytes_in += len(data)
+            self._count.bytes_in += len(data)
             if not data or (len(data) < READ_SIZE and not self._client_ended):
                 self._client_readable = False
-            self._perform(session.receive_from_client(data, self._serving.loop.now))
+            self._perform(session.receive_from_client(data, self._loop.now))
             if not self._client_readable:
                 return
-        self._serving.loop.call_soon(self._go_on)
+        self._loop.call_soon(self._go_on)
 
     def _origin_waits(self) -> bool:
         return self._origin is not None and bool(self._origin.out)
@@ -164,31 +171,32 @@ class Client:
                 origin.readable = False
                 return
             except OSError:
-                self._perform(session.origin_lost(self._serving.loop.now))
+                self._perform(session.origin_lost(self._loop.now))
                 return
             if not data or (len(data) < READ_SIZE and not self._origin_ended):
                 origin.readable = False
-            self._perform(session.receive_from_origin(data, self._serving.loop.now))
+            self._perform(session.receive_from_origin(data, self._loop.now))
             if self._origin is not origin or not origin.readable:
                 return
-        self._serving.loop.call_soon(self._go_on)
+        self._loop.call_soon(self._go_on)
 
     # --- sending ---
 
     def _send_client(self, data: bytes) -> None:
+        """Send, behind what waits already; keep what the kernel doesn't take."""
         out = self._out
         if out:
             out += data
             data = bytes(out)
         try:
-            sent = self._sock.send(data) if data else 0
+            sent = self._sock.send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
             out.clear()
             self._client_broke()
             return
-        self._serving.count.bytes_out += sent
+        self._count.bytes_out += sent
         if sent < len(data):
             out[:] = data[sent:]
         elif out:
@@ -201,11 +209,11 @@ class Client:
         if self._session.phase is Phase.CLOSED:
             self._close(abort=True)
         else:
-            self._serving.loop.call_soon(self._tell_client_lost)
+            self._loop.call_soon(self._tell_client_lost)
 
     def _tell_client_lost(self) -> None:
         if not self._over:
-            self._perform(self._session.client_lost(self._serving.loop.now))
+            self._perform(self._session.client_lost(self._loop.now))
 
     def _send_origin(self, data: bytes) -> None:
         origin = self._origin
@@ -215,14 +223,14 @@ class Client:
             out += data
             data = bytes(out)
         try:
-            sent = origin.sock.send(data) if data else 0
+            sent = origin.sock.send(data)
         except BlockingIOError:
             sent = 0
         except OSError:
             # The origin may have answered before it closed: what it said is read before it is given up.
             out.clear()
             origin.readable = self._origin_ended = True
-            self._serving.loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
             return
         if sent < len(data):
             out[:] = data[sent:]
@@ -240,17 +248,17 @@ class Client:
             progress = flow.pump()
         except OSError:
             self._end_flows()
-            self._perform(self._session.client_lost(self._serving.loop.now))
+            self._perform(self._session.client_lost(self._loop.now))
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=False)
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
-            self._serving.loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
         if ended or progress is Progress.COMPLETE:
             self._down = None
         if moved or ended:
-            self._perform(self._session.answer_relayed(moved, self._serving.loop.now, ended))
+            self._perform(self._session.answer_relayed(moved, self._loop.now, ended))
 
     def _flow_up(self) -> None:
         flow = self._up
@@ -263,19 +271,19 @@ class Client:
             self._end_flows()
             if self._origin is not None:
                 self._origin.readable = self._origin_ended = True
-                self._serving.loop.call_soon(self._go_on)
+                self._loop.call_soon(self._go_on)
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=True)
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
-            self._serving.loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
         if ended or progress is Progress.COMPLETE:
             self._up = None
             self._client_readable = True  # the flow has seen the edges
-            self._serving.loop.call_soon(self._go_on)
+            self._loop.call_soon(self._go_on)
         if moved or ended:
-            self._perform(self._session.request_relayed(moved, self._serving.loop.now, ended))
+            self._perform(self._session.request_relayed(moved, self._loop.now, ended))
 
     def _end_flows(self) -> None:
         for flow in (self._up, self._down):
@@ -290,7 +298,7 @@ class Client:
             more = _DO[type(command)](self, command)
             if more:
                 commands.extend(more)  # an answer given at once; the question is always the last of its list
-        if not self._over:
+        if self._session.deadline + 1 < self.noted and not self._over:
             self._serving.deadlines.note(self)
 
     def _do_to_client(self, command: ToClient) -> None:
@@ -309,7 +317,7 @@ class Client:
         def checked(user: str | None) -> None:
             if self._over or self._session.phase is not Phase.AUTHORIZE:
                 return
-            commands = self._session.authorized(user, self._serving.loop.now)
+            commands = self._session.authorized(user, self._loop.now)
             if asking:
                 answers.append(commands)
             else:
@@ -325,13 +333,13 @@ class Client:
         origin = None if command.fresh else self._serving.pool.take(target)
         if origin is not None:
             self._join(origin)
-            return self._session.opened(True, self._serving.loop.now)
+            return self._session.opened(True, self._loop.now)
         self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result))
         return None
 
     def _dialled(self, target: Authority, result: socket.socket | Failure) -> None:
         self._dial = None
-        now = self._serving.loop.now
+        now = self._loop.now
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
@@ -342,7 +350,7 @@ class Client:
     def _join(self, origin: Origin) -> None:
         self._origin = origin
         self._origin_ended = False
-        self._serving.loop.hand_over(origin.fd, self._on_origin)
+        self._loop.hand_over(origin.fd, self._on_origin)
 
     def _do_leave_origin(self, command: LeaveOrigin) -> None:
         origin, self._origin = self._origin, None
@@ -357,12 +365,12 @@ class Client:
     def _do_relay_to_client(self, command: RelayToClient) -> None:
         assert self._origin is not None
         self._down = Flow(self._serving.pipes, self._origin.fd, self._sock.fileno(), command.length)
-        self._serving.loop.call_soon(self._go_on)
+        self._loop.call_soon(self._go_on)
 
     def _do_relay_to_origin(self, command: RelayToOrigin) -> None:
         assert self._origin is not None
         self._up = Flow(self._serving.pipes, self._sock.fileno(), self._origin.fd, command.length)
-        self._serving.loop.call_soon(self._go_on)
+        self._loop.call_soon(self._go_on)
 
     def _do_tunnel(self, command: Tunnel) -> None:
         origin = self._origin
@@ -395,7 +403,7 @@ class Client:
         if self._closing:
             self._close(abort=True)
             return
-        now = self._serving.loop.now
+        now = self._loop.now
         dial = self._dial
         self._cancel_dial()
         if dial is not None and dial.resolving and self._session.phase is Phase.OPEN:
@@ -406,7 +414,7 @@ class Client:
     def end(self, reason: str) -> None:
         """End it from outside; what is under way is reported with `reason`."""
         if not self._over:
-            self._perform(self._session.abandon(reason, self._serving.loop.now))
+            self._perform(self._session.abandon(reason, self._loop.now))
 
     def retire(self) -> None:
         """No further request on this connection; what is under way is finished."""
@@ -437,7 +445,7 @@ class Client:
         self._let_go()
         if abort:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._serving.loop.unwatch(self._sock.fileno())
+        self._loop.unwatch(self._sock.fileno())
         self._sock.close()
 
     def _let_go(self) -> None:

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 PACKET_MAX = 128 * 1024
 SOCKETS_MAX = 16
 
-PRELOAD = ("zmq", "msgpack", "httptools", "actors.process", "actors.bus.records", "actors.forwarding.actor")
+PRELOAD = ("zmq", "msgpack", "actors.process", "actors.bus.records", "actors.forwarding.actor")
 """What forwarding actors import; the others import their own extras after the fork."""
 
 COMM_MAX = 15

@@ -153,6 +153,22 @@ def parse_answer(head: bytes) -> AnswerHead:
     return answer
 
 
+_NAMES_KEPT = 1024
+_NAME_KEPT_MAX = 32
+_seen_names: dict[bytes, int | None] = {}
+"""What names mean in the spelling in which they come; senders spell them in few ways."""
+
+
+def _meaning(name: bytes) -> int | None:
+    """What a name means that has not been seen in this spelling."""
+    meaning = _MEANING.get(name.lower())
+    if len(name) <= _NAME_KEPT_MAX:
+        if len(_seen_names) >= _NAMES_KEPT:
+            _seen_names.clear()
+        _seen_names[name] = meaning
+    return meaning
+
+
 def _sort(block: bytes) -> Fields:
     """Take what a proxy must understand out of the field lines."""
     lines = block.split(b"\r\n")
@@ -164,9 +180,10 @@ def _sort(block: bytes) -> Fields:
     fields = Fields([])
     keep = fields.lines.append
     options: list[bytes] = []
+    seen = _seen_names
     for line in lines:
         name, _, value = line.partition(b":")
-        meaning = _MEANING.get(name.lower())
+        meaning = seen[name] if name in seen else _meaning(name)
         if meaning is None:
             keep(line)
         elif meaning == CONNECTION:

@@ -155,8 +155,9 @@ class HttpSession:
             if end < 0:
                 self._searched = len(self._in)
                 return
-            head = parse_request(bytes(self._in[:end]))
-            self._in = self._in[end:]
+            held = self._in
+            self._in = held[end:]
+            head = parse_request(bytes(held if len(held) == end else held[:end]))
             self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)

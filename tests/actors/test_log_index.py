@@ -1,0 +1,129 @@
+"""The log index: searches, days, levels, and a disk that takes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.bus.messages import QueryLogs
+from actors.bus.records import Batch
+from actors.logs.index import LogIndex
+from tests.bus.test_records import NOON, row
+
+DAY = 86_400.0
+
+
+class Clock:
+    now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
+    made = LogIndex(tmp_path / "logs", "info", clock)
+    yield made
+    made.close()
+
+
+def store(index: LogIndex, number: int, *rows: tuple[object, ...]) -> int:
+    return index.commit(Batch("s", 1, number, 1, [list(each) for each in rows]))
+
+
+def find(index: LogIndex, **query: object) -> list[str]:
+    asked = {"start": 0.0, "end": NOON * 2, "limit": 100, "offset": 0, "level": None, "search": None, "proxy_ids": None}
+    return [str(each["target_url"]) for each in index.find(QueryLogs(**{**asked, **query})).rows]  # type: ignore[arg-type]
+
+
+def test_newest_first_with_limit_and_offset_and_the_total_of_all(index: LogIndex) -> None:
+    store(index, 1, *(row(number, timestamp=NOON + number) for number in range(5)))
+    assert find(index, limit=2) == ["host:4", "host:3"]
+    assert find(index, limit=2, offset=3) == ["host:1", "host:0"]
+    assert index.find(QueryLogs(0.0, NOON * 2, 2, 3, None, None, None)).total == 5
+
+
+def test_limits_and_offsets_reach_over_days(index: LogIndex, clock: Clock) -> None:
+    for day in range(3):
+        clock.now = NOON + day * DAY
+        store(index, day + 1, *(row(day * 10 + number, timestamp=clock.now + number) for number in range(3)))
+    newest_first = ["host:22", "host:21", "host:20", "host:12", "host:11", "host:10", "host:2", "host:1", "host:0"]
+    for offset in range(9):
+        assert find(index, offset=offset, limit=4) == newest_first[offset : offset + 4]
+    assert find(index, start=NOON + DAY, end=NOON + DAY + 1) == ["host:11", "host:10"]
+
+
+def test_a_record_that_arrived_a_day_late_is_found_by_its_own_time(index: LogIndex, clock: Clock) -> None:
+    clock.now = NOON + 2 * DAY
+    store(index, 1, row(1, timestamp=NOON))
+    assert find(index, start=NOON - 1, end=NOON + 1) == ["host:1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"level": "error"}, ["b.example:2"]),
+        ({"level": "info"}, ["a.example:1"]),
+        ({"proxy_ids": ("two",)}, ["b.example:2"]),
+        ({"proxy_ids": ("one", "two")}, ["b.example:2", "a.example:1"]),
+        ({"proxy_ids": ()}, []),
+        ({"search": "example"}, ["b.example:2", "a.example:1"]),
+        ({"search": "b.ex"}, ["b.example:2"]),
+        ({"search": "example two"}, ["b.example:2"]),
+        ({"search": "EXAMPLE 10.0.0.1"}, ["a.example:1"]),
+        ({"search": "%"}, []),
+        ({"search": "a_example"}, []),
+        ({"search": "' OR 1=1 --"}, []),
+    ],
+)
+def test_filters(index: LogIndex, query: dict[str, object], found: list[str]) -> None:
+    store(
+        index,
+        1,
+        row(1, target_url="a.example:1", proxy_id="one", client_ip="10.0.0.1"),
+        row(2, target_url="b.example:2", proxy_id="two", client_ip="10.0.0.2", level="error", timestamp=NOON + 1),
+    )
+    assert find(index, **query) == found
+
+
+def test_what_is_below_the_level_is_acknowledged_and_not_kept(index: LogIndex) -> None:
+    assert store(index, 1, row(1, level="debug"), row(2, level="info")) == 1
+    index.set_level("error")
+    assert store(index, 2, row(3, level="warning"), row(4, level="critical")) == 2
+    assert sorted(find(index)) == ["host:2", "host:4"]
+
+
+def test_a_batch_that_comes_again_or_skips_is_not_stored(index: LogIndex) -> None:
+    assert store(index, 1, row(1)) == 1
+    assert store(index, 1, row(1)) == 1
+    assert store(index, 3, row(3)) == 1
+    assert store(index, 2, row(2)) == 2
+    assert sorted(find(index)) == ["host:1", "host:2"]
+
+
+def test_positions_survive_a_restart_and_a_change_of_day(index: LogIndex, tmp_path: Path, clock: Clock) -> None:
+    store(index, 1, row(1))
+    clock.now += DAY
+    index.close()
+    again = LogIndex(tmp_path / "logs", "info", clock)
+    assert store(again, 1, row(1)) == 1
+    assert store(again, 2, row(2)) == 2
+    assert sorted(find(again)) == ["host:1", "host:2"]
+    again.close()
+
+
+def test_a_failed_commit_changes_nothing_and_can_be_repeated(index: LogIndex) -> None:
+    bad = Batch("s", 1, 1, 1, [list(row(1)), list(row(2, target_url={"no": "SQL value"}))])
+    with pytest.raises(sqlite3.Error):
+        index.commit(bad)
+    assert find(index) == []
+    assert store(index, 1, row(1)) == 1
+    assert find(index) == ["host:1"]

@@ -1,0 +1,121 @@
+"""Totals: restarts of a proxy's process, of the collector and of both never step them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.metrics.system import Rates
+from actors.metrics.totals import FOLDED_AFTER, LIVE_FOR, Totals
+from tests.supervision.standins import counters
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def totals(tmp_path: Path, clock: Clock) -> Iterator[Totals]:
+    made = Totals(tmp_path / "metrics", clock)
+    yield made
+    made.close()
+
+
+def requests(totals: Totals, proxy_id: str = "a") -> int:
+    return totals.stats((proxy_id,))[proxy_id].requests
+
+
+def test_words_of_one_process_replace_each_other(totals: Totals) -> None:
+    for count in (1, 5, 5, 9):
+        totals.take(counters("a", 1, count))
+    assert requests(totals) == 9
+
+
+def test_a_new_process_counts_on_top_of_the_old_one_even_if_they_talk_in_turns(totals: Totals) -> None:
+    totals.take(counters("a", 1, 10, bytes_in=100))
+    totals.take(counters("a", 2, 1, bytes_in=10))
+    totals.take(counters("a", 1, 12, bytes_in=120))
+    totals.take(counters("a", 2, 3, bytes_in=30))
+    assert requests(totals) == 15
+    assert totals.stats(("a",))["a"].bytes_in == 150
+
+
+def test_a_restart_of_the_collector_loses_and_doubles_nothing(totals: Totals, tmp_path: Path, clock: Clock) -> None:
+    totals.take(counters("a", 1, 10))
+    totals.take(counters("b", 1, 7, last_request=5.0))
+    totals.save()
+    again = Totals(tmp_path / "metrics", clock)
+    assert (requests(again), requests(again, "b")) == (10, 7)
+    again.take(counters("a", 1, 11))
+    assert requests(again) == 11
+    assert again.stats(("b",))["b"].last_request == 5.0
+    again.close()
+
+
+def test_active_connections_of_a_process_that_is_silent_do_not_count(totals: Totals, clock: Clock) -> None:
+    totals.take(counters("a", 1, 1, active_connections=4))
+    totals.take(counters("a", 2, 1, active_connections=3))
+    assert totals.stats(("a",))["a"].active_connections == 7
+    clock.now += LIVE_FOR
+    totals.take(counters("a", 2, 1, active_connections=2))
+    assert totals.stats(("a",))["a"].active_connections == 2
+
+
+def test_old_processes_are_folded_without_a_step(totals: Totals, tmp_path: Path, clock: Clock) -> None:
+    for instance in range(1, 6):
+        totals.take(counters("a", instance, 10))
+    totals.save()
+    clock.now += FOLDED_AFTER + 1
+    totals.take(counters("a", 6, 1))
+    totals.save()
+    assert requests(totals) == 51
+    again = Totals(tmp_path / "metrics", clock)
+    assert requests(again) == 51
+    again.close()
+
+
+def test_a_deleted_proxy_is_forgotten_on_disk_too(totals: Totals, tmp_path: Path, clock: Clock) -> None:
+    totals.take(counters("a", 1, 10))
+    totals.save()
+    totals.forget("a")
+    assert totals.stats() == {}
+    again = Totals(tmp_path / "metrics", clock)
+    assert again.stats() == {}
+    again.close()
+
+
+def test_the_total_is_over_all_proxies_and_unknown_ones_are_left_out(totals: Totals) -> None:
+    totals.take(counters("a", 1, 10, errors=1))
+    totals.take(counters("b", 1, 5, errors=2))
+    assert (totals.total().requests, totals.total().errors) == (15, 3)
+    assert set(totals.stats(("b", "nobody"))) == {"b"}
+
+
+def test_rates_are_per_second_and_never_negative(totals: Totals, clock: Clock) -> None:
+    totals.take(counters("a", 1, 100, bytes_out=1_000))
+    rates = Rates(totals, clock)
+    assert rates.per_second() == (0.0, 0.0, 0.0)
+    clock.now += 2.0
+    totals.take(counters("a", 1, 120, bytes_out=5_000))
+    rates.sample()
+    assert rates.per_second() == (10.0, 0.0, 2_000.0)
+    totals.forget("a")
+    clock.now += 1.0
+    rates.sample()
+    assert min(rates.per_second()) >= 0
+
+
+def test_the_file_is_private(totals: Totals, tmp_path: Path) -> None:
+    totals.take(counters("a", 1, 1))
+    totals.save()
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "metrics").iterdir()} == {0o600}

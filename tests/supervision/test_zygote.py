@@ -1,0 +1,168 @@
+"""The zygote and its handle: processes are made, their deaths are told, and its own death loses none of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+
+from actors.bus.loop import Loop
+from actors.bus.mailbox import Exchange
+from actors.process import Boot
+from actors.supervision.spawner import ActorProcess, Spawner, describe_status
+from config.paths import open_run_dir
+
+QUIET = "tests.supervision.standins:Quiet"
+
+
+class Nursery:
+    """A spawner with a bus around it, so that actors can live."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.loop = Loop()
+        self.context: zmq.Context[bytes] = zmq.Context()
+        run = open_run_dir(directory)
+        self.hellos: list[str] = []
+        self.exchange = Exchange(
+            self.loop, self.context, run.mailbox, lambda sender, message, _answer: self.hellos.append(sender)
+        )
+        self.spawner = Spawner(self.loop, "warning", "text")
+        self.started: list[ActorProcess] = []
+        self.ended: list[tuple[ActorProcess, str]] = []
+
+    def process_started(self, process: ActorProcess) -> None:
+        self.started.append(process)
+
+    def process_ended(self, process: ActorProcess, how: str) -> None:
+        self.ended.append((process, how))
+
+    def spawn(
+        self, name: str = "quiet", entry: str = QUIET, sockets: list[socket.socket] | None = None
+    ) -> ActorProcess:
+        boot = Boot(name, time.time_ns(), str(self.directory), str(self.directory))
+        return self.spawner.spawn(entry, boot, sockets or [], self)
+
+    def until(self, condition: object, what: str, seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        assert callable(condition)
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+            self.loop.turn(0.05)
+
+    def close(self) -> None:
+        living = [each for each in self.started if not each.ended]
+        for process in living:
+            process.kill()
+        self.until(lambda: all(each.ended for each in living), "all have ended")
+        self.spawner.close()
+        self.exchange.close()
+        self.context.destroy(linger=0)
+        self.loop.close()
+
+
+@pytest.fixture
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    import shutil
+    import tempfile
+
+    directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    made = Nursery(directory)
+    yield made
+    made.close()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_an_actor_is_made_named_and_says_hello(nursery: Nursery) -> None:
+    process = nursery.spawn("quiet")
+    assert process.pid is None
+    nursery.until(lambda: "quiet" in nursery.hellos, "it says hello")
+    assert process.pid is not None
+    assert psutil.Process(process.pid).name() == "quiet"
+    assert psutil.Process(process.pid).ppid() == nursery.spawner.zygote_pid
+
+
+def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nursery) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        one, two = nursery.spawn("one", sockets=[first]), nursery.spawn("two", sockets=[second])
+        nursery.until(lambda: {"one", "two"} <= set(nursery.hellos), "both say hello")
+        ports = {
+            process: {c.laddr.port for c in psutil.Process(process.pid).net_connections("tcp")}
+            for process in (one, two)
+        }
+        assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
+
+
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "was killed by SIGKILL"), (signal.SIGTERM, "status 0")])
+def test_a_death_is_told_with_how(nursery: Nursery, number: signal.Signals, how: str) -> None:
+    process = nursery.spawn()
+    nursery.until(lambda: nursery.hellos, "it says hello")
+    os.kill(process.pid or 0, number)
+    nursery.until(lambda: nursery.ended, "its death is told")
+    assert nursery.ended[0][0] is process
+    assert how in nursery.ended[0][1]
+
+
+@pytest.mark.parametrize("entry", ["tests.supervision.standins:StubbornAtStart", "no.such.module:Actor"])
+def test_an_actor_that_fails_at_its_start_is_told_and_the_zygote_lives(nursery: Nursery, entry: str) -> None:
+    nursery.spawn(entry=entry)
+    nursery.until(lambda: nursery.ended, "its death is told")
+    assert "status 1" in nursery.ended[0][1]
+    nursery.spawn("next")
+    nursery.until(lambda: "next" in nursery.hellos, "the next one lives")
+
+
+def test_a_killed_zygote_is_replaced_and_deaths_of_its_children_are_still_told(nursery: Nursery) -> None:
+    older = nursery.spawn("older")
+    nursery.until(lambda: "older" in nursery.hellos, "it says hello")
+    first = nursery.spawner.zygote_pid
+    os.kill(first or 0, signal.SIGKILL)
+    nursery.until(lambda: nursery.spawner.zygote_pid not in (None, first), "there is another zygote")
+    assert psutil.Process(older.pid).is_running()
+    assert nursery.ended == []
+    nursery.spawn("newer")
+    nursery.until(lambda: "newer" in nursery.hellos, "the new zygote makes actors")
+    os.kill(older.pid or 0, signal.SIGKILL)
+    nursery.until(lambda: nursery.ended, "the death of the orphan is told")
+    assert nursery.ended[0][0] is older
+
+
+def test_requests_that_died_with_the_zygote_are_told_as_deaths_or_were_made(nursery: Nursery) -> None:
+    nursery.spawn("first")
+    nursery.until(lambda: "first" in nursery.hellos, "the zygote works")
+    wanted = [nursery.spawn(f"n{number}") for number in range(20)]
+    nursery.loop.turn(0)
+    os.kill(nursery.spawner.zygote_pid or 0, signal.SIGKILL)
+
+    def all_known() -> bool:
+        told = {process for process, _how in nursery.ended}
+        return all(process.pid is not None or process in told for process in wanted)
+
+    nursery.until(all_known, "every request has come to something")
+
+
+def test_an_actor_whose_lifeline_is_let_go_ends_by_itself(nursery: Nursery) -> None:
+    process = nursery.spawn()
+    nursery.until(lambda: nursery.hellos, "it says hello")
+    process.let_go()
+    nursery.until(lambda: nursery.ended, "it has ended", seconds=5)
+
+
+def test_a_kill_before_it_exists_is_carried_out_when_it_does(nursery: Nursery) -> None:
+    nursery.spawn().kill()
+    nursery.until(lambda: nursery.ended, "it has ended")
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(0, "ended with status 0"), (-9, "was killed by SIGKILL"), (-99, "was killed by signal 99"), (None, "ended")],
+)
+def test_an_exit_status_as_a_clause(status: int | None, text: str) -> None:
+    assert describe_status(status) == text
