@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 from socket import socket
 from typing import Any
 
@@ -46,6 +46,8 @@ from actors.bus.messages import (
     Fleet as FleetReport,
 )
 from actors.supervision.managed import Managed, Plan, World
+from actors.supervision.once import Gate, nothing, once, once_with
+from actors.supervision.orders import Entries, Orders
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell, reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError
 from actors.supervision.states import State
@@ -58,29 +60,9 @@ HELD_UP_AFTER = 3.0
 RESTART_ANSWER_MAX = 4.0
 EGRESS_PERIOD = 0.1
 """Seconds between two changes of `EgressSpec.own`: starting a thousand proxies doesn't tell all of all each time."""
+EGRESS_AT_ONCE = 50
+"""Actors up to which every change of `EgressSpec.own` is told without waiting for the next."""
 REMOVED_REMEMBERED = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """The actor classes, `package.module:Class`."""
-
-    api: str = "api.actor:ApiActor"
-    forwarding: str = "actors.forwarding.actor:ForwardingActor"
-    metrics: str = "actors.metrics.actor:MetricsActor"
-    logs: str = "actors.logs.actor:LogsActor"
-    webhooks: str = "actors.webhooks.actor:WebhooksActor"
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What the operator's settings say about the fleet; `own` are the product's own addresses besides proxies."""
-
-    drain_timeout: float
-    egress_policy: str
-    egress_allow: tuple[str, ...]
-    own: tuple[tuple[str, int], ...]
-    forwarding_params: dict[str, Any] = field(default_factory=dict)
 
 
 class Fleet:
@@ -103,7 +85,7 @@ class Fleet:
         self._started_at = time.time()
         self._looked = world.loop.now
         self._ending: Callable[[], None] | None = None
-        self.on_ready: Callable[[], None] = _nothing
+        self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
         plans = (Plan(METRICS, entries.metrics), Plan(LOGS, entries.logs), Plan(WEBHOOKS, entries.webhooks), api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
@@ -137,13 +119,13 @@ class Fleet:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
         self._ending = on_end
         for proxy_id in self._proxies:
-            self._stop(proxy_id, _nothing)
-        self._fixed[API].stop(self._orders.drain_timeout, _nothing)
+            self._stop(proxy_id, nothing)
+        self._fixed[API].stop(self._orders.drain_timeout, nothing)
         self._end_next()
 
     def set_drain_timeout(self, seconds: float) -> None:
         """From now on connections have this long to finish."""
-        self._orders = _with_drain(self._orders, seconds)
+        self._orders = replace(self._orders, drain_timeout=seconds)
         for actor in self._proxies.values():
             actor.drain = seconds
 
@@ -174,13 +156,14 @@ class Fleet:
         """Configure a forwarding actor before anything else can reach it."""
         proxy_id = self._proxy_id(actor)
         if proxy_id in self._wish:
-            self._configure(actor, instance, Configure(self._wish[proxy_id], self._egress))
+            # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
+            self._configure(actor, instance, Configure(self._wish[proxy_id], self._egress_now()))
 
     def actor_up(self, actor: Managed) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
         if all(each.life.state is State.RUNNING for each in self._fixed.values()):
-            on_ready, self.on_ready = self.on_ready, _nothing
+            on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
         proxy_id = self._proxy_id(actor)
         if proxy_id in self._down:
@@ -241,13 +224,13 @@ class Fleet:
         self._wish[spec.id] = spec
         if spec.active and spec.id in self._proxies:
             self._proxies[spec.id].forgive()
-        self._reconcile(_once(lambda: answer(Done())))
+        self._reconcile(once(lambda: answer(Done())))
 
     def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
         self._wish.pop(message.proxy_id, None)
         self._removed.append(message.proxy_id)
         self._keeper_forget(message.proxy_id)
-        self._reconcile(_once(lambda: answer(Done())))
+        self._reconcile(once(lambda: answer(Done())))
         self._world.exchange.tell(METRICS, ForgetProxy(message.proxy_id))
 
     def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
@@ -255,7 +238,7 @@ class Fleet:
         if spec is None or not spec.active or self._ending is not None:
             answer(Failed("the proxy is not active", "proxy_id"))
             return
-        reply = _once_with(answer)
+        reply = once_with(answer)
         self._world.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
         actor = self._proxies.get(spec.id)
         if actor is not None:
@@ -270,7 +253,7 @@ class Fleet:
     def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
         self._wish = {spec.id: spec for spec in message.specs}
         self._removed.clear()
-        self._reconcile(_once(lambda: answer(Done())))
+        self._reconcile(once(lambda: answer(Done())))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
         wanted = message.proxy_ids or tuple(self._wish)
@@ -297,7 +280,7 @@ class Fleet:
             if quiet is not None:
                 quiet()
             return
-        gate = _Gate(quiet or _nothing)
+        gate = Gate(quiet or nothing)
         refused: set[str] = set()
         for step in reconcile(self._wish, {name: self._real(name) for name in self._proxies}, self._egress):
             self._carry_out(step, refused, gate)
@@ -309,7 +292,7 @@ class Fleet:
         configured = self._configured.get(proxy_id)
         return Real(actor.life.state, self._keeper.kept(proxy_id), configured, actor.waiting)
 
-    def _carry_out(self, step: Step, refused: set[str], gate: _Gate) -> None:
+    def _carry_out(self, step: Step, refused: set[str], gate: Gate) -> None:
         match step:
             case Stop(proxy_id):
                 self._stop(proxy_id, gate.key())
@@ -335,7 +318,7 @@ class Fleet:
             self._keeper.end_retired(proxy_id)
             quiet()
 
-        self._proxies[proxy_id].stop(self._orders.drain_timeout, _once(listener_ends))
+        self._proxies[proxy_id].stop(self._orders.drain_timeout, once(listener_ends))
 
     def _bind(self, proxy_id: str, host: str, port: int) -> bool:
         try:
@@ -364,14 +347,19 @@ class Fleet:
             actor.drain = self._orders.drain_timeout
         return actor
 
+    def _egress_now(self) -> EgressSpec:
+        own = (*self._orders.own, *sorted(self._keeper.addresses()))
+        return EgressSpec(self._orders.egress_policy, self._orders.egress_allow, own)
+
     def _refresh_egress(self) -> None:
+        """Tell all actors of listeners that have come or gone: at once while they are few, else in batches."""
         if self._keeper.changes == self._egress_changes or self._egress_timed:
             return
         self._egress_changes = self._keeper.changes
-        own = (*self._orders.own, *sorted(self._keeper.addresses()))
-        self._egress = EgressSpec(self._orders.egress_policy, self._orders.egress_allow, own)
-        self._egress_timed = True
-        self._world.loop.call_later(EGRESS_PERIOD, self._egress_due)
+        self._egress = self._egress_now()
+        if len(self._proxies) > EGRESS_AT_ONCE:
+            self._egress_timed = True
+            self._world.loop.call_later(EGRESS_PERIOD, self._egress_due)
         self._reconcile()
 
     def _egress_due(self) -> None:
@@ -406,9 +394,9 @@ class Fleet:
         others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)]
         for actor in others:
             if actor.life.state not in (State.STOPPED, State.DRAINING):
-                actor.stop(self._orders.drain_timeout, _nothing)
+                actor.stop(self._orders.drain_timeout, nothing)
         if self._ending is not None and all(actor.life.state is State.STOPPED for actor in others):
-            on_end, self._ending = self._ending, _nothing
+            on_end, self._ending = self._ending, nothing
             on_end()
 
     def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
@@ -425,45 +413,3 @@ class Fleet:
     def _proxy_id(self, actor: Managed) -> str:
         prefix = forwarding_name("")
         return actor.name.removeprefix(prefix) if actor.name.startswith(prefix) else ""
-
-
-class _Gate:
-    """Calls `then` once, when it is open and every key was turned."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = _once(then)
-        self._keys = 1
-
-    def key(self) -> Callable[[], None]:
-        self._keys += 1
-        return _once(self.open)
-
-    def open(self) -> None:
-        self._keys -= 1
-        if self._keys == 0:
-            self._then()
-
-
-def _once(call: Callable[[], None]) -> Callable[[], None]:
-    once = _once_with(lambda _nothing: call())
-    return lambda: once(None)
-
-
-def _once_with(call: Callable[[Any], None]) -> Callable[[Any], None]:
-    called = False
-
-    def once(value: Any) -> None:
-        nonlocal called
-        if not called:
-            called = True
-            call(value)
-
-    return once
-
-
-def _with_drain(orders: Orders, seconds: float) -> Orders:
-    return Orders(seconds, orders.egress_policy, orders.egress_allow, orders.own, orders.forwarding_params)
-
-
-def _nothing() -> None:
-    """Nobody waits for this."""

@@ -25,9 +25,10 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import API, ProxySpec
 from actors.process import Boot
-from actors.supervision.fleet import Entries, Fleet, Orders
+from actors.supervision.fleet import Fleet
 from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, watchdog_period
+from actors.supervision.orders import Entries, Orders
 from actors.supervision.spawner import Spawner
 from config.paths import DataDir, RunDir
 from config.settings import ConfigError, Settings

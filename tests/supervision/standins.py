@@ -21,8 +21,8 @@ from actors.bus.mailbox import Answer
 from actors.bus.messages import Configure, Counters, Done, ProxySpec
 from actors.process import Actor, Boot, set_up_logging
 from actors.supervision import managed
-from actors.supervision.fleet import Entries
 from actors.supervision.locks import lock
+from actors.supervision.orders import Entries
 from actors.supervision.service import Premises, Service
 from actors.supervision.sockets import listen
 from config.paths import open_data_dir, open_run_dir

@@ -1,0 +1,28 @@
+"""What the supervisor is told at its start: which classes to run, and what the settings say about the fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The actor classes, `package.module:Class`."""
+
+    api: str = "api.actor:ApiActor"
+    forwarding: str = "actors.forwarding.actor:ForwardingActor"
+    metrics: str = "actors.metrics.actor:MetricsActor"
+    logs: str = "actors.logs.actor:LogsActor"
+    webhooks: str = "actors.webhooks.actor:WebhooksActor"
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the operator's settings say about the fleet; `own` are the product's own addresses besides proxies."""
+
+    drain_timeout: float
+    egress_policy: str
+    egress_allow: tuple[str, ...]
+    own: tuple[tuple[str, int], ...]
+    forwarding_params: dict[str, Any] = field(default_factory=dict)
