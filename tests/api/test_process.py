@@ -56,6 +56,7 @@ class Supervisor:
         self.loop = Loop()
         self.context: zmq.Context[Any] = zmq.Context()
         self.exchange = Exchange(self.loop, self.context, self.run.mailbox, self._received)
+        self.exchange.appoint("api", 1)
         self.forwarder = Forwarder(self.loop, self.context, self.run.events_in, self.run.events_out)
         self.heard: list[str] = []
         self.ears = Subscription(

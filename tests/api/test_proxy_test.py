@@ -36,9 +36,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the name is http.server's
         self.server.asked.append(self.path)
-        admit = self.server.admitted[-1]
-        wanted = base64.b64encode(f"{admit.user}:{admit.token}".encode()).decode()
-        if self.headers["Proxy-Authorization"] != f"Basic {wanted}":
+        pairs = [f"{admitted.user}:{admitted.token}" for admitted in self.server.admitted]
+        wanted = {f"Basic {base64.b64encode(pair.encode()).decode()}" for pair in pairs}
+        if self.headers["Proxy-Authorization"] not in wanted:
             self._answer(407, b"", {"Proxy-Status": "proxyfleet"})
         elif self.path.endswith("/hang"):
             self.server.go_on.wait(30)

@@ -188,7 +188,9 @@ def test_after_an_unsyncable_folder_no_more_is_built_on_it(file: Path, monkeypat
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
 def test_on_a_full_disk_the_old_data_stays(folder: Path) -> None:
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k,mode=0700", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
     try:
