@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.bus import messages
+from api.operations import OPERATIONS, Operation
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -70,3 +71,15 @@ def test_every_file_of_the_project_that_is_named_exists(document: Path) -> None:
     pattern = r"`((?:actors|api|config|docs|scripts|systemd|tests)/[\w./-]+|supervisor\.py)`"
     for name in re.findall(pattern, document.read_text()):
         assert (ROOT / name).exists(), f"{document.name}: {name}"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.id)
+def test_every_operation_has_its_row_with_its_access(operation: Operation) -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    assert f"| {operation.method} | `{operation.path}` | {operation.access.strip('()')} | " in text
+
+
+def test_no_operation_is_documented_that_does_not_exist() -> None:
+    text = (ROOT / "docs" / "api.md").read_text()
+    rows = re.findall(r"^\| ([A-Z]+) \| `(\S+)` \|", text, re.MULTILINE)
+    assert sorted(rows) == sorted((operation.method, operation.path) for operation in OPERATIONS)
