@@ -60,7 +60,7 @@ class Client:
         "_origin_ended",
         "_out",
         "_over",
-        "_performing",
+        "_question",
         "_serving",
         "_session",
         "_sock",
@@ -81,7 +81,7 @@ class Client:
         self._out = bytearray()
         self._closing = False
         self._over = False
-        self._performing = False
+        self._question: object | None = None
         self._origin: Origin | None = None
         self._origin_ended = False
         self._dial: Dial | None = None
@@ -313,10 +313,13 @@ class Client:
         assert credentials is not None
         answers: list[list[Command]] = []
         asking = True
+        question = self._question = object()
 
         def checked(user: str | None) -> None:
-            if self._over or self._session.phase is not Phase.AUTHORIZE:
+            # An answer that comes too late must not be taken for that of a later request.
+            if self._over or self._question is not question or self._session.phase is not Phase.AUTHORIZE:
                 return
+            self._question = None
             commands = self._session.authorized(user, self._loop.now)
             if asking:
                 answers.append(commands)

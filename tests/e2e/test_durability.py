@@ -61,9 +61,9 @@ def test_every_answered_create_is_there_after_a_kill_of_everything_in_the_middle
     dice = random.Random(seed)
     answered: set[str] = set()
     with Product() as product:
-        for _ in range(5):
+        for kill in range(5):
             enough = threading.Event()
-            minimum = dice.randrange(1, 12)
+            minimum = dice.randrange(40, 90) if kill == 4 else dice.randrange(1, 12)
             creators = [Creator(product, 100, product.token, enough, minimum) for _ in range(2)]
             for creator in creators:
                 creator.start()
