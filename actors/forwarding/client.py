@@ -30,7 +30,6 @@ from actors.forwarding.deadlines import NEVER
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.flow import Flow, Progress
-from actors.forwarding.http.session import HttpSession, Phase
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
@@ -46,7 +45,7 @@ _IN = select.EPOLLIN | _ENDED
 
 
 class Client:
-    """A client connection that speaks HTTP."""
+    """A client connection, whatever its session speaks."""
 
     __slots__ = (
         "_client_ended",
@@ -75,7 +74,7 @@ class Client:
         self._count = serving.count
         self._sock = sock
         self.client_ip = client_ip
-        self._session = HttpSession(serving.policy, serving.loop.now)
+        self._session = serving.new_session()
         self._client_readable = False
         self._client_ended = False
         self._out = bytearray()
@@ -206,7 +205,7 @@ class Client:
 
     def _client_broke(self) -> None:
         """There is no way to the client any more."""
-        if self._session.phase is Phase.CLOSED:
+        if self._session.closed:
             self._close(abort=True)
         else:
             self._loop.call_soon(self._tell_client_lost)
@@ -317,7 +316,7 @@ class Client:
 
         def checked(user: str | None) -> None:
             # An answer that comes too late must not be taken for that of a later request.
-            if self._over or self._question is not question or self._session.phase is not Phase.AUTHORIZE:
+            if self._over or self._question is not question or not self._session.authorizing:
                 return
             self._question = None
             commands = self._session.authorized(user, self._loop.now)
@@ -327,7 +326,7 @@ class Client:
                 self._perform(commands)
                 self._go_on()
 
-        credentials.check(command.credentials, checked)
+        credentials.check(command.user, command.password, checked)
         asking = False
         return answers[0] if answers else None
 
@@ -409,7 +408,7 @@ class Client:
         now = self._loop.now
         dial = self._dial
         self._cancel_dial()
-        if dial is not None and dial.resolving and self._session.phase is Phase.OPEN:
+        if dial is not None and dial.resolving and self._session.opening:
             self._perform(self._session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
         else:
             self._perform(self._session.timed_out(now))

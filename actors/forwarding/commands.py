@@ -24,9 +24,13 @@ class ToOrigin(NamedTuple):
 
 
 class Authorize(NamedTuple):
-    """Is this `Proxy-Authorization` good? Answer with `authorized(user)`, the user None for no."""
+    """Are these credentials good? Answer with `authorized(user)`, the user None for no.
 
-    credentials: bytes | None
+    `user` is None when there are none; `password` is None in a protocol that has none.
+    """
+
+    user: str | None
+    password: bytes | None
 
 
 class Open(NamedTuple):

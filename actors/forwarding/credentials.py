@@ -1,4 +1,4 @@
-"""Who may use a proxy: `Proxy-Authorization: Basic` (RFC 7617), checked against bcrypt off the loop.
+"""Who may use a proxy: user names and passwords, checked against bcrypt off the loop.
 
 A pair that was good is remembered for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy
 of this process's memory does not give the password away.
@@ -7,11 +7,9 @@ of this process's memory does not give the password away.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import os
-import re
 from collections.abc import Callable
 
 from actors.bus.loop import Loop
@@ -22,24 +20,7 @@ REMEMBERED = 60.0
 MEMORY_SIZE = 1024
 TESTERS_MAX = 64
 
-_BASIC = re.compile(rb"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/]+={0,2})")
-
 OnChecked = Callable[[str | None], None]
-
-
-def read_basic(value: bytes | None) -> tuple[str, bytes] | None:
-    """User and password of a `Basic` value, or None when it isn't one."""
-    match = _BASIC.fullmatch(value) if value is not None else None
-    if match is None:
-        return None
-    try:
-        decoded = base64.b64decode(match[1], validate=True)
-    except binascii.Error:
-        return None
-    user, colon, password = decoded.partition(b":")
-    if not colon or not user:
-        return None
-    return user.decode("utf-8", "replace"), password
 
 
 def prehash(password: bytes) -> bytes:
@@ -65,14 +46,18 @@ class Credentials:
             self._testers.clear()
         self._testers[user, token.encode()] = self._loop.now + ttl
 
-    def check(self, value: bytes | None, done: OnChecked) -> None:
-        """Call `done` with the user's name, or None; in this very call when the answer is known."""
-        pair = read_basic(value)
-        if pair is None:
+    def check(self, user: str | None, password: bytes | None, done: OnChecked) -> None:
+        """Call `done` with the user's name, or None; in this very call when the answer is known.
+
+        No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides.
+        """
+        if user is None:
             done(None)
             return
-        user, password = pair
-        if self._testers.pop(pair, 0.0) > self._loop.now:
+        if password is None:
+            done(user if user == self._user else None)
+            return
+        if self._testers.pop((user, password), 0.0) > self._loop.now:
             done(user)
             return
         digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()

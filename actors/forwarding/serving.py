@@ -18,8 +18,9 @@ from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME
 from actors.forwarding.flow import PipePool
 from actors.forwarding.guard import Guard
-from actors.forwarding.http.session import Policy
+from actors.forwarding.http.session import HttpSession, Policy
 from actors.forwarding.pool import Pool
+from actors.forwarding.protocol import Session
 from actors.forwarding.resolve import Resolver
 from actors.forwarding.workers import Workers
 
@@ -96,6 +97,10 @@ class Serving:
             keep_alive_timeout=self.policy.keep_alive_timeout,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+
+    def new_session(self) -> Session:
+        """The conversation with a client that has just come, in the proxy's protocol."""
+        return HttpSession(self.policy, self.loop.now)
 
     # --- what connections tell ---
 

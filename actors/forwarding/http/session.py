@@ -36,6 +36,7 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, passed_here
 from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
@@ -97,6 +98,21 @@ class HttpSession:
     def reads_origin(self) -> bool:
         """Are bytes of the origin wanted now?"""
         return self.phase is Phase.EXCHANGE
+
+    @property
+    def closed(self) -> bool:
+        """Is there nothing more to say?"""
+        return self.phase is Phase.CLOSED
+
+    @property
+    def authorizing(self) -> bool:
+        """Is `authorized` awaited?"""
+        return self.phase is Phase.AUTHORIZE
+
+    @property
+    def opening(self) -> bool:
+        """Is `opened` or `failed` awaited?"""
+        return self.phase is Phase.OPEN
 
     @property
     def idle(self) -> bool:
@@ -170,7 +186,7 @@ class HttpSession:
         self.phase = Phase.AUTHORIZE
         self.deadline = now + self._policy.timeout
         if self._policy.wants_credentials:
-            out.append(Authorize(fields.credentials))
+            out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
         else:
             self._open(exchange, out, now)
 
