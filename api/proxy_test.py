@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 
 from actors.bus.messages import AdmitTester, Done, forwarding_name
 from api.bridge import Bridge
@@ -110,7 +112,17 @@ class ProxyTester:
 def _proxy_url(proxy: StoredProxy, user: str, token: str) -> str:
     host = _WILDCARDS.get(proxy.record.host, proxy.record.host)
     authority = f"[{host}]" if ":" in host else host
-    return f"http://{quote(user)}:{quote(token)}@{authority}:{proxy.record.port}"
+    return f"{proxy.record.protocol}://{quote(user)}:{quote(token)}@{authority}:{proxy.record.port}"
+
+
+class _OwnProxies(HTTPAdapter):
+    """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
 
 
 def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
@@ -118,6 +130,8 @@ def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
     outcome = _Outcome()
     with requests.Session() as session:
         session.trust_env = False
+        session.mount("http://", _OwnProxies())
+        session.mount("https://", _OwnProxies())
         session.proxies = {"http": proxy_url, "https": proxy_url}
         session.headers["User-Agent"] = "proxyfleet-test"
         try:

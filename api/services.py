@@ -74,7 +74,7 @@ class Services:
         self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout)
+        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:

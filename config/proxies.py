@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from config.certificates import CertificateError, server_context
 from config.passwords import hash_password
+from config.settings import ServerTls
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
-SERVED_PROTOCOLS = frozenset({"http"})
+SERVED_PROTOCOLS = frozenset({"http", "https"})
 """Those of `PROTOCOLS` that this release serves."""
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
@@ -56,6 +59,12 @@ def _protocol(text: str) -> str:
     return text
 
 
+def _absolute_path(text: str) -> str:
+    if not PurePosixPath(plain_text(text)).is_absolute():
+        raise ValueError("must be an absolute path")
+    return text
+
+
 def _username(text: str) -> str:
     if ":" in plain_text(text):
         raise ValueError("must not contain a colon (RFC 7617)")
@@ -70,6 +79,7 @@ Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
+FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
@@ -93,6 +103,13 @@ class SettingsInput(_Input):
     max_connections: MaxConnections | None = None
 
 
+class TlsInput(_Input):
+    """`tls` of a request: the proxy's own certificate, PEM files on the machine that the product runs on."""
+
+    cert_file: FilePath
+    key_file: FilePath
+
+
 class ProxyUpdate(_Input):
     """The body of PUT and PATCH: any part of what a create takes."""
 
@@ -103,6 +120,7 @@ class ProxyUpdate(_Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     tags: Tags | None = None
+    tls: TlsInput | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -136,6 +154,13 @@ class ProxySettings(BaseModel):
     max_connections: int = 1000
 
 
+class ProxyTls(BaseModel):
+    """Stored: the files of the proxy's own certificate."""
+
+    cert_file: str
+    key_file: str
+
+
 class ProxyRecord(BaseModel):
     """A document of the collection `proxies`. `status` is the wish; times are Unix seconds."""
 
@@ -148,6 +173,7 @@ class ProxyRecord(BaseModel):
     auth: ProxyAuth
     settings: ProxySettings
     tags: list[str]
+    tls: ProxyTls | None = None
     created_at: float
     updated_at: float
 
@@ -187,7 +213,26 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.auth is not None:
         changed["auth"] = _apply_auth(record.auth, body.auth)
+    if body.tls is not None:
+        changed["tls"] = ProxyTls(**body.tls.model_dump())
     return record.model_copy(update={**changed, "updated_at": now})
+
+
+def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
+    """An `https` proxy needs a certificate that can be used: its own, else that of `server.tls`.
+
+    Raises `InvalidProxy`.
+    """
+    if record.protocol != "https":
+        return
+    own = record.tls
+    if own is None and (of_server.cert_file is None or of_server.key_file is None):
+        raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
+    cert, key = (own.cert_file, own.key_file) if own else (str(of_server.cert_file), str(of_server.key_file))
+    try:
+        server_context(Path(cert), Path(key))
+    except CertificateError as error:
+        raise InvalidProxy(f"tls.{error.field}" if own else f"server.tls.{error.field}", error.error) from error
 
 
 def _apply_auth(auth: ProxyAuth, body: AuthInput) -> ProxyAuth:

@@ -102,6 +102,7 @@ class ProxySpec:
 
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password, with `auth_username` None when no credentials are wanted.
+    `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     """
 
     id: str
@@ -116,6 +117,7 @@ class ProxySpec:
     max_connections: int
     auth_username: str | None
     auth_hash: str | None
+    tls: tuple[str, str] | None
 
 
 @message

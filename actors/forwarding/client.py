@@ -29,11 +29,12 @@ from actors.forwarding.commands import (
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
-from actors.forwarding.flow import Flow, Progress
+from actors.forwarding.flow import AnyFlow, Progress
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
-from actors.forwarding.serving import Serving
+from actors.forwarding.serving import Serving, Side
+from actors.forwarding.transport import Transport, reset_on_close
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
 READ_SIZE = 64 * 1024
@@ -62,19 +63,21 @@ class Client:
         "_question",
         "_serving",
         "_session",
+        "_short_is_all",
         "_sock",
         "_up",
         "client_ip",
         "noted",
     )
 
-    def __init__(self, serving: Serving, sock: socket.socket, client_ip: str) -> None:
+    def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
         self._serving = serving
         self._loop = serving.loop
         self._count = serving.count
         self._sock = sock
         self.client_ip = client_ip
         self._session = serving.new_session()
+        self._short_is_all = isinstance(sock, socket.socket)  # TLS gives its bytes record by record
         self._client_readable = False
         self._client_ended = False
         self._out = bytearray()
@@ -84,10 +87,15 @@ class Client:
         self._origin: Origin | None = None
         self._origin_ended = False
         self._dial: Dial | None = None
-        self._up: Flow | None = None
-        self._down: Flow | None = None
+        self._up: AnyFlow | None = None
+        self._down: AnyFlow | None = None
         self.noted = NEVER
         serving.deadlines.note(self)
+
+    @property
+    def fileno(self) -> int:
+        """The descriptor of the client's connection."""
+        return self._sock.fileno()
 
     # --- what the kernel says ---
 
@@ -148,7 +156,7 @@ class Client:
                 self._perform(session.client_lost(self._loop.now))
                 return
             self._count.bytes_in += len(data)
-            if not data or (len(data) < READ_SIZE and not self._client_ended):
+            if not data or (len(data) < READ_SIZE and self._short_is_all and not self._client_ended):
                 self._client_readable = False
             self._perform(session.receive_from_client(data, self._loop.now))
             if not self._client_readable:
@@ -365,14 +373,18 @@ class Client:
             self._serving.pool.close(origin)
 
     def _do_relay_to_client(self, command: RelayToClient) -> None:
-        assert self._origin is not None
-        self._down = Flow(self._serving.pipes, self._origin.fd, self._sock.fileno(), command.length)
+        client, origin = self._sides()
+        self._down = self._serving.flow(origin, client, command.length)
         self._loop.call_soon(self._go_on)
 
     def _do_relay_to_origin(self, command: RelayToOrigin) -> None:
-        assert self._origin is not None
-        self._up = Flow(self._serving.pipes, self._sock.fileno(), self._origin.fd, command.length)
+        client, origin = self._sides()
+        self._up = self._serving.flow(client, origin, command.length)
         self._loop.call_soon(self._go_on)
+
+    def _sides(self) -> tuple[Side, Side]:
+        assert self._origin is not None
+        return (self._sock, self._sock.fileno()), (self._origin.sock, self._origin.fd)
 
     def _do_tunnel(self, command: Tunnel) -> None:
         origin = self._origin
@@ -446,7 +458,7 @@ class Client:
             return
         self._let_go()
         if abort:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            reset_on_close(self._sock)
         self._loop.unwatch(self._sock.fileno())
         self._sock.close()
 
@@ -460,9 +472,6 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client {self.client_ip} {self._session!r}, {len(self._out)} bytes to send>"
 
-
-_RESET = b"\x01\x00\x00\x00\x00\x00\x00\x00"
-"""SO_LINGER on, zero seconds: the client sees a reset, and can't take a part for the whole."""
 
 _DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToClient: Client._do_to_client,

@@ -12,10 +12,15 @@ import fcntl
 import os
 from enum import Enum
 
+from actors.forwarding.transport import Transport
+
 PIPE_SIZE = 1024 * 1024
 PIPES_KEPT = 64
 ROUNDS = 16
 """Pipes full that one flow may move before the others get their turn."""
+
+COPY_SIZE = 128 * 1024
+COPY_ROUNDS = 32
 
 _F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
 _FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
@@ -135,3 +140,65 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
+
+
+class CopyingFlow:
+    """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
+
+    __slots__ = ("_destination", "_held", "_source", "moved", "progress", "remaining")
+
+    def __init__(self, source: Transport, destination: Transport, length: int | None = None) -> None:
+        self._source = source
+        self._destination = destination
+        self._held: bytes | memoryview = b""
+        self.remaining = -1 if length is None else length
+        self.moved = 0
+        self.progress = Progress.EMPTY
+
+    def pump(self) -> Progress:
+        """Move what can be moved. Raises `OSError` when a side is broken."""
+        for _ in range(COPY_ROUNDS):
+            if not self._held:
+                progress = self._fill()
+                if progress is not None:
+                    self.progress = progress
+                    return progress
+            if not self._empty():
+                self.progress = Progress.FULL
+                return Progress.FULL
+        self.progress = Progress.TURN
+        return Progress.TURN
+
+    def abandon(self) -> None:
+        """Forget what is held."""
+        self._held = b""
+
+    def _fill(self) -> Progress | None:
+        wanted = COPY_SIZE if self.remaining < 0 else min(COPY_SIZE, self.remaining)
+        if wanted == 0:
+            return Progress.COMPLETE
+        try:
+            self._held = self._source.recv(wanted)
+        except BlockingIOError:
+            return Progress.EMPTY
+        if not self._held:
+            return Progress.ENDED
+        if self.remaining > 0:
+            self.remaining -= len(self._held)
+        return None
+
+    def _empty(self) -> bool:
+        while self._held:
+            try:
+                sent = self._destination.send(self._held)
+            except BlockingIOError:
+                return False
+            self.moved += sent
+            self._held = memoryview(self._held)[sent:]
+        return True
+
+    def __repr__(self) -> str:
+        return f"<CopyingFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
+
+
+AnyFlow = Flow | CopyingFlow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -16,16 +17,20 @@ from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines, Mortal
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME
-from actors.forwarding.flow import PipePool
+from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.session import HttpSession, Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.resolve import Resolver
+from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+Side = tuple[Transport, int]
+"""A connection with its descriptor."""
 
 DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied"))
 
@@ -101,6 +106,12 @@ class Serving:
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return HttpSession(self.policy, self.loop.now)
+
+    def flow(self, source: Side, destination: Side, length: int | None = None) -> AnyFlow:
+        """Bulk from one side to the other: by the kernel where it can, else through this process."""
+        if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
+            return Flow(self.pipes, source[1], destination[1], length)
+        return CopyingFlow(source[0], destination[0], length)
 
     # --- what connections tell ---
 

@@ -104,7 +104,10 @@ class Service:
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
             ((str(host), int(port)),),
-            {"proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"})},
+            {
+                "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
+                "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            },
         )
 
     def _api_plan(self, entries: Entries | None) -> Plan:
