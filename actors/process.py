@@ -32,7 +32,7 @@ from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_PERIOD = 1.0
+HEARTBEAT_PERIOD = 2.0
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 

@@ -60,7 +60,7 @@ class Hello:
 
 @message
 class Heartbeat:
-    """Actor → supervisor, every second. Silence for ten seconds counts as death."""
+    """Actor → supervisor, every two seconds. Silence for ten seconds counts as death."""
 
     instance: int
 
@@ -255,7 +255,9 @@ class AdmitTester:
 
 @message
 class Counters:
-    """Forwarding actor → events plane, topic `counters.<proxy id>`, every second: cumulative since its start.
+    """Forwarding actor → events plane, topic `counters.<proxy id>`: cumulative since its start.
+
+    Every second while they change, else every five seconds.
 
     `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
     `last_request` is 0 when there was none.

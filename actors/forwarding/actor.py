@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 64
 COUNT_PERIOD = 1.0
+QUIET_PERIOD = 5.0
+"""Seconds between two tellings of counters that have not changed."""
 LOOK_PERIOD = 1.0
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
@@ -56,6 +58,8 @@ class ForwardingActor(Actor):
         self._tls: tuple[str, str] | None = None
         self._certificate: Certificate | None = None
         self._wants_tls = False
+        self._last_counters: Counters | None = None
+        self._last_told = 0.0
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._told: dict[str, float] = {}
@@ -215,7 +219,10 @@ class ForwardingActor(Actor):
             last_request=count.last_request,
             records_dropped=self.records.dropped,
         )
-        self.events.publish(counters_topic(counters), counters)
+        quiet = counters == self._last_counters and self.loop.now - self._last_told < QUIET_PERIOD
+        if not quiet:
+            self._last_counters, self._last_told = counters, self.loop.now
+            self.events.publish(counters_topic(counters), counters)
 
     # --- ending ---
 
