@@ -117,6 +117,11 @@ class Proxies:
         self._default_timeout = default_timeout
         self._lock = threading.Lock()
 
+    def take_over(self, default_timeout: int, tls: ServerTls) -> None:
+        """The settings were read again; for the changes to come."""
+        self._default_timeout = default_timeout
+        self._tls = tls
+
     def all(self) -> list[StoredProxy]:
         """All proxies, oldest first."""
         found = [load(document) for document in self._store.find(COLLECTION)]

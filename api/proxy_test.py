@@ -70,7 +70,7 @@ class ProxyTester:
 
     def __init__(self, bridge: Bridge, default_url: str) -> None:
         self._bridge = bridge
-        self._default_url = default_url
+        self.default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class ProxyTester:
 
         def attempt() -> None:
             try:
-                outcome.set_result(self._attempt(proxy, url or self._default_url, timeout))
+                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout))
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 outcome.set_exception(error)
             finally:

@@ -93,6 +93,17 @@ class Trouble:
     detail: str
 
 
+@message
+class SetSettings:
+    """Supervisor → API: the operator's settings were read again. Nothing answers.
+
+    `settings` is what `Settings.model_dump(mode="json")` gives without secrets; the API takes over what it can
+    change while it runs: lifetimes of tokens, rate limits, the limit of failed sign-ins, defaults of proxies.
+    """
+
+    settings: dict[str, Any]
+
+
 # --- the wish: what should run ------------------------------------------------------------------------------------
 
 
@@ -117,7 +128,7 @@ class ProxySpec:
     max_connections: int
     auth_username: str | None
     auth_hash: str | None
-    tls: tuple[str, str] | None
+    tls: tuple[str, str] | None = None
 
 
 @message
@@ -348,8 +359,9 @@ class ForgetProxy:
 
 @message
 class QueryLogs:
-    """API → log indexer. Newest first; `level` exact; `search` is words that must all occur. Answered by `LogPage`.
+    """API → log indexer. Newest first; `search` is words that must all occur. Answered by `LogPage`.
 
+    `level` is exact, `min_level` at least; the others are exact too; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all.
     """
 
@@ -360,6 +372,9 @@ class QueryLogs:
     level: str | None
     search: str | None
     proxy_ids: tuple[str, ...] | None
+    min_level: str | None = None
+    client_ip: str | None = None
+    status_code: int | None = None
 
 
 @message

@@ -14,6 +14,7 @@ from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Do
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
+from actors.forwarding.commands import Report
 from actors.forwarding.dial import EDGE
 from actors.forwarding.errors import error_response
 from actors.forwarding.lingering import linger
@@ -30,7 +31,6 @@ ACCEPTED_AT_ONCE = 64
 COUNT_PERIOD = 1.0
 QUIET_PERIOD = 5.0
 """Seconds between two tellings of counters that have not changed."""
-LOOK_PERIOD = 1.0
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
@@ -63,7 +63,6 @@ class ForwardingActor(Actor):
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._told: dict[str, float] = {}
-        self.loop.call_every(LOOK_PERIOD, lambda: self.serving.deadlines.look(self.loop.now))
         self.loop.call_every(COUNT_PERIOD, self._publish_counters)
         self.ready()
 
@@ -116,11 +115,11 @@ class ForwardingActor(Actor):
     def _admit_client(self, sock: socket.socket, client_ip: str) -> None:
         sock.setblocking(False)
         serving = self.serving
+        if client_ip != self._last_ip:
+            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
         if len(serving.open) >= serving.max_connections:
             self._turn_away(sock)
             return
-        if client_ip != self._last_ip:
-            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
         transport = self._transport(sock)
         if transport is None:
             sock.close()
@@ -166,13 +165,15 @@ class ForwardingActor(Actor):
     def _turn_away(self, sock: socket.socket) -> None:
         """One connection too many: an answer, no request read, no place taken."""
         failure = errors.out_of_connections(self.serving.max_connections)
-        self.serving.count.errors += 1
+        now = self.loop.now
+        told = b"" if self._wants_tls else error_response(failure, keep_alive=False)
+        self.serving.reported(Report(b"", "", failure.status, failure.kind, "", now, now, 0, len(told)), self._last_ip)
         if self._wants_tls:
             sock.close()  # a handshake only to say no would cost more than the connection
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(error_response(failure, keep_alive=False))
+            sock.send(told)
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)

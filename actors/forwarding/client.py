@@ -26,7 +26,7 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.deadlines import NEVER
+from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.flow import AnyFlow, Progress
@@ -305,7 +305,7 @@ class Client:
             more = _DO[type(command)](self, command)
             if more:
                 commands.extend(more)  # an answer given at once; the question is always the last of its list
-        if self._session.deadline + 1 < self.noted and not self._over:
+        if self._session.deadline + QUANTUM < self.noted and not self._over:
             self._serving.deadlines.note(self)
 
     def _do_to_client(self, command: ToClient) -> None:

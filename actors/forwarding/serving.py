@@ -62,7 +62,7 @@ class Serving:
 
     def __init__(self, loop: Loop, add_record: Callable[[Row], None], pool_limit: int, pool_kept: float) -> None:
         self.loop = loop
-        self.deadlines = Deadlines()
+        self.deadlines = Deadlines(loop)
         self.pipes = PipePool()
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))

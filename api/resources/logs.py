@@ -12,6 +12,18 @@ from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 HOUR = 3600.0
+PARAMETERS = (
+    "start_time",
+    "end_time",
+    "limit",
+    "offset",
+    "level",
+    "min_level",
+    "client_ip",
+    "status_code",
+    "search",
+    "proxy_id",
+)
 
 
 def query_logs(call: Call) -> Reply:
@@ -27,12 +39,16 @@ def query_logs(call: Call) -> Reply:
 def _question(call: Call) -> QueryLogs:
     now = time.time()
     query = call.query
+    query.only(PARAMETERS)
     return QueryLogs(
         start=query.moment("start_time", now - HOUR),
         end=query.moment("end_time", now),
         limit=query.integer("limit", 100, 1, 1000),
         offset=query.integer("offset", 0, 0, 1_000_000_000),
         level=query.one_of("level", LEVELS),
+        min_level=query.one_of("min_level", LEVELS),
+        client_ip=query.text("client_ip"),
+        status_code=query.integer("status_code", 0, 100, 599) or None,
         search=query.text("search") or None,
         proxy_ids=_proxy_ids(call, query.text("proxy_id")),
     )

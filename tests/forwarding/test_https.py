@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
+from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
 
 SELF_SIGNED = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN={name} "
@@ -107,7 +107,7 @@ def test_an_origin_that_half_closes_first_is_heard_to_its_end_and_still_hears_th
 
     with Origin(speak_then_listen) as origin, connect(rig, pair[0]) as client:
         client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        assert read_head(client).startswith(b"HTTP/1.1 200 ")
+        assert read_head_alone(client).startswith(b"HTTP/1.1 200 ")
         assert read_all(client) == b"bye"
         client.sendall(b"still here")
         client.unwrap().close()

@@ -13,7 +13,9 @@ FINAL_RECIPIENT = (
     b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
-"""The answer to OPTIONS and TRACE whose Max-Forwards ends here."""
+"""The answer to OPTIONS whose Max-Forwards ends here."""
+NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
+"""The answer to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110 9.3.8)."""
 
 
 def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
