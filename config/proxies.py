@@ -26,6 +26,8 @@ READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats
 """Fields of the answers that nobody may set."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
+"""Resolvers take such names for odd spellings of addresses."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -39,7 +41,7 @@ def plain_text(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text)):
         return text
     raise ValueError("must be an IP address or a host name of this machine")
 

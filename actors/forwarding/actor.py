@@ -34,6 +34,8 @@ QUIET_PERIOD = 5.0
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
+FIRST_REQUEST = 1.0
+"""Seconds that a client which has only connected may take for its request, once the actor is to end."""
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
@@ -238,10 +240,16 @@ class ForwardingActor(Actor):
         serving.on_empty = lambda: self.loop.call_soon(self._emptied)
         for connection in tuple(serving.open):
             if isinstance(connection, Client):
-                connection.retire()
+                connection.retire(patient=True)
+        self.loop.call_later(min(FIRST_REQUEST, seconds), self._retire_silent)
         self.loop.call_later(seconds, self._cut)
         if not serving.open:
             self._emptied()
+
+    def _retire_silent(self) -> None:
+        for connection in tuple(self.serving.open):
+            if isinstance(connection, Client):
+                connection.retire(patient=False)
 
     def _cut(self) -> None:
         for connection in tuple(self.serving.open):

@@ -29,12 +29,12 @@ from actors.forwarding.commands import (
 from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
-from actors.forwarding.flow import AnyFlow, Progress
+from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
 from actors.forwarding.serving import Serving, Side
-from actors.forwarding.transport import Transport, reset_on_close
+from actors.forwarding.transport import Transport, reset_on_close, unsent
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
 READ_SIZE = 64 * 1024
@@ -65,6 +65,7 @@ class Client:
         "_session",
         "_short_is_all",
         "_sock",
+        "_unsent",
         "_up",
         "client_ip",
         "noted",
@@ -84,6 +85,7 @@ class Client:
         self._closing = False
         self._over = False
         self._question: object | None = None
+        self._unsent = 0
         self._origin: Origin | None = None
         self._origin_ended = False
         self._dial: Dial | None = None
@@ -204,6 +206,8 @@ class Client:
             self._client_broke()
             return
         self._count.bytes_out += sent
+        if sent:
+            self._session.moved(self._loop.now)
         if sent < len(data):
             out[:] = data[sent:]
         elif out:
@@ -253,9 +257,12 @@ class Client:
         before = flow.moved
         try:
             progress = flow.pump()
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._go_on)
+            return
         except OSError:
-            self._end_flows()
-            self._perform(self._session.client_lost(self._loop.now))
+            session, now = self._session, self._loop.now
+            self._perform(session.origin_lost(now) if flow.progress is Progress.EMPTY else session.client_lost(now))
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=False)
@@ -274,9 +281,15 @@ class Client:
         before = flow.moved
         try:
             progress = flow.pump()
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._go_on)
+            return
         except OSError:
-            self._end_flows()
-            if self._origin is not None:
+            flow.abandon()
+            self._up = None
+            if flow.progress is Progress.EMPTY:
+                self._perform(self._session.client_lost(self._loop.now))
+            elif self._origin is not None:  # it may have answered before it closed; what flows down goes on
                 self._origin.readable = self._origin_ended = True
                 self._loop.call_soon(self._go_on)
             return
@@ -353,7 +366,9 @@ class Client:
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            self._join(Origin(result, (target.host, target.port)))
+            origin = Origin(result, (target.host, target.port))
+            origin.readable = True  # it may have spoken first: the edge that said so was the dial's
+            self._join(origin)
             self._perform(self._session.opened(False, now))
         self._go_on()
 
@@ -413,7 +428,12 @@ class Client:
         return float("inf") if self._over else self._session.deadline
 
     def expire(self) -> None:
-        """The session's deadline has passed."""
+        """The session's deadline has passed. What the kernel still delivers counts as movement."""
+        waiting = unsent(self._sock.fileno())
+        if waiting and waiting != self._unsent:
+            self._unsent = waiting
+            self._session.moved(self._loop.now)
+            return
         if self._closing:
             self._close(abort=True)
             return
@@ -430,13 +450,20 @@ class Client:
         if not self._over:
             self._perform(self._session.abandon(reason, self._loop.now))
 
-    def retire(self) -> None:
-        """No further request on this connection; what is under way is finished."""
+    def retire(self, patient: bool) -> None:
+        """No further request on this connection; what is under way is finished.
+
+        With `patient`, one that has not been served at all may still send its request.
+        """
         self._session.last_exchange()
         self._client_readable = True
         self._go_on()  # a request that has come already is the last one
+        if patient and not self._session.served:
+            return
         if self._session.idle and not self._closing and not self._over:
-            self._finish_closing()
+            self._closing = True
+            if not self._out:
+                self._finish_closing()
 
     def _cancel_dial(self) -> None:
         dial, self._dial = self._dial, None

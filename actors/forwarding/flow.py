@@ -8,6 +8,7 @@ other side takes no more; the event that ends the wait is the caller's to notice
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from enum import Enum
@@ -25,7 +26,13 @@ COPY_ROUNDS = 32
 _F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
 _FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
 
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
 Pipe = tuple[int, int]
+
+
+class OutOfPipes(Exception):
+    """There is no descriptor for a pipe now. Nothing is lost: try again a little later."""
 
 
 class PipePool:
@@ -35,10 +42,15 @@ class PipePool:
         self._free: list[Pipe] = []
 
     def take(self) -> Pipe:
-        """An empty pipe. Raises `OSError` when there is no descriptor for one."""
+        """An empty pipe. Raises `OutOfPipes` when there is no descriptor for one."""
         if self._free:
             return self._free.pop()
-        pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS:
+                raise
+            raise OutOfPipes from error
         with contextlib.suppress(PermissionError):  # over the user's limit of pipe pages: the default size works too
             fcntl.fcntl(pipe[1], _F_SETPIPE_SZ, PIPE_SIZE)
         return pipe
@@ -60,8 +72,8 @@ def discard(pipe: Pipe) -> None:
 class Progress(Enum):
     """How far a flow has come when it stops."""
 
-    EMPTY = "the source has nothing now"
-    FULL = "the destination takes no more now"
+    EMPTY = "the source has nothing now"  # or has broken, when `pump` raises
+    FULL = "the destination takes no more now"  # or has broken, when `pump` raises
     TURN = "there is more, but others have waited"
     COMPLETE = "all that was to be moved has been"
     ENDED = "the source has ended, and all of it is delivered"
@@ -83,14 +95,19 @@ class Flow:
         self.progress = Progress.EMPTY
 
     def pump(self) -> Progress:
-        """Move what can be moved. Raises `OSError` when a side is broken or no pipe can be had."""
+        """Move what can be moved.
+
+        Raises `OSError` when a side is broken, and then `progress` says which: `EMPTY` the source, `FULL` the
+        destination; and `OutOfPipes`, after which it may be called again.
+        """
         for _ in range(ROUNDS):
             if self._held == 0:
+                self.progress = Progress.EMPTY
                 progress = self._fill()
                 if progress is not None:
                     return self._rest(progress)
+            self.progress = Progress.FULL
             if not self._empty():
-                self.progress = Progress.FULL
                 return Progress.FULL
         self.progress = Progress.TURN
         return Progress.TURN
@@ -156,15 +173,16 @@ class CopyingFlow:
         self.progress = Progress.EMPTY
 
     def pump(self) -> Progress:
-        """Move what can be moved. Raises `OSError` when a side is broken."""
+        """Move what can be moved. Raises `OSError` as `Flow.pump`."""
         for _ in range(COPY_ROUNDS):
             if not self._held:
+                self.progress = Progress.EMPTY
                 progress = self._fill()
                 if progress is not None:
                     self.progress = progress
                     return progress
+            self.progress = Progress.FULL
             if not self._empty():
-                self.progress = Progress.FULL
                 return Progress.FULL
         self.progress = Progress.TURN
         return Progress.TURN

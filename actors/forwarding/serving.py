@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
+PIPE_WAIT = 0.1
 DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied"))
 
 
@@ -112,6 +113,11 @@ class Serving:
         if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
             return Flow(self.pipes, source[1], destination[1], length)
         return CopyingFlow(source[0], destination[0], length)
+
+    def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
+        """There was no descriptor for a pipe: go on when somebody has given one back."""
+        self.dialer.on_trouble("out_of_descriptors", "no descriptor is left for pipes; connections wait")
+        self.loop.call_later(PIPE_WAIT, go_on)
 
     # --- what connections tell ---
 

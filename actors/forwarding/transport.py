@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import struct
+import termios
 from typing import Protocol
 
 
@@ -26,6 +29,11 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close it."""
+
+
+def unsent(fd: int) -> int:
+    """Bytes that the kernel holds for the peer: not sent yet, or not acknowledged (tcp(7), SIOCOUTQ)."""
+    return int(struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, b"\0" * 4))[0])
 
 
 def reset_on_close(transport: Transport) -> None:

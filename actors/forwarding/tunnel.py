@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.commands import Report
 from actors.forwarding.deadlines import NEVER
-from actors.forwarding.flow import AnyFlow, Progress
+from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.pool import Origin
-from actors.forwarding.transport import Transport
+from actors.forwarding.transport import Transport, unsent
 
 if TYPE_CHECKING:
     from actors.forwarding.serving import Serving
@@ -29,6 +29,7 @@ class Tunnel:
         "_pending_up",
         "_report",
         "_serving",
+        "_unsent",
         "_up",
         "client_ip",
         "deadline",
@@ -48,6 +49,7 @@ class Tunnel:
         self._client = client
         self._origin = origin.sock
         self.client_ip = client_ip
+        self._unsent = 0
         self._report = report
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
@@ -62,7 +64,12 @@ class Tunnel:
         serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
     def expire(self) -> None:
-        """Nothing moved for too long."""
+        """Nothing moved for too long. What the kernel still delivers counts as movement."""
+        waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
+        if waiting and waiting != self._unsent:
+            self._unsent = waiting
+            self.deadline = self._serving.loop.now + self._serving.policy.timeout
+            return
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:
@@ -112,8 +119,14 @@ class Tunnel:
                 self._run(writing)
             if mask & _READ and reading.progress is Progress.EMPTY:
                 self._run(reading)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._pump_both)
+            return
         except OSError:
             self.end("connection_terminated")
+            return
+        if mask & select.EPOLLERR and reading.progress is not Progress.EMPTY:
+            self.end("connection_terminated")  # a reset that no read will tell of, since nothing is read now
             return
         if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
             self.end("")
@@ -132,6 +145,9 @@ class Tunnel:
             return
         try:
             self._run(flow)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(lambda: self._again(flow))
+            return
         except OSError:
             self.end("connection_terminated")
             return

@@ -100,7 +100,10 @@ def _report_ended(control: socket.socket) -> None:
 
 
 def _fork_on_request(control: socket.socket) -> bool:
-    packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+    try:
+        packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+    except ConnectionResetError:
+        return False  # the supervisor was killed with packets under way
     if not packet:
         return False
     request: dict[str, Any] = msgpack.unpackb(packet)

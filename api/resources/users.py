@@ -93,7 +93,7 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
         if body.role or body.status or body.permissions is not None:
             raise lacks_permission("users.write", by_key=False)
         _check_current_password(call, user, body.current_password)
-    elif body.password or body.role or body.status or body.permissions is not None:
+    elif body.password or body.email or body.role or body.status or body.permissions is not None:
         _require_all(call, user.granted())
 
 

@@ -79,6 +79,7 @@ class HttpSession:
         "_in",
         "_policy",
         "_searched",
+        "_served",
         "_started",
         "deadline",
         "phase",
@@ -93,6 +94,7 @@ class HttpSession:
         self._head_size = 0
         self._started = now
         self._client_ended = False
+        self._served = False
         self._exchange: Exchange | None = None
 
     @property
@@ -109,6 +111,16 @@ class HttpSession:
     def reads_origin(self) -> bool:
         """Are bytes of the origin wanted now?"""
         return self.phase is Phase.EXCHANGE
+
+    @property
+    def served(self) -> bool:
+        """Has anything been asked for on this connection?"""
+        return self._served
+
+    def moved(self, now: float) -> None:
+        """Bytes have moved on their way to the client: that is no idleness."""
+        if self.phase is not Phase.HEAD:  # a head has an absolute deadline
+            self.deadline = max(self.deadline, now + self._policy.timeout)
 
     @property
     def closed(self) -> bool:
@@ -170,7 +182,7 @@ class HttpSession:
         if self.phase is Phase.IDLE:
             if self._in.startswith(b"\r\n"):  # RFC 9112 2.2: an empty line before the request line is ignored
                 self._in = self._in[2:]
-            if not self._in:
+            if not self._in or self._in == b"\r":
                 return
             self.phase = Phase.HEAD
             self._exchange = None
@@ -192,6 +204,7 @@ class HttpSession:
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange
+        self._served = True
         fields = exchange.head.fields
         if passed_here(fields.via, self._policy.via):
             raise Refused(errors.LOOP_DETECTED)
