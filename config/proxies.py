@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from config.access import AccessInput, ProxyAccess
 from config.passwords import hash_password
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
@@ -102,6 +103,7 @@ class ProxyUpdate(_Input):
     protocol: Protocol | None = None
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
+    access: AccessInput | None = None
     tags: Tags | None = None
 
     @model_validator(mode="before")
@@ -147,6 +149,7 @@ class ProxyRecord(BaseModel):
     status: Literal["active", "inactive"]
     auth: ProxyAuth
     settings: ProxySettings
+    access: ProxyAccess = ProxyAccess()
     tags: list[str]
     created_at: float
     updated_at: float
@@ -185,6 +188,8 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed = {name: value for name, value in given.items() if value is not None}
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
+    if body.access is not None:
+        changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
     if body.auth is not None:
         changed["auth"] = _apply_auth(record.auth, body.auth)
     return record.model_copy(update={**changed, "updated_at": now})

@@ -7,6 +7,7 @@ Times are Unix seconds, durations seconds, sizes bytes.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
@@ -97,6 +98,20 @@ class Trouble:
 
 
 @message
+class AccessSpec:
+    """The access rules of a proxy, as `config.access` reads their entries. A value, not a message by itself.
+
+    `mode` is `enforce` or `report`.
+    """
+
+    allow_clients: tuple[str, ...] = ()
+    deny_clients: tuple[str, ...] = ()
+    allow_destinations: tuple[str, ...] = ()
+    deny_destinations: tuple[str, ...] = ()
+    mode: str = "enforce"
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
@@ -116,6 +131,7 @@ class ProxySpec:
     max_connections: int
     auth_username: str | None
     auth_hash: str | None
+    access: AccessSpec = AccessSpec()
 
 
 @message
@@ -256,7 +272,8 @@ class Counters:
     """Forwarding actor → events plane, topic `counters.<proxy id>`, every second: cumulative since its start.
 
     `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
-    `last_request` is 0 when there was none.
+    `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules refused, `reported`
+    what rules in report mode would have refused.
     """
 
     proxy_id: str
@@ -272,6 +289,8 @@ class Counters:
     response_seconds: float
     last_request: float
     records_dropped: int
+    refusals: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
 
 
 @message

@@ -15,7 +15,7 @@ from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import error_response
+from actors.forwarding.errors import Failure, error_response
 from actors.forwarding.lingering import linger
 from actors.forwarding.serving import Serving
 from actors.process import Actor, Boot
@@ -103,19 +103,28 @@ class ForwardingActor(Actor):
     def _admit_client(self, sock: socket.socket, client_ip: str) -> None:
         sock.setblocking(False)
         serving = self.serving
+        assert serving.judge is not None
+        judgement = serving.judge.client(client_ip)
+        if judgement.failure is not None:
+            serving.refused_client(client_ip, judgement.failure)
+            self._turn_away(sock, judgement.failure)
+            return
         if len(serving.open) >= serving.max_connections:
-            self._turn_away(sock)
+            serving.count.errors += 1
+            self._turn_away(sock, errors.out_of_connections(serving.max_connections))
             return
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
         client = Client(serving, sock, self._last_ip)
+        client.reported = judgement.reason
         serving.began(client)
         self.loop.watch(sock.fileno(), EDGE, client.on_client)
 
-    def _turn_away(self, sock: socket.socket) -> None:
-        """One connection too many: an answer, no request read, no place taken."""
-        failure = errors.out_of_connections(self.serving.max_connections)
-        self.serving.count.errors += 1
+    def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
+        """An answer where the protocol has one before a request, no request read, no place taken."""
+        if not self.serving.speaks_http:
+            sock.close()
+            return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
             sock.send(error_response(failure, keep_alive=False))
@@ -164,6 +173,8 @@ class ForwardingActor(Actor):
             response_seconds=count.response_seconds,
             last_request=count.last_request,
             records_dropped=self.records.dropped,
+            refusals=dict(count.refusals),
+            reported=dict(count.reported),
         )
         self.events.publish(counters_topic(counters), counters)
 

@@ -66,6 +66,7 @@ class Client:
         "_up",
         "client_ip",
         "noted",
+        "reported",
     )
 
     def __init__(self, serving: Serving, sock: socket.socket, client_ip: str) -> None:
@@ -86,6 +87,8 @@ class Client:
         self._dial: Dial | None = None
         self._up: Flow | None = None
         self._down: Flow | None = None
+        self.reported = ""
+        """What rules in report mode would have refused about this client."""
         self.noted = NEVER
         serving.deadlines.note(self)
 
@@ -336,16 +339,17 @@ class Client:
         if origin is not None:
             self._join(origin)
             return self._session.opened(True, self._loop.now)
-        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result))
+        epoch = self._serving.pool.epoch
+        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result, epoch))
         return None
 
-    def _dialled(self, target: Authority, result: socket.socket | Failure) -> None:
-        self._dial = None
+    def _dialled(self, target: Authority, result: socket.socket | Failure, epoch: int) -> None:
+        dial, self._dial = self._dial, None
         now = self._loop.now
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            self._join(Origin(result, (target.host, target.port)))
+            self._join(Origin(result, (target.host, target.port), epoch, dial.reported if dial is not None else ""))
             self._perform(self._session.opened(False, now))
         self._go_on()
 
@@ -377,13 +381,19 @@ class Client:
     def _do_tunnel(self, command: Tunnel) -> None:
         origin = self._origin
         assert origin is not None
+        report = self._marked(command.report)
         self._origin = None
         self._over = True
-        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), command.report)
+        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), report)
         self._serving.replaced(self, tunnel)
 
     def _do_report(self, command: Report) -> None:
-        self._serving.reported(command, self.client_ip)
+        self._serving.reported(self._marked(command), self.client_ip)
+
+    def _marked(self, report: Report) -> Report:
+        """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
+        word = self.reported or (self._origin.reported if self._origin is not None else "")
+        return report._replace(reason=word) if word and not report.reason else report
 
     def _do_close(self, command: CloseClient) -> None:
         if command.abort:

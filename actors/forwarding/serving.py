@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from actors.bus.loop import Loop
@@ -15,19 +15,21 @@ from actors.forwarding.commands import Report
 from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines, Mortal
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import PROXY_NAME
+from actors.forwarding.errors import PROXY_NAME, Failure
 from actors.forwarding.flow import PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.judge import Judge
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.resolve import Resolver
+from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied"))
+DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", *REASONS))
 
 
 class Ending(Mortal, Protocol):
@@ -50,6 +52,8 @@ class Count:
     bytes_out: int = 0
     response_seconds: float = 0.0
     last_request: float = 0.0
+    refusals: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
 
 
 class Serving:
@@ -69,6 +73,7 @@ class Serving:
         self.max_connections = 0
         self.proxy_id = ""
         self.credentials: Credentials | None = None
+        self.judge: Judge | None = None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
         self._spec: ProxySpec | None = None
@@ -78,9 +83,10 @@ class Serving:
 
     def configure(self, spec: ProxySpec, egress: EgressSpec) -> None:
         """The wish as it is from now on. Sessions under way keep the policy that they began with."""
-        if egress != self._egress:
+        access = None if self._spec is None else self._spec.access
+        if egress != self._egress or spec.access != access:
             self._egress = egress
-            self.dialer.guard = Guard(egress)
+            self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
             self.pool.flush()
         if self._spec is None or (spec.auth_username, spec.auth_hash) != (
             self._spec.auth_username,
@@ -97,6 +103,11 @@ class Serving:
             keep_alive_timeout=self.policy.keep_alive_timeout,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+
+    @property
+    def speaks_http(self) -> bool:
+        """Can a client be answered before it has said anything? In plain HTTP only."""
+        return self._spec is not None and self._spec.protocol == "http"
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
@@ -144,7 +155,17 @@ class Serving:
         if report.status >= 500:
             count.errors += 1
         if report.reason:
-            self._count_refusal(report)
+            self._count_reason(report)
+        self._record(report, client_ip, wall, answered)
+
+    def refused_client(self, client_ip: str, failure: Failure) -> None:
+        """A client was turned away by a rule before it said anything: no request, but a refusal with its record."""
+        now = self.loop.now
+        report = Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0)
+        self._count_reason(report)
+        self._record(report, client_ip, time.time(), 0.0)
+
+    def _record(self, report: Report, client_ip: str, wall: float, answered: float) -> None:
         self._add_record(
             (
                 wall,
@@ -164,8 +185,13 @@ class Serving:
             )
         )
 
-    def _count_refusal(self, report: Report) -> None:
+    def _count_reason(self, report: Report) -> None:
+        count, reason = self.count, report.reason
         if report.status == 407:
-            self.count.auth_failures += 1
-        if report.reason in DENIALS:
-            self.count.denied += 1
+            count.auth_failures += 1
+        if reason in DENIALS:
+            count.denied += 1
+            count.refusals[reason] = count.refusals.get(reason, 0) + 1
+        elif reason.startswith(REPORTED):
+            word = reason.removeprefix(REPORTED)
+            count.reported[word] = count.reported.get(word, 0) + 1

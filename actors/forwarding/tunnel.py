@@ -85,7 +85,9 @@ class Tunnel:
         self._serving.tunnel_ended(
             self,
             before._replace(
-                reason=reason, bytes_in=before.bytes_in + moved_up, bytes_out=before.bytes_out + moved_down
+                reason=reason or before.reason,
+                bytes_in=before.bytes_in + moved_up,
+                bytes_out=before.bytes_out + moved_down,
             ),
         )
 

@@ -42,6 +42,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "status": record.status,
         "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
         "settings": record.settings.model_dump(),
+        "access": record.access.model_dump(),
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),
@@ -50,7 +51,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in ("auth", "settings")}
+    return {name: value for name, value in form.items() if name not in ("auth", "settings", "access")}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:

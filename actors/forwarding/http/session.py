@@ -387,7 +387,7 @@ class HttpSession:
     def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
         """One of the two sides broke the rules, or fell silent: say so if that is still possible."""
         if self._must().answer is not None:
-            out.extend(self.abandon(failure.kind, now))
+            out.extend(self.abandon(failure.reason, now))
             return
         out.append(LeaveOrigin(reusable=False))
         self._refuse(failure, out, now)
@@ -397,7 +397,7 @@ class HttpSession:
         exchange = self._exchange
         if exchange is None:
             reply = error_response(failure, keep_alive=False)
-            report = Report(b"", "", failure.status, failure.kind, "", self._started, now, len(self._in), len(reply))
+            report = Report(b"", "", failure.status, failure.reason, "", self._started, now, len(self._in), len(reply))
             out.extend((ToClient(reply), report, CloseClient()))
             self.phase = Phase.CLOSED
             return
@@ -406,7 +406,7 @@ class HttpSession:
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
         exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)
-        out.append(exchange.report(failure.status, failure.kind, now))
+        out.append(exchange.report(failure.status, failure.reason, now))
         if persists:
             self._await_next(out, now)
         else:
