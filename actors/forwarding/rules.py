@@ -5,7 +5,7 @@ twice: by its name before it is resolved (`judge_name`), which spares the resolv
 each address that it resolved to (`judge_address`). An IPv6 address that carries an IPv4 one is denied where the inner
 one is, and is allowed only as what it is; a mapped one *is* the IPv4 address, since that is where the kernel connects.
 
-Of several entries that match, one that matches by name is named before a network, and then the first of its list.
+Of several entries of a list that match, one that matches by name is named before a network, and else the first.
 Whatever the number of entries, judging
 is a few dictionary look-ups: one for each label of the name, and one for each prefix length that occurs.
 """
@@ -184,7 +184,7 @@ class Rules:
         return Verdict("", self._allow_clients.told(allowed))
 
     def judge_name(self, host: str, port: int) -> Verdict | None:
-        """A no that holds whatever `host` resolves to; None when the addresses decide."""
+        """What holds whatever `host` resolves to; None when the addresses decide."""
         if not self.judges_destinations:
             return ALLOWED
         name = _plain(host)
@@ -196,15 +196,14 @@ class Rules:
         return None
 
     def judge_address(self, host: str, port: int, address_text: str) -> Verdict:
-        """May `host`, asked for by that name, be connected to at this address?"""
-        if not self.judges_destinations:
-            return ALLOWED
+        """May `host`, asked for by that name, be connected to at this address? What `judge_name` denies, this does too."""
+        by_name = self.judge_name(host, port)
+        if by_name is not None:
+            return by_name
         name, address = _plain(host), _address(address_text)
         inner = hidden_v4(address)
         faces = (address,) if inner is None else (address, inner)
-        denied = self._deny.by_name(name, port)
-        if denied is None:
-            denied = _least(self._deny.by_address(face, port) for face in faces)
+        denied = _least(self._deny.by_address(face, port) for face in faces)
         if denied is not None:
             return Verdict(DESTINATION_DENIED, self._deny.told(denied))
         if not self._allow:

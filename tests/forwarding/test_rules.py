@@ -243,7 +243,11 @@ def test_compiled_rules_decide_as_a_naive_reading_does(
     rules = Rules(AccessSpec(allow_destinations=tuple(allow), deny_destinations=tuple(deny)))
     denied, allowed = naive_first(deny, name, port, address), naive_first(allow, name, port, address)
     expected = ("", "")
-    if denied is not None:
+    no_networks = all(isinstance(read_destination(each).host, str) for each in allow)
+    denied_by_name = denied is not None and naive_match(deny[denied], name, port, address)[0]
+    if allow and no_networks and allowed is None and not denied_by_name:
+        expected = (NOT_ALLOWED, "access.allow_destinations: no entry matches")  # no address can change that
+    elif denied is not None:
         expected = (DENIED, f"access.deny_destinations[{denied}] {deny[denied]}")
     elif allow and allowed is None:
         expected = (NOT_ALLOWED, "access.allow_destinations: no entry matches")
