@@ -264,6 +264,42 @@ class AdmitTester:
     ttl: float
 
 
+@message
+class Explain:
+    """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
+
+    `user` None means somebody with good credentials. No connection is made.
+    """
+
+    client_ip: str
+    user: str | None
+    target: str
+
+
+@message
+class ExplainedAddress:
+    """What is decided about one address of a target. A value, not a message by itself. `decision`: `allow`, `deny`."""
+
+    address: str
+    decision: str
+    reason: str
+    rule: str
+
+
+@message
+class Explanation:
+    """Forwarding actor → API: the decision, the word for it, and what decided at which stage (`explain.py`)."""
+
+    decision: str
+    reason: str
+    rule: str
+    stage: str
+    mode: str
+    host: str
+    port: int
+    addresses: tuple[ExplainedAddress, ...]
+
+
 # --- counters and statistics --------------------------------------------------------------------------------------
 
 

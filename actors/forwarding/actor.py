@@ -10,12 +10,13 @@ from typing import Any
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Failed, Trouble
+from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Explain, Failed, Trouble
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import Failure, error_response
+from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.explain import explain
 from actors.forwarding.lingering import linger
 from actors.forwarding.serving import Serving
 from actors.process import Actor, Boot
@@ -58,7 +59,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure` and `AdmitTester`."""
+        """`Configure`, `AdmitTester` and `Explain`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             if self._listener is None and not self._stopping:
@@ -66,6 +67,8 @@ class ForwardingActor(Actor):
             answer(Done())
         elif isinstance(message, AdmitTester):
             self._admit(message, answer)
+        elif isinstance(message, Explain):
+            self._explain(message, answer)
         else:
             refuse(sender, message, answer)
 
@@ -75,6 +78,15 @@ class ForwardingActor(Actor):
         else:
             self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
             answer(Done())
+
+    def _explain(self, question: Explain, answer: Answer) -> None:
+        if self.serving.judge is None:
+            answer(Failed("not configured yet"))
+            return
+        try:
+            explain(self.serving, question, answer)
+        except Refused as refused:
+            answer(Failed(refused.failure.detail, "target"))
 
     # --- accepting ---
 

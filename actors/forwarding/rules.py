@@ -196,7 +196,7 @@ class Rules:
         return None
 
     def judge_address(self, host: str, port: int, address_text: str) -> Verdict:
-        """May `host`, asked for by that name, be connected to at this address? What `judge_name` denies, this does too."""
+        """May `host`, asked for by that name, be connected to at this address? `judge_name` is part of it."""
         by_name = self.judge_name(host, port)
         if by_name is not None:
             return by_name

@@ -113,6 +113,10 @@ class Serving:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return HttpSession(self.policy, self.loop.now)
 
+    def knows(self, user: str) -> bool:
+        """Could this be an authorised user? Where no credentials are wanted, anybody is."""
+        return self._spec is None or self._spec.auth_username in (None, user)
+
     # --- what connections tell ---
 
     def began(self, connection: Ending) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AccessSpec
+from actors.bus.messages import AccessSpec, Explain, Explanation, forwarding_name
 from tests.api.support import PROXY, Api, error_of
 
 OPEN = {
@@ -77,3 +77,65 @@ def test_a_bad_rule_is_400_naming_it(api: Api, headers: dict[str, str], access: 
     assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)
     assert details["error"]
     assert api.store.find("proxies") == []
+
+
+# --- explain ---
+
+QUESTION = {"client_ip": "192.0.2.1", "target": "https://a.example/"}
+TOLD = Explanation(
+    "deny", "destination_denied", "access.deny_destinations[0] *", "name", "enforce", "a.example", 443, ()
+)
+
+
+def test_explain_asks_the_proxys_own_process(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: TOLD
+    data = api.post(f"/proxies/{proxy['id']}/explain", {**QUESTION, "user": "ada"}, headers).json["data"]
+    assert api.fleet.heard[-1] == (forwarding_name(proxy["id"]), Explain("192.0.2.1", "ada", "https://a.example/"))
+    assert data == {
+        "decision": "deny",
+        "reason": "destination_denied",
+        "rule": "access.deny_destinations[0] *",
+        "stage": "name",
+        "mode": "enforce",
+        "target": {"host": "a.example", "port": 443},
+        "addresses": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"target": "a.example"}, "client_ip"),
+        ({"client_ip": "192.0.2.1"}, "target"),
+        ({**QUESTION, "client_ip": "a.example"}, "client_ip"),
+        ({**QUESTION, "target": "127.1"}, "target"),
+        ({**QUESTION, "target": "ftp://a.example"}, "target"),
+        ({**QUESTION, "user": None}, "user"),
+        ({**QUESTION, "colour": "red"}, "colour"),
+    ],
+)
+def test_explain_with_a_bad_field_is_400_naming_it(
+    api: Api, headers: dict[str, str], body: dict[str, Any], field: str
+) -> None:
+    proxy = create(api, headers)
+    status, _code, details = error_of(api.post(f"/proxies/{proxy['id']}/explain", body, headers))
+    assert (status, details["field"]) == (400, field)
+
+
+def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}"
+    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[:2] == (500, "INTERNAL_ERROR")
+    api.post(f"{path}/stop", None, headers)
+    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[2]["field"] == "status"
+    assert error_of(api.post("/proxies/prx_none/explain", QUESTION, headers))[0] == 404
+
+
+def test_explain_needs_to_read_proxies_and_obeys_the_scope_of_a_key(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}/explain"
+    api.add_user("nobody", role="user", permissions=["metrics.read"])
+    assert api.post(path, QUESTION, api.token("nobody")).status_code == 403
+    other = api.key(permissions=["proxy.read"], scope={"proxies": ["prx_other"]})
+    assert api.post(path, QUESTION, other).status_code == 403
