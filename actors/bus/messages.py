@@ -300,6 +300,75 @@ class Explanation:
     addresses: tuple[ExplainedAddress, ...]
 
 
+@message
+class ConnectionFilter:
+    """Which connections: all that every given part matches. A value, not a message by itself.
+
+    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds.
+    """
+
+    client: str | None = None
+    user: str | None = None
+    target: str | None = None
+    min_age: float = 0.0
+
+
+@message
+class QueryConnections:
+    """API → forwarding actor: what is open? A page of at most 1,000. Answered by `Connections`, after up to a second.
+
+    `sort` is one of `connections.SORTS`, with `-` before it for the greatest first.
+    """
+
+    only: ConnectionFilter
+    sort: str
+    limit: int
+    offset: int
+
+
+@message
+class Connection:
+    """One live connection of a client. A value, not a message by itself.
+
+    `state` is `idle`, `authorizing`, `connecting`, `active`, `closing` or `tunnel`; rates are bytes per second.
+    """
+
+    id: str
+    client: str
+    user: str
+    target: str
+    state: str
+    started_at: float
+    age: float
+    bytes_in: int
+    bytes_out: int
+    rate_in: float
+    rate_out: float
+
+
+@message
+class Connections:
+    """Forwarding actor → API: a page, and how many match in all."""
+
+    connections: tuple[Connection, ...]
+    total: int
+
+
+@message
+class EndConnections:
+    """API → forwarding actor: end what matches; `id` None means whichever. Answered by `Ended`."""
+
+    id: str | None
+    only: ConnectionFilter
+
+
+@message
+class Ended:
+    """Forwarding actor → API: so many connections were ended."""
+
+    count: int
+
+
 # --- counters and statistics --------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,18 @@ from typing import Any
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Explain, Failed, Trouble
+from actors.bus.messages import (
+    SUPERVISOR,
+    AdmitTester,
+    Configure,
+    Counters,
+    Done,
+    EndConnections,
+    Explain,
+    Failed,
+    QueryConnections,
+    Trouble,
+)
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
@@ -59,7 +70,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester` and `Explain`."""
+        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections` and `EndConnections`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             if self._listener is None and not self._stopping:
@@ -69,6 +80,10 @@ class ForwardingActor(Actor):
             self._admit(message, answer)
         elif isinstance(message, Explain):
             self._explain(message, answer)
+        elif isinstance(message, QueryConnections):
+            self.serving.book.query(message, answer)
+        elif isinstance(message, EndConnections):
+            self.serving.book.end(message, answer)
         else:
             refuse(sender, message, answer)
 

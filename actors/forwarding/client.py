@@ -26,6 +26,7 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
+from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
@@ -63,9 +64,14 @@ class Client:
         "_serving",
         "_session",
         "_sock",
+        "_target",
         "_up",
+        "_user",
+        "bytes_in",
+        "bytes_out",
         "client_ip",
         "noted",
+        "number",
         "reported",
     )
 
@@ -87,6 +93,10 @@ class Client:
         self._dial: Dial | None = None
         self._up: Flow | None = None
         self._down: Flow | None = None
+        self.number = serving.new_number()
+        self.bytes_in = self.bytes_out = 0
+        self._target: Authority | None = None
+        self._user = ""
         self.reported = ""
         """What rules in report mode would have refused about this client."""
         self.noted = NEVER
@@ -151,6 +161,7 @@ class Client:
                 self._perform(session.client_lost(self._loop.now))
                 return
             self._count.bytes_in += len(data)
+            self.bytes_in += len(data)
             if not data or (len(data) < READ_SIZE and not self._client_ended):
                 self._client_readable = False
             self._perform(session.receive_from_client(data, self._loop.now))
@@ -199,6 +210,7 @@ class Client:
             self._client_broke()
             return
         self._count.bytes_out += sent
+        self.bytes_out += sent
         if sent < len(data):
             out[:] = data[sent:]
         elif out:
@@ -254,6 +266,7 @@ class Client:
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=False)
+        self.bytes_out += moved
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
             self._loop.call_soon(self._go_on)
@@ -277,6 +290,7 @@ class Client:
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=True)
+        self.bytes_in += moved
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
             self._loop.call_soon(self._go_on)
@@ -322,6 +336,7 @@ class Client:
             if self._over or self._question is not question or not self._session.authorizing:
                 return
             self._question = None
+            self._user = user or ""
             commands = self._session.authorized(user, self._loop.now)
             if asking:
                 answers.append(commands)
@@ -334,7 +349,7 @@ class Client:
         return answers[0] if answers else None
 
     def _do_open(self, command: Open) -> list[Command] | None:
-        target = command.target
+        target = self._target = command.target
         origin = None if command.fresh else self._serving.pool.take(target)
         if origin is not None:
             self._join(origin)
@@ -384,7 +399,7 @@ class Client:
         report = self._marked(command.report)
         self._origin = None
         self._over = True
-        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), report)
+        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), report, self.number)
         self._serving.replaced(self, tunnel)
 
     def _do_report(self, command: Report) -> None:
@@ -422,6 +437,24 @@ class Client:
             self._perform(self._session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
         else:
             self._perform(self._session.timed_out(now))
+
+    def live(self) -> Live:
+        """What it is doing now; its target is that of the last request."""
+        target = self._target
+        where = "" if target is None else f"{target.host}:{target.port}"
+        if target is not None and ":" in target.host:
+            where = f"[{target.host}]:{target.port}"
+        return Live(self.client_ip, self._user, where, self._state(), self.bytes_in, self.bytes_out)
+
+    def _state(self) -> str:
+        session = self._session
+        if session.closed:
+            return "closing"
+        if session.authorizing:
+            return "authorizing"
+        if session.opening:
+            return "connecting"
+        return "idle" if session.idle else "active"
 
     def end(self, reason: str) -> None:
         """End it from outside; what is under way is reported with `reason`."""

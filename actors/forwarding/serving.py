@@ -6,14 +6,15 @@ import itertools
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.messages import EgressSpec, ProxySpec
 from actors.bus.records import Row
 from actors.forwarding.commands import Report
+from actors.forwarding.connections import Book, Open
 from actors.forwarding.credentials import Credentials
-from actors.forwarding.deadlines import Deadlines, Mortal
+from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME, Failure
 from actors.forwarding.flow import PipePool
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", *REASONS))
-
-
-class Ending(Mortal, Protocol):
-    """A connection or a tunnel: it can be ended from outside."""
-
-    def end(self, reason: str) -> None:
-        """End it now."""
 
 
 @dataclass(slots=True)
@@ -68,7 +62,10 @@ class Serving:
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
         self.policy = Policy(keep_alive_timeout=pool_kept)
         self.count = Count()
-        self.open: set[Ending] = set()
+        self.open: set[Open] = set()
+        self.book = Book(self)
+        self._last_number = 0
+        self._epoch = time.time() - time.monotonic()
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
@@ -119,18 +116,27 @@ class Serving:
 
     # --- what connections tell ---
 
-    def began(self, connection: Ending) -> None:
+    def clock(self) -> float:
+        """Unix seconds at the actor's start, and on from there whatever happens to the wall clock."""
+        return self.loop.now + self._epoch
+
+    def new_number(self) -> int:
+        """The number of a connection that has just come: when, in microseconds of `clock`, and no two alike."""
+        self._last_number = max(self._last_number + 1, int(self.clock() * 1e6))
+        return self._last_number
+
+    def began(self, connection: Open) -> None:
         """A client has come."""
         self.count.connections += 1
         self.open.add(connection)
 
-    def ended(self, connection: Ending) -> None:
+    def ended(self, connection: Open) -> None:
         """A client has gone."""
         self.open.discard(connection)
         if not self.open and self.on_empty is not None:
             self.on_empty()
 
-    def replaced(self, connection: Ending, tunnel: Ending) -> None:
+    def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""
         self.open.discard(connection)
         self.open.add(tunnel)
@@ -142,7 +148,7 @@ class Serving:
         else:
             self.count.bytes_out += count
 
-    def tunnel_ended(self, tunnel: Ending, report: Report) -> None:
+    def tunnel_ended(self, tunnel: Open, report: Report) -> None:
         """A tunnel is over."""
         client_ip: str = getattr(tunnel, "client_ip", "")
         self.reported(report, client_ip)

@@ -26,6 +26,12 @@ class Query:
             raise invalid(name, "must not be given twice")
         return value
 
+    def only(self, allowed: Collection[str]) -> None:
+        """Refuse any other parameter: for operations where a misspelt filter would do harm."""
+        for name in self._params:
+            if name not in allowed:
+                raise invalid(name, f"is not a known parameter; known: {', '.join(allowed)}")
+
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """A value out of a few."""
         value = self.text(name)
