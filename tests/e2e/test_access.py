@@ -71,3 +71,20 @@ def _record(product: Product, proxy: dict[str, Any]) -> dict[str, Any] | None:
     """The newest access record of the proxy."""
     logs = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1")["logs"]
     return logs[0] if logs else None
+
+
+def test_explain_says_what_then_happens(product: Product, proxy: dict[str, Any], origin: Origin) -> None:
+    question = {"client_ip": "127.0.0.1", "target": origin.url("/hello")}
+
+    def explained() -> Any:
+        return product.data("POST", f"/proxies/{proxy['id']}/explain", question)
+
+    assert explained()["decision"] == "allow"
+    change(product, proxy, deny_destinations=[f":{origin.port}"])
+    told = wait_until(lambda: (said := explained())["decision"] == "deny" and said, "the actor has the rule", 5)
+    assert (told["reason"], told["rule"]) == ("destination_denied", f"access.deny_destinations[0] :{origin.port}")
+    with Client(proxy["port"]) as client:
+        answer = client.get(origin.url("/hello"))
+        assert (answer.status, "rule=destination_denied" in answer.fields["proxy-status"]) == (403, True)
+    own = product.data("POST", f"/proxies/{proxy['id']}/explain", {**question, "target": product.base_url})
+    assert (own["decision"], own["stage"]) == ("deny", "egress_guard")
