@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
 from actors.forwarding.deadlines import Mortal
@@ -60,19 +61,19 @@ class Open(Mortal, Protocol):
 
 
 class Sample(NamedTuple):
-    """Bytes in and out by number, as they were at `at`."""
+    """Bytes in and out by number, as they were at `at`.
+
+    Numbers in two dictionaries rather than pairs in one: ten thousand new tuples would make the collector go over all
+    of the heap, and that takes longer than all the looking.
+    """
 
     at: float
-    moved: dict[int, tuple[int, int]]
+    bytes_in: dict[int, int]
+    bytes_out: dict[int, int]
 
 
-class _Row(NamedTuple):
-    """A connection that matches. Rows sort by `key`, and ties by age, so that pages don't overlap."""
-
-    key: object
-    number: int
-    live: Live
-
+_Row = tuple[Any, int, Open]
+"""What it is sorted by, its number (ties go by age, so that pages don't overlap), and the connection that matches."""
 
 _Key = Callable[[int, Live], object]
 
@@ -117,32 +118,33 @@ class Book:
         return next((each for each in reversed(self._samples) if FRESH <= now - each.at <= REMEMBERED), None)
 
     def _look(self, question: QueryConnections, done: Callable[[Connections], None]) -> None:
-        base = self._base() or Sample(self._loop.now - LOOK_AGAIN, {})
+        base = self._base() or Sample(self._loop.now - LOOK_AGAIN, {}, {})
         sort = question.sort
 
         def found(rows: list[_Row]) -> None:
-            rows.sort(reverse=sort.startswith("-"))
+            rows.sort(key=itemgetter(0, 1), reverse=sort.startswith("-"))
             page = rows[question.offset : question.offset + min(question.limit, PAGE_MAX)]
-            span, clock = max(self._loop.now - base.at, FRESH), self._serving.clock()
-            made = tuple(_connection(row, base.moved.get(row.number), span, clock) for row in page)
+            span, clock, still = max(self._loop.now - base.at, FRESH), self._serving.clock(), self._serving.open
+            made = tuple(_connection(each, base, span, clock) for _key, _number, each in page if each in still)
             done(Connections(made, len(rows)))
 
-        self._gather(question.only, _key(sort.removeprefix("-"), base.moved), found)
+        self._gather(question.only, _key(sort.removeprefix("-"), base), found)
 
     def _gather(self, only: ConnectionFilter, key: _Key, found: Callable[[list[_Row]], None]) -> None:
         """The connections that match, and a sample of all of them."""
-        moved: dict[int, tuple[int, int]] = {}
+        bytes_in: dict[int, int] = {}
+        bytes_out: dict[int, int] = {}
         rows: list[_Row] = []
         matches = _matcher(only, self._serving.clock)
 
         def visit(connection: Open) -> None:
             number, live = connection.number, connection.live()
-            moved[number] = (live.bytes_in, live.bytes_out)
+            bytes_in[number], bytes_out[number] = live.bytes_in, live.bytes_out
             if matches(number, live):
-                rows.append(_Row(key(number, live), number, live))
+                rows.append((key(number, live), number, connection))
 
         def complete() -> None:
-            self._keep(Sample(self._loop.now, moved))
+            self._keep(Sample(self._loop.now, bytes_in, bytes_out))
             found(rows)
 
         self._each(visit, complete)
@@ -201,29 +203,25 @@ def _is_in(client_ip: str, network: Network) -> bool:
     return address in network
 
 
-def _key(sort: str, before: dict[int, tuple[int, int]]) -> _Key:
+def _key(sort: str, base: Sample) -> _Key:
     if sort == "age":
         return lambda number, _live: -number
-    if sort in ("rate_in", "rate_out"):
-        side = 0 if sort == "rate_in" else 1
-        return lambda number, live: _grown(live, before.get(number), side)
+    if sort == "rate_in":
+        return lambda number, live: live.bytes_in - base.bytes_in.get(number, 0)
+    if sort == "rate_out":
+        return lambda number, live: live.bytes_out - base.bytes_out.get(number, 0)
     field = Live._fields.index("client_ip" if sort == "client" else sort)
     return lambda _number, live: live[field]
 
 
-def _grown(live: Live, before: tuple[int, int] | None, side: int) -> int:
-    now = live.bytes_out if side else live.bytes_in
-    return now - before[side] if before is not None else now
-
-
-def _connection(row: _Row, before: tuple[int, int] | None, span: float, clock: float) -> Connection:
-    live = row.live
-    started = row.number / 1e6
+def _connection(connection: Open, base: Sample, span: float, clock: float) -> Connection:
+    number, live = connection.number, connection.live()
+    started = number / 1e6
     age = max(0.0, clock - started)
-    if before is None:
+    if number not in base.bytes_in:
         span = max(min(span, age), FRESH)  # it came after the first look
     return Connection(
-        id=connection_id(row.number),
+        id=connection_id(number),
         client=live.client_ip,
         user=live.user,
         target=live.target,
@@ -232,6 +230,6 @@ def _connection(row: _Row, before: tuple[int, int] | None, span: float, clock: f
         age=age,
         bytes_in=live.bytes_in,
         bytes_out=live.bytes_out,
-        rate_in=_grown(live, before, 0) / span,
-        rate_out=_grown(live, before, 1) / span,
+        rate_in=(live.bytes_in - base.bytes_in.get(number, 0)) / span,
+        rate_out=(live.bytes_out - base.bytes_out.get(number, 0)) / span,
     )

@@ -276,7 +276,9 @@ class HttpSession:
             early, self._in = bytes(self._in), b""
             exchange.bytes_in += len(early)
             out.append(ToOrigin(early))
-        out.append(Tunnel(exchange.report(200, "", now)))
+        report = exchange.report(200, "", now)
+        # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
+        out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
 
     # --- the origin ---
 
