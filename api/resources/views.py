@@ -86,5 +86,6 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
         "bytes_in": stats.bytes_in,
         "bytes_out": stats.bytes_out,
         "errors": stats.errors,
+        "denied": stats.denied,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }
