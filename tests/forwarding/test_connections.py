@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
+from actors.bus.loop import Loop
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.forwarding.connections import SORTS
+from actors.forwarding.connections import PAGE_MAX, SLICE, SORTS, Live
+from actors.forwarding.serving import Serving
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
 from tests.forwarding.test_proxying import BIG, connect, get, read_answer, tunnel
@@ -156,10 +157,73 @@ def test_idle_and_busy_clients_are_ended_with_all_that_match(rig: Rig) -> None:
     assert rig.record(reason="ended_by_operator")["method"] == "GET"
 
 
-def test_looks_at_the_same_time_do_not_spoil_each_others_rates(rig: Rig) -> None:
-    with Origin(echoes) as origin, tunnel(rig, origin) as client:
-        page(rig)
-        echo(client, b"x" * 100_000)
-        for _ in range(3):
-            pages: list[Any] = [page(rig) for _ in range(5)]
-            assert all(each.connections[0].rate_in < 100_000 * 5 for each in pages)
+# --- many of them, without sockets ---
+
+
+class Silent:
+    """A connection in which nothing happens; `looks` says how often somebody looked."""
+
+    deadline = float("inf")
+    looks = 0
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.noted = 0
+
+    def live(self) -> Live:
+        Silent.looks += 1
+        return Live("192.0.2.1", "", "a.example:443", "tunnel", 1, 2)
+
+    def expire(self) -> None:
+        raise AssertionError("nobody looks at the time here")
+
+    def end(self, reason: str) -> None:
+        raise AssertionError("nobody ends it")
+
+
+def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
+    loop = Loop()
+    serving = Serving(loop, lambda _row: None, 10, 10.0)
+    for _ in range(10_000):
+        serving.open.add(Silent(serving.new_number()))
+    pages: list[Connections] = []
+    for offset in (0, 1000, 9500):
+        serving.book.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
+    end = time.monotonic() + 20
+    while len(pages) < 3 and time.monotonic() < end:
+        before = Silent.looks
+        loop.turn()
+        assert Silent.looks - before <= 3 * (SLICE + PAGE_MAX)
+    assert [len(each.connections) for each in pages] == [PAGE_MAX, PAGE_MAX, 500]
+    assert {each.total for each in pages} == {10_000}
+    assert len({connection.id for each in pages for connection in each.connections}) == 2500
+    loop.close()
+
+
+class Steady(Silent):
+    """Gets a thousand bytes a second."""
+
+    def __init__(self, number: int, clock: Callable[[], float]) -> None:
+        super().__init__(number)
+        self._clock = clock
+
+    def live(self) -> Live:
+        return Live("192.0.2.1", "", "a.example:443", "tunnel", 0, round(self._clock() * 1000))
+
+
+@pytest.mark.parametrize("pause", [0.01, 0.1, 0.24, 0.3, 1.0, 4.0])
+def test_whoever_looks_and_whenever_the_rate_is_right(pause: float) -> None:
+    now = [100.0]
+    loop = Loop(lambda: now[0])
+    serving = Serving(loop, lambda _row: None, 10, 10.0)
+    serving.open.add(Steady(serving.new_number(), lambda: now[0]))
+    pages: list[Connections] = []
+    asked = 0
+    while len(pages) < 6 and now[0] < 200.0:
+        if asked < 6 and now[0] - 100.0 >= asked * pause:
+            asked += 1
+            serving.book.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
+        loop.turn(0.0)
+        now[0] += 0.01
+    loop.close()
+    assert [round(each.connections[0].rate_out / 1000, 1) for each in pages] == [1.0] * 6
