@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from api import api_keys, users
 from api.http.call import Call, Reply
+from api.resources import access, auth, connections, health, logs, proxies
 from api.resources import api_keys as key_handlers
-from api.resources import auth, health, logs, proxies
 from api.resources import users as user_handlers
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
@@ -129,6 +129,39 @@ OPERATIONS: tuple[Operation, ...] = (
         proxies.test_proxy,
         proxies.ProxyTest,
         optional_body=True,
+    ),
+    Operation(
+        "POST",
+        f"{_PROXY}/explain",
+        "proxy.read",
+        "explainAccess",
+        "Say what would happen to a request, and which rule decides",
+        access.explain_access,
+        access.ExplainBody,
+    ),
+    Operation(
+        "GET",
+        f"{_PROXY}/connections",
+        "proxy.read",
+        "listConnections",
+        "List live connections",
+        connections.list_connections,
+    ),
+    Operation(
+        "DELETE",
+        f"{_PROXY}/connections",
+        "proxy.write",
+        "endConnections",
+        "End the connections that match",
+        connections.end_connections,
+    ),
+    Operation(
+        "DELETE",
+        f"{_PROXY}/connections/{{connection_id}}",
+        "proxy.write",
+        "endConnection",
+        "End one connection",
+        connections.end_connection,
     ),
     # --- users and records ---
     Operation("GET", f"{V1}/users", "users.read", "listUsers", "List users", user_handlers.list_users),

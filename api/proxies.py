@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from actors.bus.messages import (
     SUPERVISOR,
+    AccessSpec,
     DescribeFleet,
     Done,
     Fleet,
@@ -32,6 +33,7 @@ from actors.bus.messages import (
 from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
 from api.store import Document, NotStored, RevisionConflict, Store
+from config.access import ProxyAccess
 from config.proxies import (
     InvalidProxy,
     ProxyCreate,
@@ -81,7 +83,18 @@ class StoredProxy:
             auth_username=record.auth.username if with_auth else None,
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
+            access=_access_spec(record.access),
         )
+
+
+def _access_spec(access: ProxyAccess) -> AccessSpec:
+    return AccessSpec(
+        tuple(access.allow_clients),
+        tuple(access.deny_clients),
+        tuple(access.allow_destinations),
+        tuple(access.deny_destinations),
+        access.mode,
+    )
 
 
 def load(document: Document) -> StoredProxy:

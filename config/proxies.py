@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from config.access import AccessInput, ProxyAccess
 from config.certificates import CertificateError, server_context
 from config.passwords import hash_password
 from config.settings import ServerTls
@@ -121,6 +122,7 @@ class ProxyUpdate(_Input):
     protocol: Protocol | None = None
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
+    access: AccessInput | None = None
     tags: Tags | None = None
     tls: TlsInput | None = None
 
@@ -174,6 +176,7 @@ class ProxyRecord(BaseModel):
     status: Literal["active", "inactive"]
     auth: ProxyAuth
     settings: ProxySettings
+    access: ProxyAccess = ProxyAccess()
     tags: list[str]
     tls: ProxyTls | None = None
     created_at: float
@@ -213,6 +216,8 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed = {name: value for name, value in given.items() if value is not None}
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
+    if body.access is not None:
+        changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
     if body.auth is not None:
         changed["auth"] = _apply_auth(record.auth, body.auth)
     if body.tls is not None:

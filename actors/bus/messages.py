@@ -7,6 +7,7 @@ Times are Unix seconds, durations seconds, sizes bytes.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
@@ -108,6 +109,20 @@ class SetSettings:
 
 
 @message
+class AccessSpec:
+    """The access rules of a proxy, as `config.access` reads their entries. A value, not a message by itself.
+
+    `mode` is `enforce` or `report`.
+    """
+
+    allow_clients: tuple[str, ...] = ()
+    deny_clients: tuple[str, ...] = ()
+    allow_destinations: tuple[str, ...] = ()
+    deny_destinations: tuple[str, ...] = ()
+    mode: str = "enforce"
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
@@ -129,6 +144,7 @@ class ProxySpec:
     auth_username: str | None
     auth_hash: str | None
     tls: tuple[str, str] | None = None
+    access: AccessSpec = AccessSpec()
 
 
 @message
@@ -261,6 +277,111 @@ class AdmitTester:
     ttl: float
 
 
+@message
+class Explain:
+    """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
+
+    `user` None means somebody with good credentials. No connection is made.
+    """
+
+    client_ip: str
+    user: str | None
+    target: str
+
+
+@message
+class ExplainedAddress:
+    """What is decided about one address of a target. A value, not a message by itself. `decision`: `allow`, `deny`."""
+
+    address: str
+    decision: str
+    reason: str
+    rule: str
+
+
+@message
+class Explanation:
+    """Forwarding actor → API: the decision, the word for it, and what decided at which stage (`explain.py`)."""
+
+    decision: str
+    reason: str
+    rule: str
+    stage: str
+    mode: str
+    host: str
+    port: int
+    addresses: tuple[ExplainedAddress, ...]
+
+
+@message
+class ConnectionFilter:
+    """Which connections: all that every given part matches. A value, not a message by itself.
+
+    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds.
+    """
+
+    client: str | None = None
+    user: str | None = None
+    target: str | None = None
+    min_age: float = 0.0
+
+
+@message
+class QueryConnections:
+    """API → forwarding actor: what is open? A page of at most 1,000. Answered by `Connections`, after up to a second.
+
+    `sort` is one of `connections.SORTS`, with `-` before it for the greatest first.
+    """
+
+    only: ConnectionFilter
+    sort: str
+    limit: int
+    offset: int
+
+
+@message
+class Connection:
+    """One live connection of a client. A value, not a message by itself.
+
+    `state` is `idle`, `authorizing`, `connecting`, `active`, `closing` or `tunnel`; rates are bytes per second.
+    """
+
+    id: str
+    client: str
+    user: str
+    target: str
+    state: str
+    started_at: float
+    age: float
+    bytes_in: int
+    bytes_out: int
+    rate_in: float
+    rate_out: float
+
+
+@message
+class Connections:
+    """Forwarding actor → API: a page, and how many match in all."""
+
+    connections: tuple[Connection, ...]
+    total: int
+
+
+@message
+class EndConnections:
+    """API → forwarding actor: end what matches; `id` None means whichever. Answered by `Ended`."""
+
+    id: str | None
+    only: ConnectionFilter
+
+
+@message
+class Ended:
+    """Forwarding actor → API: so many connections were ended."""
+
+    count: int
+
+
 # --- counters and statistics --------------------------------------------------------------------------------------
 
 
@@ -271,7 +392,8 @@ class Counters:
     Every second while they change, else every five seconds.
 
     `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
-    `last_request` is 0 when there was none.
+    `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules refused, `reported`
+    what rules in report mode would have refused.
     """
 
     proxy_id: str
@@ -287,6 +409,8 @@ class Counters:
     response_seconds: float
     last_request: float
     records_dropped: int
+    refusals: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
 
 
 @message

@@ -10,13 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Failed, ProxySpec, Trouble
+from actors.bus.messages import (
+    SUPERVISOR,
+    AdmitTester,
+    Configure,
+    Counters,
+    Done,
+    EndConnections,
+    Explain,
+    Failed,
+    ProxySpec,
+    QueryConnections,
+    Trouble,
+)
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
-from actors.forwarding.commands import Report
 from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import error_response
+from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.explain import explain
 from actors.forwarding.lingering import linger
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport
@@ -71,7 +83,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure` and `AdmitTester`."""
+        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections` and `EndConnections`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._choose_certificate(message.spec)
@@ -80,6 +92,12 @@ class ForwardingActor(Actor):
             answer(Done())
         elif isinstance(message, AdmitTester):
             self._admit(message, answer)
+        elif isinstance(message, Explain):
+            self._explain(message, answer)
+        elif isinstance(message, QueryConnections):
+            self.serving.book.query(message, answer)
+        elif isinstance(message, EndConnections):
+            self.serving.book.end(message, answer)
         else:
             refuse(sender, message, answer)
 
@@ -89,6 +107,15 @@ class ForwardingActor(Actor):
         else:
             self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
             answer(Done())
+
+    def _explain(self, question: Explain, answer: Answer) -> None:
+        if self.serving.judge is None:
+            answer(Failed("not configured yet"))
+            return
+        try:
+            explain(self.serving, question, answer)
+        except Refused as refused:
+            answer(Failed(refused.failure.detail, "target"))
 
     # --- accepting ---
 
@@ -119,14 +146,21 @@ class ForwardingActor(Actor):
         serving = self.serving
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
+        assert serving.judge is not None
+        judgement = serving.judge.client(client_ip)
+        if judgement.failure is not None:
+            self._turn_away(sock, judgement.failure)
+            return
         if len(serving.open) >= serving.max_connections:
-            self._turn_away(sock)
+            serving.count.errors += 1
+            self._turn_away(sock, errors.out_of_connections(serving.max_connections))
             return
         transport = self._transport(sock)
         if transport is None:
             sock.close()
             return
         client = Client(serving, transport, self._last_ip)
+        client.reported = judgement.reason
         serving.began(client)
         self.loop.watch(client.fileno, EDGE, client.on_client)
 
@@ -164,18 +198,15 @@ class ForwardingActor(Actor):
         except CertificateError as error:
             self._trouble("certificate", f"the certificate can't be used; clients are turned away: {error}")
 
-    def _turn_away(self, sock: socket.socket) -> None:
-        """One connection too many: an answer, no request read, no place taken."""
-        failure = errors.out_of_connections(self.serving.max_connections)
-        now = self.loop.now
-        told = b"" if self._wants_tls else error_response(failure, keep_alive=False)
-        self.serving.reported(Report(b"", "", failure.status, failure.kind, "", now, now, 0, len(told)), self._last_ip)
-        if self._wants_tls:
-            sock.close()  # a handshake only to say no would cost more than the connection
+    def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
+        """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
+        self.serving.refused_client(self._last_ip, failure)
+        if not self.serving.speaks_http:
+            sock.close()
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(told)
+            sock.send(error_response(failure, keep_alive=False))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)
@@ -221,6 +252,8 @@ class ForwardingActor(Actor):
             response_seconds=count.response_seconds,
             last_request=count.last_request,
             records_dropped=self.records.dropped,
+            refusals=dict(count.refusals),
+            reported=dict(count.reported),
         )
         quiet = counters == self._last_counters and self.loop.now - self._last_told < QUIET_PERIOD
         if not quiet:

@@ -26,6 +26,7 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
+from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
@@ -66,10 +67,16 @@ class Client:
         "_session",
         "_short_is_all",
         "_sock",
+        "_target",
         "_unsent",
         "_up",
+        "_user",
+        "bytes_in",
+        "bytes_out",
         "client_ip",
         "noted",
+        "number",
+        "reported",
     )
 
     def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
@@ -93,6 +100,12 @@ class Client:
         self._dial: Dial | None = None
         self._up: AnyFlow | None = None
         self._down: AnyFlow | None = None
+        self.number = serving.new_number()
+        self.bytes_in = self.bytes_out = 0
+        self._target: Authority | None = None
+        self._user = ""
+        self.reported = ""
+        """What rules in report mode would have refused about this client."""
         self.noted = NEVER
         serving.deadlines.note(self)
 
@@ -160,6 +173,7 @@ class Client:
                 self._perform(session.client_lost(self._loop.now))
                 return
             self._count.bytes_in += len(data)
+            self.bytes_in += len(data)
             if not data or (len(data) < READ_SIZE and self._short_is_all and not self._client_ended):
                 self._client_readable = False
             self._perform(session.receive_from_client(data, self._loop.now))
@@ -210,6 +224,7 @@ class Client:
             self._client_broke()
             return
         self._count.bytes_out += sent
+        self.bytes_out += sent
         if sent:
             self._session.moved(self._loop.now)
         if sent < len(data):
@@ -271,6 +286,7 @@ class Client:
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=False)
+        self.bytes_out += moved
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
             self._loop.call_soon(self._go_on)
@@ -304,6 +320,7 @@ class Client:
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=True)
+        self.bytes_in += moved
         ended = progress is Progress.ENDED
         if progress is Progress.TURN:
             self._loop.call_soon(self._go_on)
@@ -349,6 +366,7 @@ class Client:
             if self._over or self._question is not question or not self._session.authorizing:
                 return
             self._question = None
+            self._user = user or ""
             commands = self._session.authorized(user, self._loop.now)
             if asking:
                 answers.append(commands)
@@ -361,21 +379,23 @@ class Client:
         return answers[0] if answers else None
 
     def _do_open(self, command: Open) -> list[Command] | None:
-        target = command.target
+        target = self._target = command.target
         origin = None if command.fresh else self._serving.pool.take(target)
         if origin is not None:
             self._join(origin)
             return self._session.opened(True, self._loop.now)
-        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result))
+        epoch = self._serving.pool.epoch
+        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result, epoch))
         return None
 
-    def _dialled(self, target: Authority, result: socket.socket | Failure) -> None:
-        self._dial = None
+    def _dialled(self, target: Authority, result: socket.socket | Failure, epoch: int) -> None:
+        dial, self._dial = self._dial, None
         now = self._loop.now
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            origin = Origin(result, (target.host, target.port))
+            reported = dial.reported if dial is not None else ""
+            origin = Origin(result, (target.host, target.port), epoch, reported)
             origin.readable = True  # it may have spoken first: the edge that said so was the dial's
             self._join(origin)
             self._perform(self._session.opened(False, now))
@@ -413,13 +433,19 @@ class Client:
     def _do_tunnel(self, command: Tunnel) -> None:
         origin = self._origin
         assert origin is not None
+        report = self._marked(command.report)
         self._origin = None
         self._over = True
-        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), command.report)
+        tunnel = RunningTunnel(self._serving, self._sock, self.client_ip, origin, bytes(self._out), report, self.number)
         self._serving.replaced(self, tunnel)
 
     def _do_report(self, command: Report) -> None:
-        self._serving.reported(command, self.client_ip)
+        self._serving.reported(self._marked(command), self.client_ip)
+
+    def _marked(self, report: Report) -> Report:
+        """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
+        word = self.reported or (self._origin.reported if self._origin is not None else "")
+        return report._replace(reason=word) if word and not report.reason else report
 
     def _do_close(self, command: CloseClient) -> None:
         if command.abort:
@@ -453,6 +479,24 @@ class Client:
             self._perform(self._session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
         else:
             self._perform(self._session.timed_out(now))
+
+    def live(self) -> Live:
+        """What it is doing now; its target is that of the last request."""
+        target = self._target
+        where = "" if target is None else f"{target.host}:{target.port}"
+        if target is not None and ":" in target.host:
+            where = f"[{target.host}]:{target.port}"
+        return Live(self.client_ip, self._user, where, self._state(), self.bytes_in, self.bytes_out)
+
+    def _state(self) -> str:
+        session = self._session
+        if session.closed:
+            return "closing"
+        if session.authorizing:
+            return "authorizing"
+        if session.opening:
+            return "connecting"
+        return "idle" if session.idle else "active"
 
     def end(self, reason: str) -> None:
         """End it from outside; what is under way is reported with `reason`."""

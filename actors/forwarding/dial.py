@@ -16,8 +16,8 @@ from functools import partial
 from actors.bus.loop import Loop, Timer
 from actors.forwarding import errors
 from actors.forwarding.errors import Failure
-from actors.forwarding.guard import Guard
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.judge import Judge
 from actors.forwarding.resolve import Answer, Resolver
 
 STAGGER = 0.25
@@ -54,7 +54,7 @@ class Dialer:
         self.loop = loop
         self.resolver = resolver
         self.connector = connector
-        self.guard: Guard | None = None
+        self.judge: Judge | None = None
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
 
     def dial(self, target: Authority, done: OnDialled) -> Dial:
@@ -74,8 +74,15 @@ class Dial:
         self._trying: dict[int, socket.socket] = {}
         self._stagger: Timer | None = None
         self._failure = errors.unroutable("no address to connect to")
-        self.resolving = not target.literal
-        if target.literal:
+        self._reasons: dict[str, str] = {}
+        self.reported = ""
+        """What rules in report mode would have refused about the connection that was made."""
+        assert dialer.judge is not None
+        refused = dialer.judge.name(target)
+        self.resolving = refused is None and not target.literal
+        if refused is not None:
+            self._loop.call_soon(lambda: self._end(refused.failure or self._failure))
+        elif target.literal:
             self._loop.call_soon(lambda: self._judge((target.host,)))
         else:
             dialer.resolver.resolve(target.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
@@ -95,14 +102,14 @@ class Dial:
     def _judge(self, addresses: tuple[str, ...]) -> None:
         if self._done is None:
             return
-        guard = self._dialer.guard
-        assert guard is not None
-        target = self._target
-        verdicts = [(address, guard.judge(address, target.port, target.host)) for address in addresses]
-        self._untried = [address for address, verdict in verdicts if verdict is None][:ADDRESSES_MAX]
-        refused = [verdict for _address, verdict in verdicts if verdict is not None]
+        judge = self._dialer.judge
+        assert judge is not None
+        judged = [(address, judge.address(self._target, address)) for address in addresses]
+        self._untried = [address for address, judgement in judged if judgement.failure is None][:ADDRESSES_MAX]
+        self._reasons = {address: judgement.reason for address, judgement in judged if judgement.reason}
+        refused = [judgement.failure for _address, judgement in judged if judgement.failure is not None]
         if not self._untried and refused:
-            self._end(errors.prohibited(refused[0]))
+            self._end(refused[0])
         else:
             self._try_next()
 
@@ -138,6 +145,7 @@ class Dial:
             self._try_next()
             return
         del self._trying[fd]
+        self.reported = self._reasons.get(address, "")
         self._end(sock)
 
     def _note(self, trouble: int, address: str) -> None:

@@ -15,12 +15,21 @@ PROXY_NAME = "proxyfleet"
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on."""
+    """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on.
+
+    `rule` is the word of the access rule that decided, where it was one.
+    """
 
     status: int
     kind: str
     detail: str
     close: bool = False
+    rule: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The one word for it in the access record and in the counters: the rule, where one decided."""
+        return self.rule or self.kind
 
 
 class Refused(Exception):
@@ -86,6 +95,13 @@ def prohibited(detail: str) -> Failure:
     return Failure(403, "destination_ip_prohibited", detail)
 
 
+def denied_by_rule(rule: str) -> Failure:
+    """An access rule says no; `rule` is its word. Who is refused does not hear which entry it was."""
+    whom = "client" if rule.startswith("client") else "target"
+    detail = f"the access rules of this proxy don't allow this {whom}"
+    return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule)
+
+
 def out_of_connections(limit: int) -> Failure:
     """`max_connections` is reached."""
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
@@ -102,10 +118,11 @@ LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forw
 
 def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True) -> bytes:
     """A whole HTTP/1.1 answer for `failure`, with `Proxy-Status` (RFC 9209)."""
+    rule = f"; rule={failure.rule}" if failure.rule else ""
     body = f"{failure.status} {_phrase(failure.status)}: {failure.detail}\n".encode()
     lines = [
         f"HTTP/1.1 {failure.status} {_phrase(failure.status)}",
-        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.detail)}"',
+        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.detail)}"{rule}',
         "Content-Type: text/plain; charset=utf-8",
         f"Content-Length: {len(body)}",
         f"Connection: {'keep-alive' if keep_alive else 'close'}",

@@ -17,14 +17,19 @@ Key = tuple[str, int]
 
 
 class Origin:
-    """A connection to an origin, from its dialling to its end."""
+    """A connection to an origin, from its dialling to its end.
 
-    __slots__ = ("_pool", "deadline", "fd", "key", "noted", "out", "readable", "sock")
+    `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused about it.
+    """
 
-    def __init__(self, sock: socket.socket, key: Key) -> None:
+    __slots__ = ("_pool", "deadline", "epoch", "fd", "key", "noted", "out", "readable", "reported", "sock")
+
+    def __init__(self, sock: socket.socket, key: Key, epoch: int = 0, reported: str = "") -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.key = key
+        self.epoch = epoch
+        self.reported = reported
         self.out = bytearray()
         self.readable = False
         self.deadline = float("inf")
@@ -78,6 +83,8 @@ class Pool:
         self._kept = kept
         self._idle: defaultdict[Key, list[Origin]] = defaultdict(list)
         self.count = 0
+        self.epoch = 0
+        """Grows when what may be connected to has changed; older connections are not kept."""
 
     def take(self, target: Authority) -> Origin | None:
         """An idle connection to `target`, or None."""
@@ -91,7 +98,7 @@ class Pool:
 
     def give(self, origin: Origin) -> None:
         """Keep a connection whose last exchange ended well."""
-        if self.count >= self._limit:
+        if self.count >= self._limit or origin.epoch != self.epoch:
             self.close(origin)
             return
         self._idle[origin.key].append(origin)
@@ -116,6 +123,7 @@ class Pool:
         origin.sock.close()
 
     def flush(self) -> None:
-        """Close all that is idle: what was allowed when they were made may not be now."""
+        """Close all that is idle, and keep nothing that is in use now: what was allowed then may not be now."""
+        self.epoch += 1
         for origin in [origin for idle in self._idle.values() for origin in idle]:
             self.discard(origin)

@@ -6,23 +6,26 @@ import itertools
 import os
 import socket
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.bus.messages import EgressSpec, ProxySpec
 from actors.bus.records import Row
 from actors.forwarding.commands import Report
+from actors.forwarding.connections import Book, Open
 from actors.forwarding.credentials import Credentials
-from actors.forwarding.deadlines import Deadlines, Mortal
+from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import PROXY_NAME
+from actors.forwarding.errors import PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.judge import Judge
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.resolve import Resolver
+from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
 
@@ -33,14 +36,7 @@ Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
 PIPE_WAIT = 0.1
-DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied"))
-
-
-class Ending(Mortal, Protocol):
-    """A connection or a tunnel: it can be ended from outside."""
-
-    def end(self, reason: str) -> None:
-        """End it now."""
+DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", *REASONS))
 
 
 @dataclass(slots=True)
@@ -56,6 +52,8 @@ class Count:
     bytes_out: int = 0
     response_seconds: float = 0.0
     last_request: float = 0.0
+    refusals: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
 
 
 class Serving:
@@ -70,11 +68,15 @@ class Serving:
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
         self.policy = Policy(keep_alive_timeout=pool_kept)
         self.count = Count()
-        self.open: set[Ending] = set()
+        self.open: set[Open] = set()
+        self.book = Book(self)
+        self._last_number = 0
+        self._epoch = time.time() - time.monotonic()
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
         self.credentials: Credentials | None = None
+        self.judge: Judge | None = None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
         self._spec: ProxySpec | None = None
@@ -84,9 +86,10 @@ class Serving:
 
     def configure(self, spec: ProxySpec, egress: EgressSpec) -> None:
         """The wish as it is from now on. Sessions under way keep the policy that they began with."""
-        if egress != self._egress:
+        access = None if self._spec is None else self._spec.access
+        if egress != self._egress or spec.access != access:
             self._egress = egress
-            self.dialer.guard = Guard(egress)
+            self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
             self.pool.flush()
         if self._spec is None or (spec.auth_username, spec.auth_hash) != (
             self._spec.auth_username,
@@ -104,6 +107,11 @@ class Serving:
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 
+    @property
+    def speaks_http(self) -> bool:
+        """Can a client be answered before it has said anything? In plain HTTP only."""
+        return self._spec is not None and self._spec.protocol == "http"
+
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return HttpSession(self.policy, self.loop.now)
@@ -119,20 +127,33 @@ class Serving:
         self.dialer.on_trouble("out_of_descriptors", "no descriptor is left for pipes; connections wait")
         self.loop.call_later(PIPE_WAIT, go_on)
 
+    def knows(self, user: str) -> bool:
+        """Could this be an authorised user? Where no credentials are wanted, anybody is."""
+        return self._spec is None or self._spec.auth_username in (None, user)
+
     # --- what connections tell ---
 
-    def began(self, connection: Ending) -> None:
+    def clock(self) -> float:
+        """Unix seconds at the actor's start, and on from there whatever happens to the wall clock."""
+        return self.loop.now + self._epoch
+
+    def new_number(self) -> int:
+        """The number of a connection that has just come: when, in microseconds of `clock`, and no two alike."""
+        self._last_number = max(self._last_number + 1, int(self.clock() * 1e6))
+        return self._last_number
+
+    def began(self, connection: Open) -> None:
         """A client has come."""
         self.count.connections += 1
         self.open.add(connection)
 
-    def ended(self, connection: Ending) -> None:
+    def ended(self, connection: Open) -> None:
         """A client has gone."""
         self.open.discard(connection)
         if not self.open and self.on_empty is not None:
             self.on_empty()
 
-    def replaced(self, connection: Ending, tunnel: Ending) -> None:
+    def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""
         self.open.discard(connection)
         self.open.add(tunnel)
@@ -144,7 +165,7 @@ class Serving:
         else:
             self.count.bytes_out += count
 
-    def tunnel_ended(self, tunnel: Ending, report: Report) -> None:
+    def tunnel_ended(self, tunnel: Open, report: Report) -> None:
         """A tunnel is over."""
         client_ip: str = getattr(tunnel, "client_ip", "")
         self.reported(report, client_ip)
@@ -161,7 +182,17 @@ class Serving:
         if report.status >= 500:
             count.errors += 1
         if report.reason:
-            self._count_refusal(report)
+            self._count_reason(report)
+        self._record(report, client_ip, wall, answered)
+
+    def refused_client(self, client_ip: str, failure: Failure) -> None:
+        """A client was turned away by a rule before it said anything: no request, but a refusal with its record."""
+        now = self.loop.now
+        report = Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0)
+        self._count_reason(report)
+        self._record(report, client_ip, time.time(), 0.0)
+
+    def _record(self, report: Report, client_ip: str, wall: float, answered: float) -> None:
         self._add_record(
             (
                 wall,
@@ -181,8 +212,13 @@ class Serving:
             )
         )
 
-    def _count_refusal(self, report: Report) -> None:
+    def _count_reason(self, report: Report) -> None:
+        count, reason = self.count, report.reason
         if report.status == 407:
-            self.count.auth_failures += 1
-        if report.reason in DENIALS:
-            self.count.denied += 1
+            count.auth_failures += 1
+        if reason in DENIALS:
+            count.denied += 1
+            count.refusals[reason] = count.refusals.get(reason, 0) + 1
+        elif reason.startswith(REPORTED):
+            word = reason.removeprefix(REPORTED)
+            count.reported[word] = count.reported.get(word, 0) + 1

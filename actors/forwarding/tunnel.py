@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.forwarding.commands import Report
+from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.pool import Origin
@@ -34,6 +35,7 @@ class Tunnel:
         "client_ip",
         "deadline",
         "noted",
+        "number",
     )
 
     def __init__(
@@ -44,6 +46,7 @@ class Tunnel:
         origin: Origin,
         pending_down: bytes,
         report: Report,
+        number: int,
     ) -> None:
         self._serving = serving
         self._client = client
@@ -51,6 +54,7 @@ class Tunnel:
         self.client_ip = client_ip
         self._unsent = 0
         self._report = report
+        self.number = number
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
         client_fd = client.fileno()
@@ -93,8 +97,22 @@ class Tunnel:
         self._serving.tunnel_ended(
             self,
             before._replace(
-                reason=reason, bytes_in=before.bytes_in + moved_up, bytes_out=before.bytes_out + moved_down
+                reason=reason or before.reason,
+                bytes_in=before.bytes_in + moved_up,
+                bytes_out=before.bytes_out + moved_down,
             ),
+        )
+
+    def live(self) -> Live:
+        """What it is doing now; its bytes are those from the request for it on."""
+        report, up, down = self._report, self._up, self._down
+        return Live(
+            self.client_ip,
+            report.user,
+            report.url,
+            "tunnel",
+            report.bytes_in + (up.moved if up is not None else 0),
+            report.bytes_out + (down.moved if down is not None else 0),
         )
 
     def _on_client(self, mask: int) -> None:

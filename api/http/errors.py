@@ -96,6 +96,8 @@ def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
         return field, "is read-only" if field in read_only else "is not a known field"
     if error["type"] == "null_field":
         return str(error["ctx"]["field"]), "must not be null"
+    if error["type"] == "bad_entry":
+        return f"{field}[{error['ctx']['index']}]", str(error["msg"])
     if error["type"] == "missing":
         return field, "is required"
     text = str(error["msg"]).removeprefix("Value error, ")

@@ -43,6 +43,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
         "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
+        "access": record.access.model_dump(),
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),
@@ -51,7 +52,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in ("auth", "settings", "tls")}
+    return {name: value for name, value in form.items() if name not in ("auth", "settings", "tls", "access")}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:
@@ -86,5 +87,6 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
         "bytes_in": stats.bytes_in,
         "bytes_out": stats.bytes_out,
         "errors": stats.errors,
+        "denied": stats.denied,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }

@@ -302,7 +302,10 @@ class HttpSession:
             early, self._in = bytes(self._in), b""
             exchange.bytes_in += len(early)
             out.append(ToOrigin(early))
-        out.append(Tunnel(exchange.report(200, "", now)))
+        report = exchange.report(200, "", now)
+        # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
+        out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
+        self._exchange = None  # the wheel of deadlines may hold this session for a while yet
 
     # --- the origin ---
 
@@ -413,7 +416,7 @@ class HttpSession:
     def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
         """One of the two sides broke the rules, or fell silent: say so if that is still possible."""
         if self._must().answer is not None:
-            out.extend(self.abandon(failure.kind, now))
+            out.extend(self.abandon(failure.reason, now))
             return
         out.append(LeaveOrigin(reusable=False))
         self._refuse(failure, out, now)
@@ -424,7 +427,7 @@ class HttpSession:
         if exchange is None:
             reply = error_response(failure, keep_alive=False)
             size = self._head_size or len(self._in)
-            report = Report(b"", "", failure.status, failure.kind, "", self._started, now, size, len(reply))
+            report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
             out.extend((ToClient(reply), report, CloseClient()))
             self.phase = Phase.CLOSED
             return
@@ -433,7 +436,7 @@ class HttpSession:
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
         exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)
-        out.append(exchange.report(failure.status, failure.kind, now))
+        out.append(exchange.report(failure.status, failure.reason, now))
         if persists:
             self._await_next(out, now)
         else:

@@ -1,0 +1,66 @@
+"""Guard and access rules together: the one decision about a target, for whoever connects and whoever asks.
+
+The guard is judged first, since nothing excepts what it forbids here; then the rules. In report mode a rule refuses
+nothing, and what it would have refused is told in `Judgement.reason` behind `reported:`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from actors.forwarding import errors
+from actors.forwarding.errors import Failure
+from actors.forwarding.guard import Guard
+from actors.forwarding.http.targets import Authority
+from actors.forwarding.rules import REPORTED, Rules, Verdict
+
+
+class Judgement(NamedTuple):
+    """One decision. `failure` None lets it through; `reason` is the word for the record, empty when nothing speaks
+    against it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
+    `egress_guard`.
+    """
+
+    failure: Failure | None
+    reason: str
+    rule: str
+    stage: str
+
+
+class Judge:
+    """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
+
+    def __init__(self, guard: Guard, rules: Rules) -> None:
+        self._guard = guard
+        self._rules = rules
+
+    @property
+    def mode(self) -> str:
+        """`enforce` or `report`."""
+        return "report" if self._rules.report else "enforce"
+
+    def client(self, client_ip: str) -> Judgement:
+        """May this client come? Judged when it is accepted."""
+        return self._by_rules(self._rules.judge_client(client_ip), "client")
+
+    def name(self, target: Authority) -> Judgement | None:
+        """A no before the name is resolved; None when its addresses are to be judged."""
+        verdict = self._rules.judge_name(target.host, target.port)
+        if verdict is None or not verdict.denied or self._rules.report:
+            return None
+        return self._by_rules(verdict, "name")
+
+    def address(self, target: Authority, address: str) -> Judgement:
+        """May `target` be connected to at `address`?"""
+        sentence = self._guard.judge(address, target.port, target.host)
+        if sentence is not None:
+            failure = errors.prohibited(sentence)
+            return Judgement(failure, failure.reason, sentence, "egress_guard")
+        return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
+
+    def _by_rules(self, verdict: Verdict, stage: str) -> Judgement:
+        if not verdict.denied:
+            return Judgement(None, "", verdict.rule, stage)
+        if self._rules.report:
+            return Judgement(None, REPORTED + verdict.reason, verdict.rule, stage)
+        return Judgement(errors.denied_by_rule(verdict.reason), verdict.reason, verdict.rule, stage)

@@ -1,0 +1,66 @@
+"""What would happen to a request through a proxy: asked of the process that decides."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from ipaddress import ip_address
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+
+from actors.bus.messages import Explain, Explanation, Failed, forwarding_name
+from actors.forwarding.errors import Refused
+from actors.forwarding.explain import read_target
+from api.http.call import Call, Reply
+from api.http.errors import internal, invalid
+from config.proxies import refuse_nulls
+
+
+def _client_ip(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+
+
+def _target(text: str) -> str:
+    try:
+        read_target(text)
+    except Refused as refused:
+        raise ValueError(refused.failure.detail) from refused
+    return text
+
+
+class ExplainBody(BaseModel):
+    """Who wants to go where."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client_ip: Annotated[StrictStr, AfterValidator(_client_ip)]
+    target: Annotated[StrictStr, Field(min_length=1, max_length=2048), AfterValidator(_target)]
+    user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+def explain_access(call: Call) -> Reply:
+    """The decision of the proxy's own process. An inactive proxy has none: 400."""
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    if proxy.record.status == "inactive":
+        raise invalid("status", "the proxy is inactive, so nobody decides; start it first")
+    question = Explain(call.body.client_ip, call.body.user, call.body.target)
+    answer = call.services.bridge.ask(forwarding_name(proxy.record.id), question)
+    if isinstance(answer, Failed):
+        raise invalid(answer.field, answer.error)
+    if not isinstance(answer, Explanation):
+        raise internal(call.request_id, "The proxy's process does not answer; its runtime says more")
+    return Reply(_shown(answer))
+
+
+def _shown(explanation: Explanation) -> dict[str, Any]:
+    shown = asdict(explanation)
+    target = {"host": shown.pop("host"), "port": shown.pop("port")}
+    return {**shown, "target": target}

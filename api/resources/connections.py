@@ -1,0 +1,94 @@
+"""Live connections of a proxy: asked of its process, and ended there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
+from actors.bus.messages import forwarding_name as process_of
+from actors.forwarding.connections import SORTS
+from api.http.call import Call, Reply
+from api.http.errors import internal, invalid, not_found
+from config.access import read_network
+from config.units import timestamp_text
+
+FILTERS = ("client", "user", "target", "min_age")
+EVERYTHING = ConnectionFilter()
+
+
+def list_connections(call: Call) -> Reply:
+    """A page of them. An inactive proxy has none."""
+    question = QueryConnections(
+        only=_filter(call),
+        sort=call.query.one_of("sort", (*SORTS, *(f"-{name}" for name in SORTS))) or "-age",
+        limit=call.query.integer("limit", 100, 1, 1000),
+        offset=call.query.integer("offset", 0, 0, 1_000_000),
+    )
+    page = _ask(call, question, Connections((), 0))
+    return Reply({"connections": [_shown(each) for each in page.connections], "total": page.total})
+
+
+def end_connection(call: Call) -> Reply:
+    """Ended, or 404 when it is gone."""
+    connection_id = call.params["connection_id"]
+    ended = _ask(call, EndConnections(connection_id, EVERYTHING), Ended(0))
+    if not ended.count:
+        raise not_found("The connection")
+    return Reply({"id": connection_id, "ended": True})
+
+
+def end_connections(call: Call) -> Reply:
+    """All that match; none without a filter, unless all are asked for in so many words."""
+    call.query.only((*FILTERS, "all"))
+    everything = call.query.one_of("all", ("true", "false")) == "true"
+    only = _filter(call)
+    if only == EVERYTHING and not everything:
+        raise invalid("all", f"must be true to end all connections; or give one of {', '.join(FILTERS)}")
+    if only != EVERYTHING and everything:
+        raise invalid("all", "must not be true when there is a filter")
+    return Reply({"ended": _ask(call, EndConnections(None, only), Ended(0)).count})
+
+
+def _filter(call: Call) -> ConnectionFilter:
+    query = call.query
+    client = query.text("client")
+    if client is not None:
+        try:
+            read_network(client)
+        except ValueError as error:
+            raise invalid("client", str(error)) from error
+    min_age = float(query.integer("min_age", 0, 0, 1_000_000_000))
+    return ConnectionFilter(client, _part(call, "user"), _part(call, "target"), min_age)
+
+
+def _part(call: Call, name: str) -> str | None:
+    """A filter that is a text. An empty one may be a variable that somebody forgot to set."""
+    text = call.query.text(name)
+    if text == "":
+        raise invalid(name, "must not be empty")
+    return text
+
+
+def _ask(call: Call, message: Any, nothing: Any) -> Any:
+    """The answer of the proxy's process: of the type of `nothing`, which stands for an inactive proxy's."""
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    if proxy.record.status == "inactive":
+        return nothing
+    answer = call.services.bridge.ask(process_of(proxy.record.id), message)
+    if not isinstance(answer, type(nothing)):
+        raise internal(call.request_id, "The proxy's process does not answer; its runtime says more")
+    return answer
+
+
+def _shown(connection: Connection) -> dict[str, Any]:
+    return {
+        **asdict(connection),
+        "user": connection.user or None,
+        "target": connection.target or None,
+        "started_at": timestamp_text(connection.started_at),
+        "age": math.floor(connection.age * 1000) / 1000,
+        "rate_in": round(connection.rate_in),
+        "rate_out": round(connection.rate_out),
+    }

@@ -1,0 +1,147 @@
+"""Access rules as people write them: who may use a proxy, and where to.
+
+A **client** entry is an address or a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
+
+A **destination** entry is a host, a host with ports, or ports alone:
+
+    entry   = host / host ":" ports / ":" ports
+    host    = "*" / name / "*." name / network / "[" IPv6 network "]"
+    network = address / address "/" length
+    ports   = port / port "-" port                          ; 1 to 65535, both ends included
+
+`example.com` is that name alone, `*.example.com` every name below it and not itself, `*` every host. Names are compared
+without regard to case and to a dot at the end, as they were asked for; networks are compared with the address that is
+connected to. Without ports an entry holds for all of them. An IPv6 network with ports stands in brackets. A `*` in
+any other place, an address in an odd spelling (`127.1`) and a name that isn't ASCII are refused.
+
+An IPv4 network written as IPv6 (`::ffff:10.0.0.0/104`) is that IPv4 network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+Network = IPv4Network | IPv6Network
+Ports = tuple[int, int]
+
+ALL_PORTS: Ports = (1, 65535)
+ENTRIES_MAX = 10_000
+"""Entries in one list."""
+
+_PORTS = re.compile(r":([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+_BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
+_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)$", re.ASCII)
+_MAPPED = IPv6Network("::ffff:0:0/96")
+
+_FORMS = "a name, *.name, *, an address or a network, each with :port or :port-port behind it, or ports alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One entry, read. `host` is a network, a name in lower case, `*.` and a name, or `*`."""
+
+    host: Network | str
+    ports: Ports
+
+
+def read_network(text: str) -> Network:
+    """An address or a network, bits behind its length left out. Raises `ValueError`."""
+    if "%" in text:
+        raise ValueError("must have no zone")
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("must be an IP address or a network like 10.0.0.0/8 or 2001:db8::/32") from None
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
+    return network
+
+
+def read_destination(text: str) -> Destination:
+    """One destination entry; the grammar is the module's docstring. Raises `ValueError`."""
+    if match := _BRACKETS.fullmatch(text):
+        if ":" not in match[1]:
+            raise ValueError("only IPv6 stands in brackets")
+        return Destination(read_network(match[1]), _ports(match[2]))
+    if text.count(":") > 1:
+        return Destination(read_network(text), ALL_PORTS)
+    host, colon, ports = text.partition(":")
+    return Destination(_host(host) if host or not colon else "*", _ports(colon + ports))
+
+
+def _ports(text: str) -> Ports:
+    if not text:
+        return ALL_PORTS
+    match = _PORTS.fullmatch(text)
+    if match is None:
+        raise ValueError("ports are written :25 or :8000-8999")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if not 1 <= low <= high <= 65535:
+        raise ValueError("ports are 1 to 65535, the lower one first")
+    return low, high
+
+
+def _host(text: str) -> Network | str:
+    if text == "*":
+        return text
+    try:
+        return read_network(text)
+    except ValueError:
+        name = text.lower().removesuffix(".")
+    plain = name.removeprefix("*.")
+    if len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
+        raise ValueError(f"must be {_FORMS}")
+    return name
+
+
+def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:
+    """A check of a list that names the entry at fault."""
+
+    def check(given: Any) -> Any:
+        if not isinstance(given, (list, tuple)):
+            return given
+        for index, entry in enumerate(given):
+            if not isinstance(entry, str):
+                raise PydanticCustomError("bad_entry", "must be a string", {"index": index})
+            try:
+                read(entry)
+            except ValueError as error:
+                raise PydanticCustomError("bad_entry", "{why}", {"index": index, "why": str(error)}) from error
+        return given
+
+    return check
+
+
+Clients = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_network))]
+Destinations = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_destination))]
+Mode = Literal["enforce", "report"]
+
+
+class AccessInput(BaseModel):
+    """`access` of a request; in an update a list that is given replaces the old one, and what is not given stays."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    allow_clients: Clients | None = None
+    deny_clients: Clients | None = None
+    allow_destinations: Destinations | None = None
+    deny_destinations: Destinations | None = None
+    mode: Mode | None = None
+
+
+class ProxyAccess(BaseModel):
+    """Stored: see `AccessInput`. Without an entry everybody may go everywhere, as far as the egress guard lets them."""
+
+    allow_clients: list[str] = []
+    deny_clients: list[str] = []
+    allow_destinations: list[str] = []
+    deny_destinations: list[str] = []
+    mode: Mode = "enforce"
