@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from config.passwords import hash_password
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
-SERVED_PROTOCOLS = frozenset({"http"})
+SERVED_PROTOCOLS = frozenset({"http", "socks4", "socks5"})
 """Those of `PROTOCOLS` that this release serves."""
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})

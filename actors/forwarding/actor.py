@@ -15,8 +15,8 @@ from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import error_response
 from actors.forwarding.lingering import linger
+from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
 from actors.process import Actor, Boot
 
@@ -118,7 +118,7 @@ class ForwardingActor(Actor):
         self.serving.count.errors += 1
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(error_response(failure, keep_alive=False))
+            sock.send(turned_away(self.serving.protocol, failure))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)

@@ -14,11 +14,14 @@ from typing import Any
 
 from actors.forwarding import errors
 from actors.forwarding.commands import (
+    Associate,
     Authorize,
     CloseClient,
     Command,
     LeaveOrigin,
+    Listen,
     Open,
+    RelayDatagrams,
     RelayToClient,
     RelayToOrigin,
     Report,
@@ -26,14 +29,16 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
+from actors.forwarding.datagrams import Association, relay_socket
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.flow import Flow, Progress
-from actors.forwarding.http.targets import Authority
+from actors.forwarding.inbound import Inbound
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
 from actors.forwarding.serving import Serving
+from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
 READ_SIZE = 64 * 1024
@@ -60,6 +65,7 @@ class Client:
         "_out",
         "_over",
         "_question",
+        "_relay",
         "_serving",
         "_session",
         "_sock",
@@ -83,7 +89,8 @@ class Client:
         self._question: object | None = None
         self._origin: Origin | None = None
         self._origin_ended = False
-        self._dial: Dial | None = None
+        self._dial: Dial | Inbound | None = None
+        self._relay: socket.socket | None = None
         self._up: Flow | None = None
         self._down: Flow | None = None
         self.noted = NEVER
@@ -336,18 +343,52 @@ class Client:
         if origin is not None:
             self._join(origin)
             return self._session.opened(True, self._loop.now)
-        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result))
+        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(command, result))
         return None
 
-    def _dialled(self, target: Authority, result: socket.socket | Failure) -> None:
+    def _dialled(self, command: Open, result: socket.socket | Failure) -> None:
         self._dial = None
         now = self._loop.now
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            self._join(Origin(result, (target.host, target.port)))
-            self._perform(self._session.opened(False, now))
+            self._join(Origin(result, (command.target.host, command.target.port)))
+            address = endpoint_of(result.getsockname()) if command.tell_address else None
+            self._perform(self._session.opened(False, now, address))
         self._go_on()
+
+    def _do_listen(self, command: Listen) -> None:
+        control = endpoint_of(self._sock.getsockname())
+        self._dial = Inbound(self._serving.dialer, command.target, control, self._listening, self._came_in)
+
+    def _listening(self, address: Endpoint) -> None:
+        self._perform(self._session.opened(False, self._loop.now, address))
+        self._go_on()
+
+    def _came_in(self, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+        self._dial = None
+        if isinstance(result, Failure):
+            self._perform(self._session.failed(result, self._loop.now))
+        else:
+            sock, peer = result
+            self._join(Origin(sock, peer))
+            self._perform(self._session.opened(False, self._loop.now, peer))
+        self._go_on()
+
+    def _do_associate(self, _command: Associate) -> list[Command]:
+        try:
+            self._relay = relay_socket(endpoint_of(self._sock.getsockname()))
+        except OSError as error:
+            self._serving.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
+            return self._session.failed(errors.out_of_descriptors(), self._loop.now)
+        return self._session.opened(False, self._loop.now, endpoint_of(self._relay.getsockname()))
+
+    def _do_relay_datagrams(self, command: RelayDatagrams) -> None:
+        relay, self._relay = self._relay, None
+        assert relay is not None
+        self._over = True
+        association = Association(self._serving, self._sock, self.client_ip, relay, bytes(self._out), command)
+        self._serving.replaced(self, association)
 
     def _join(self, origin: Origin) -> None:
         self._origin = origin
@@ -454,6 +495,8 @@ class Client:
         """Everything but the client's socket is given back."""
         self._over = True
         self._cancel_dial()
+        if self._relay is not None:
+            self._relay.close()
         self._do_leave_origin(LeaveOrigin(reusable=False))
         self._serving.ended(self)
 
@@ -469,10 +512,13 @@ _DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToOrigin: Client._do_to_origin,
     Authorize: Client._do_authorize,
     Open: Client._do_open,
+    Listen: Client._do_listen,
+    Associate: Client._do_associate,
     LeaveOrigin: Client._do_leave_origin,
     RelayToClient: Client._do_relay_to_client,
     RelayToOrigin: Client._do_relay_to_origin,
     Tunnel: Client._do_tunnel,
+    RelayDatagrams: Client._do_relay_datagrams,
     Report: Client._do_report,
     CloseClient: Client._do_close,
 }

@@ -18,9 +18,10 @@ from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME
 from actors.forwarding.flow import PipePool
 from actors.forwarding.guard import Guard
-from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.http.session import Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
+from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver
 from actors.forwarding.workers import Workers
 
@@ -68,6 +69,7 @@ class Serving:
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
+        self.protocol = "http"
         self.credentials: Credentials | None = None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
@@ -89,6 +91,7 @@ class Serving:
             self.credentials = Credentials(self.loop, self.workers, spec)
         self._spec = spec
         self.proxy_id = spec.id
+        self.protocol = spec.protocol
         self.max_connections = spec.max_connections
         self.policy = Policy(
             keep_alive=spec.keep_alive,
@@ -100,7 +103,7 @@ class Serving:
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
-        return HttpSession(self.policy, self.loop.now)
+        return new_session(self.protocol, self.policy, self.loop.now)
 
     # --- what connections tell ---
 
