@@ -55,3 +55,18 @@ def test_curl_fetches_through_every_way_of_socks_and_the_record_names_the_target
         record = wait_until(records, "the record")[0]
         assert record["status_code"] == 200
         assert record["target_url"].endswith(f":{origin.url('').rpartition(':')[2].strip('/')}")
+
+
+@pytest.mark.parametrize("protocol", ["socks4", "socks5"])
+@pytest.mark.parametrize("auth", [False, True])
+def test_the_api_tests_a_socks_proxy_as_an_authorised_client(
+    product: Product, origin: Origin, protocol: str, auth: bool
+) -> None:
+    password = {} if protocol == "socks4" else {"password": "p@ss:word"}
+    with a_proxy(product, protocol, auth={"enabled": auth, "username": "ada", **password}) as proxy:
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": origin.url("/hello")})["test_result"]
+        assert (result["status"], result["status_code"]) == ("success", 200), result
+        nobody = f"http://127.0.0.1:{product.free_port()}/"
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": nobody})["test_result"]
+        assert (result["status"], result["status_code"]) == ("failed", 502), result
+        assert "to CONNECT" in result["error"]
