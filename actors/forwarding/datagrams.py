@@ -33,9 +33,9 @@ AT_ONCE = 64
 PEERS_MAX = 256
 """Peers whose answers are passed on; the one that was sent to longest ago makes room."""
 WAITING_MAX = 32 * 1024
-"""Octets of datagrams that wait for names."""
+"""Octets of datagrams that wait for names, with `_WAITING_COST` for each of them."""
+_WAITING_COST = 512
 
-_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _PROHIBITED = "destination_ip_prohibited"
 
 
@@ -109,18 +109,21 @@ class Association:
         serving.loop.hand_over(control.fileno(), self._on_control)
         serving.loop.watch(relay.fileno(), select.EPOLLIN, self._on_client)
         serving.deadlines.note(self)
-        serving.loop.call_soon(lambda: self._on_control(_READ))
+        serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
 
     # --- the control connection ---
 
-    def _on_control(self, mask: int) -> None:
+    def _on_control(self, _mask: int) -> None:
+        self._read_control()
+
+    def _read_control(self) -> None:
         """Nothing is to come on it any more but its end; what comes all the same is thrown away."""
         if self._over:
             return
         try:
             if self._out:
                 self._out = self._out[self._control.send(self._out) :]
-            while mask & _READ:
+            for _ in range(AT_ONCE):
                 if not self._control.recv(16 * 1024):
                     self.end("")
                     return
@@ -128,6 +131,8 @@ class Association:
             return
         except OSError:
             self.end("connection_terminated")
+            return
+        self._serving.loop.call_soon(self._read_control)
 
     @property
     def _over(self) -> bool:
@@ -159,12 +164,12 @@ class Association:
         self._first = self._first or target.text.decode("ascii")
         if target.literal:
             self._send((target.host,), target, payload)
-        elif self._waiting + len(payload) <= WAITING_MAX:
-            self._waiting += len(payload) + 1
+        elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
+            self._waiting += len(payload) + _WAITING_COST
             self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload))
 
     def _resolved(self, target: Authority, payload: bytes, answer: Answer) -> None:
-        self._waiting -= len(payload) + 1
+        self._waiting -= len(payload) + _WAITING_COST
         if not self._over and not isinstance(answer, Failure):
             self._send(answer.addresses, target, payload)
 

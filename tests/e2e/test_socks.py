@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin
+from tests.e2e.origins import Origin, certificate, serving
 from tests.e2e.wire import Client
 from tests.product import Product
 from tests.waiting import wait_until
@@ -191,6 +192,23 @@ def test_a_dns_query_is_answered_over_udp_associate(product: Product) -> None:
         (record,) = wait_until(lambda: in_log(product, proxy, 1), "the record")
         assert record["target_url"] == f"127.0.0.1:{server.getsockname()[1]}"
         assert record["bytes_in"] == 13 + 10 + len(query)
+
+
+def test_the_api_tests_an_https_target_behind_socks_with_its_certificate(product: Product, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(tmp_path))
+    server = Origin(context)
+    with serving(server), a_proxy(product, "socks5") as proxy:
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": server.url("/hello")})["test_result"]
+        assert result["status"] == "failed"  # nobody has signed it whom the product trusts
+        assert "CERTIFICATE_VERIFY_FAILED" in result["error"]
+        (record,) = wait_until(lambda: in_log(product, proxy, 1), "the record")
+        assert (record["status_code"], record["target_url"]) == (
+            200,
+            server.url("").removeprefix("https://").strip("/"),
+        )
 
 
 def test_an_api_that_was_asked_for_a_socks4_password_says_no(product: Product) -> None:

@@ -386,3 +386,43 @@ def test_a_proxy_that_is_told_to_stop_ends_associations_when_its_time_is_up() ->
             assert read_all(control) == b""
         until(lambda: rig.process.poll() is not None, "the actor has ended")
         assert rig.process.returncode == 0
+
+
+def test_a_request_with_all_its_data_and_the_end_at_once_is_a_whole_conversation(five: Rig) -> None:
+    def script(sock: socket.socket) -> None:
+        sock.sendall(read_all(sock)[::-1])
+        sock.shutdown(socket.SHUT_WR)
+
+    with Origin(script) as origin, arrive(five) as sock:
+        sock.sendall(b"\x05\x01\x00\x05\x01\x00" + address(LOOPBACK, origin.port) + b"abc")
+        sock.shutdown(socket.SHUT_WR)
+        assert read_all(sock)[12:] == b"cba"
+
+
+def test_a_flood_of_odd_clients_leaves_the_proxy_working(five: Rig) -> None:
+    for said in (
+        b"\x05",
+        b"\x05\x00",
+        b"\x04\x01",
+        b"\x05\x01\x00\x05\x01\x00\x03\xff",
+        b"\0" * 1000,
+        b"\x05\x01\x00" * 99,
+    ):
+        for _ in range(5):
+            with arrive(five) as sock:
+                sock.sendall(said)
+    with Origin(echoes) as origin:
+        sock, code, _bound = ask(five, 1, address(LOOPBACK, origin.port))
+        with sock:
+            assert code == 0
+    until(lambda: five.counters is not None and five.counters.active_connections == 0, "all have gone")
+
+
+def test_control_connections_that_talk_on_are_read_and_end_the_association(five: Rig) -> None:
+    with responder() as port, datagram_socket() as client:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            control.sendall(b"x" * 3_000_000)
+            client.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"hello", relay)
+            assert client.recv(65535).endswith(b"HELLO")
+    assert five.record(method="UDP", target_url=f"127.0.0.1:{port}")["reason"] == ""
