@@ -82,6 +82,9 @@ def reset_password(
     from api.store import StoreError
 
     settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    folder = settings.data_dir or default_data_dir()
+    if not (folder / "store").is_dir():
+        _fail(f"{folder}: there is no configuration here; name its directory with --data-dir")
     data = _open_data(settings)
     _locked(data.lock, "data directory")
     try:
@@ -108,6 +111,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
+    api_socket = _listen(settings)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
@@ -116,7 +120,6 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
         _fail(str(error))
     except ValueError as error:  # nothing else is given to them than the password
         _fail(f"admin_password: {error}")
-    api_socket = _listen(settings)
     _show_password(data, password)
     service = Service(
         settings, Premises(data, run_dir, locks, api_socket), reload, lambda: _greet(settings, data, api_socket)

@@ -28,11 +28,12 @@ from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, SetLogLevel, Stop
+from actors.log_lines import JsonLines, TextLines
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_PERIOD = 1.0
+HEARTBEAT_PERIOD = 2.0
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 
@@ -131,9 +132,9 @@ def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int) ->
 
 def set_up_logging(level: str, style: str) -> None:
     """The process's own log goes to standard error, for the journal or the terminal."""
-    text = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    json = '{"time": "%(asctime)s", "level": "%(levelname)s", "logger": "%(name)s", "message": %(message)r}'
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format=json if style == "json" else text, force=True)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else TextLines())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
 
 def _end_with_the_supervisor(actor: Actor, lifeline: int) -> None:

@@ -7,8 +7,8 @@ import socket
 import time
 from typing import Any
 
-from actors.bus.mailbox import ASK_TIMEOUT
-from actors.bus.messages import SUPERVISOR, Done, PutWish
+from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
+from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
@@ -51,6 +51,13 @@ class ApiActor(Actor):
         )
         self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections)
         self._tell_wish()
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """The settings were read again."""
+        if isinstance(message, SetSettings):
+            self._services.take_over(ApiSettings.from_plain(message.settings))
+        else:
+            refuse(sender, message, answer)
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""

@@ -36,6 +36,8 @@ from api.store import RevisionConflict, StoreError
 
 log = logging.getLogger(__name__)
 
+UNSCOPED = frozenset(("users.write", "users.delete", "settings.write"))
+"""What is beyond any scope: it reaches everything."""
 EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
 
 
@@ -146,6 +148,8 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise forbidden("an API key can't make, list or revoke API keys")
     if operation.permission and not caller.may(operation.permission) and not _is_own(operation, caller, params):
         raise lacks_permission(operation.access, by_key=caller.key is not None)
+    if caller.key is not None and caller.key.scope is not None and operation.permission in UNSCOPED:
+        raise forbidden("a key with a scope can't change users: it would give away more than it has")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
     return caller

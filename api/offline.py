@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from api import users
-from api.first_start import check_length, new_password
+from api.first_start import ADMINISTRATOR, check_length, new_password
 from api.store import open_store
 from config.passwords import hash_password
-from config.paths import DataDir
+from config.paths import DataDir, forget_initial_password
 
 
 class UnknownUser(ValueError):
@@ -32,6 +32,8 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         store.put(users.COLLECTION, changed.model_dump(mode="json"))
         for document in store.find("refresh_families", user_id=user.id):
             store.delete("refresh_families", document.id)
+        if username == ADMINISTRATOR:
+            forget_initial_password(data)
         return chosen
     finally:
         store.close()

@@ -32,7 +32,16 @@ from actors.bus.messages import (
 from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
 from api.store import Document, NotStored, RevisionConflict, Store
-from config.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.proxies import (
+    InvalidProxy,
+    ProxyCreate,
+    ProxyRecord,
+    ProxyUpdate,
+    apply,
+    check_certificate,
+    new_record,
+)
+from config.settings import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +80,7 @@ class StoredProxy:
             max_connections=record.settings.max_connections,
             auth_username=record.auth.username if with_auth else None,
             auth_hash=record.auth.password_hash if with_auth else None,
+            tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
         )
 
 
@@ -92,13 +102,25 @@ class Proxies:
     """
 
     def __init__(
-        self, store: Store, bridge: Bridge, publish: Callable[[str, dict[str, Any]], None], default_timeout: int
+        self,
+        store: Store,
+        bridge: Bridge,
+        publish: Callable[[str, dict[str, Any]], None],
+        default_timeout: int,
+        tls: ServerTls,
     ) -> None:
+        """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`."""
+        self._tls = tls
         self._store = store
         self._bridge = bridge
         self._publish = publish
         self._default_timeout = default_timeout
         self._lock = threading.Lock()
+
+    def take_over(self, default_timeout: int, tls: ServerTls) -> None:
+        """The settings were read again; for the changes to come."""
+        self._default_timeout = default_timeout
+        self._tls = tls
 
     def all(self) -> list[StoredProxy]:
         """All proxies, oldest first."""
@@ -116,6 +138,7 @@ class Proxies:
         """A new, active proxy whose socket is bound."""
         try:
             record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+            check_certificate(record, self._tls)
         except InvalidProxy as error:
             raise invalid(error.field, error.error) from error
         with self._one_change():
@@ -132,6 +155,7 @@ class Proxies:
             before = self._matching(proxy_id, if_match)
             try:
                 record = apply(before.record, body, time.time())
+                check_certificate(record, self._tls)
             except InvalidProxy as error:
                 raise invalid(error.field, error.error) from error
             _refuse_move(before.record, record)

@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 
 from actors.bus.messages import AdmitTester, Done, forwarding_name
 from api.bridge import Bridge
@@ -69,7 +71,7 @@ class ProxyTester:
 
     def __init__(self, bridge: Bridge, default_url: str) -> None:
         self._bridge = bridge
-        self._default_url = default_url
+        self.default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class ProxyTester:
 
         def attempt() -> None:
             try:
-                outcome.set_result(self._attempt(proxy, url or self._default_url, timeout))
+                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout))
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 outcome.set_exception(error)
             finally:
@@ -115,20 +117,30 @@ def _one_use_credentials(protocol: str) -> tuple[str, str]:
     return "test-" + secrets.token_hex(8), secrets.token_hex(16)
 
 
-def _proxy_url(host: str, port: int, user: str, token: str) -> str:
+def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> str:
     authority = f"[{host}]" if ":" in host else host
-    return f"http://{quote(user)}:{quote(token)}@{authority}:{port}"
+    return f"{protocol}://{quote(user)}:{quote(token)}@{authority}:{port}"
+
+
+class _OwnProxies(HTTPAdapter):
+    """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
 
 
 def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
     """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
     host = _WILDCARDS.get(record.host, record.host)
     route = Route(record.protocol, (host, record.port), user, token, timeout)
-    if record.protocol in ("socks4", "socks5"):
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, SocksAdapter(route))
-    else:
-        url = _proxy_url(host, record.port, user, token)
+    socks = record.protocol in ("socks4", "socks5")
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies())
+    if not socks:
+        url = _proxy_url(record.protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}
     return route
 

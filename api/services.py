@@ -74,8 +74,18 @@ class Services:
         self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout)
+        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
+
+    def take_over(self, settings: ApiSettings) -> None:
+        """The settings were read again: what can change while the API runs does, for the requests to come."""
+        self.settings = settings
+        self.tokens.lifetimes = settings.auth.jwt
+        self.attempts.limit = settings.auth.max_login_attempts
+        if self.rates.settings != settings.security.rate_limiting:
+            self.rates = RateLimits(settings.security.rate_limiting)
+        self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
+        self.tester.default_url = settings.proxy.test_url
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Say on the events plane that something happened."""

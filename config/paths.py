@@ -99,6 +99,11 @@ class DataDir:
         return self.path / "initial-admin-password"
 
 
+def forget_initial_password(data: DataDir) -> None:
+    """The first administrator has another password now: the file would only mislead."""
+    data.initial_password.unlink(missing_ok=True)
+
+
 def private_directory(path: Path) -> Path:
     """Make `path` (and its parents) if need be and give it mode 0700.
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from config.certificates import CertificateError, server_context
 from config.passwords import hash_password
+from config.settings import ServerTls
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
-SERVED_PROTOCOLS = frozenset({"http", "socks4", "socks5"})
-"""Those of `PROTOCOLS` that this release serves."""
-
 SOCKS5_TEXT_MAX = 255
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
+"""Resolvers take such names for odd spellings of addresses."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -38,7 +40,7 @@ def plain_text(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not re.fullmatch(r"[0-9.]+", text)):
+    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text)):
         return text
     raise ValueError("must be an IP address or a host name of this machine")
 
@@ -53,8 +55,12 @@ def _is_address(text: str) -> bool:
 def _protocol(text: str) -> str:
     if text not in PROTOCOLS:
         raise ValueError(f"must be one of {', '.join(PROTOCOLS)}")
-    if text not in SERVED_PROTOCOLS:
-        raise ValueError(f"{text} is not served by this release yet; served: {', '.join(sorted(SERVED_PROTOCOLS))}")
+    return text
+
+
+def _absolute_path(text: str) -> str:
+    if not PurePosixPath(plain_text(text)).is_absolute():
+        raise ValueError("must be an absolute path")
     return text
 
 
@@ -72,6 +78,7 @@ Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
+FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
@@ -95,6 +102,13 @@ class SettingsInput(_Input):
     max_connections: MaxConnections | None = None
 
 
+class TlsInput(_Input):
+    """`tls` of a request: the proxy's own certificate, PEM files on the machine that the product runs on."""
+
+    cert_file: FilePath
+    key_file: FilePath
+
+
 class ProxyUpdate(_Input):
     """The body of PUT and PATCH: any part of what a create takes."""
 
@@ -105,6 +119,7 @@ class ProxyUpdate(_Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     tags: Tags | None = None
+    tls: TlsInput | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -138,6 +153,13 @@ class ProxySettings(BaseModel):
     max_connections: int = 1000
 
 
+class ProxyTls(BaseModel):
+    """Stored: the files of the proxy's own certificate."""
+
+    cert_file: str
+    key_file: str
+
+
 class ProxyRecord(BaseModel):
     """A document of the collection `proxies`. `status` is the wish; times are Unix seconds."""
 
@@ -150,6 +172,7 @@ class ProxyRecord(BaseModel):
     auth: ProxyAuth
     settings: ProxySettings
     tags: list[str]
+    tls: ProxyTls | None = None
     created_at: float
     updated_at: float
 
@@ -188,7 +211,26 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     changed["auth"] = _apply_auth(record.auth, body.auth or AuthInput(), changed.get("protocol", record.protocol))
+    if body.tls is not None:
+        changed["tls"] = ProxyTls(**body.tls.model_dump())
     return record.model_copy(update={**changed, "updated_at": now})
+
+
+def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
+    """An `https` proxy needs a certificate that can be used: its own, else that of `server.tls`.
+
+    Raises `InvalidProxy`.
+    """
+    if record.protocol != "https":
+        return
+    own = record.tls
+    if own is None and (of_server.cert_file is None or of_server.key_file is None):
+        raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
+    cert, key = (own.cert_file, own.key_file) if own else (str(of_server.cert_file), str(of_server.key_file))
+    try:
+        server_context(Path(cert), Path(key))
+    except CertificateError as error:
+        raise InvalidProxy(f"tls.{error.field}" if own else f"server.tls.{error.field}", error.error) from error
 
 
 def _apply_auth(auth: ProxyAuth, body: AuthInput, protocol: str) -> ProxyAuth:

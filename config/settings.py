@@ -7,18 +7,24 @@ levels joined by two underscores (`PROXYFLEET_SERVER__PORT`); lists are JSON.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 ENV_PREFIX = "PROXYFLEET_"
+OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
+"""Variables of the prefix that are options of commands and no keys of the configuration."""
+LIST_VARIABLES = {f"{ENV_PREFIX}PROXY__EGRESS_ALLOW", f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES"}
 
 
 class ConfigError(Exception):
@@ -34,6 +40,24 @@ def _network(text: str) -> str:
     return text
 
 
+def _egress_exception(text: str) -> str:
+    """A network, or a name (`*.` for all below it)."""
+    if "/" in text or ":" in text or re.fullmatch(r"[0-9.]+", text):
+        return _network(text)
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", text):
+        raise ValueError("must be a CIDR, an address or a host name, perhaps with a leading '*.'")
+    return text
+
+
+def _web_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an absolute http or https URL")
+    return text
+
+
+EgressException = Annotated[str, AfterValidator(_egress_exception)]
+WebUrl = Annotated[str, AfterValidator(_web_url)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -44,9 +68,12 @@ class _Group(BaseModel):
 
 
 class ServerTls(_Group):
-    """`server.tls`: the certificate of the product's own TLS."""
+    """`server.tls`: the certificate of the product's own TLS, and of `https` proxies that have none of their own.
 
-    enabled: bool = False
+    `enabled` is for the management API, whose TLS this release does not serve: true is refused.
+    """
+
+    enabled: Literal[False] = False
     cert_file: Path | None = None
     key_file: Path | None = None
 
@@ -91,8 +118,8 @@ class Proxy(_Group):
     keep_alive_timeout: int = Field(60, ge=1, le=3600)
     max_idle_connections: int = Field(100, ge=0, le=10_000)
     egress_guard: Literal["public_only", "off"] = "public_only"
-    egress_allow: tuple[str, ...] = ()
-    test_url: str = "https://api.ipify.org?format=json"
+    egress_allow: tuple[EgressException, ...] = ()
+    test_url: WebUrl = "https://api.ipify.org?format=json"
 
 
 class RateLimiting(_Group):
@@ -188,14 +215,23 @@ def _unreadable(file: Path | None) -> list[str]:
 
 def _unknown_environment() -> list[str]:
     """pydantic-settings passes over variables of our prefix that name no key; an operator would rather know."""
-    known = {name.upper() for name in Settings.model_fields} | {"CONFIG"}
+    known = {name.upper() for name in Settings.model_fields} | OPTION_VARIABLES
     problems = []
-    for variable in os.environ:
+    for variable, value in os.environ.items():
         if variable.startswith(ENV_PREFIX):
             first = variable.removeprefix(ENV_PREFIX).partition("__")[0]
             if first.upper() not in known:
                 problems.append(f"{variable}: unknown key; allowed: {', '.join(sorted(Settings.model_fields))}")
+            elif variable in LIST_VARIABLES and not _is_json_list(value):
+                problems.append(f"{variable}: must be a JSON list such as '[\"127.0.0.0/8\"]' (got {value!r})")
     return problems
+
+
+def _is_json_list(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except ValueError:
+        return False
 
 
 def _sentence(error: Any) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import select
 import time
 from collections import deque
@@ -27,6 +28,8 @@ PUMP_LIMIT = 200
 """Messages taken from one ZeroMQ socket before the others get their turn."""
 
 LONGEST_WAIT = 60.0
+_GOLDEN = 0.6180339887
+"""Multiples of it lie evenly between whole numbers: offsets that spread the ticks of processes."""
 
 
 class Timer:
@@ -59,6 +62,7 @@ class Loop:
         """Descriptors forgotten in this turn: what the wait said of one is not about whoever has its number now."""
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
+        self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
         self._running = False
@@ -96,13 +100,21 @@ class Loop:
         return timer
 
     def call_every(self, period: float, call: Callable[[], None]) -> None:
-        """Call now and then, every `period` seconds for as long as the loop lives."""
+        """Call every `period` seconds for as long as the loop lives.
+
+        Calls of one process fall together on the ticks of its clock, so that an idle process wakes once for all of
+        them; those of different processes are spread, so that a hundred don't wake in the same instant.
+        """
 
         def again() -> None:
-            self.call_later(period, again)
+            self.call_later(self._until_tick(period), again)
             call()
 
-        self.call_later(period, again)
+        self.call_later(self._until_tick(period), again)
+
+    def _until_tick(self, period: float) -> float:
+        since = (self._clock() - self._offset) % period
+        return period - since
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn, without waiting for anything."""

@@ -60,7 +60,7 @@ class Hello:
 
 @message
 class Heartbeat:
-    """Actor → supervisor, every second. Silence for ten seconds counts as death."""
+    """Actor → supervisor, every two seconds. Silence for ten seconds counts as death."""
 
     instance: int
 
@@ -93,6 +93,17 @@ class Trouble:
     detail: str
 
 
+@message
+class SetSettings:
+    """Supervisor → API: the operator's settings were read again. Nothing answers.
+
+    `settings` is what `Settings.model_dump(mode="json")` gives without secrets; the API takes over what it can
+    change while it runs: lifetimes of tokens, rate limits, the limit of failed sign-ins, defaults of proxies.
+    """
+
+    settings: dict[str, Any]
+
+
 # --- the wish: what should run ------------------------------------------------------------------------------------
 
 
@@ -102,6 +113,7 @@ class ProxySpec:
 
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password, with `auth_username` None when no credentials are wanted.
+    `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     """
 
     id: str
@@ -116,6 +128,7 @@ class ProxySpec:
     max_connections: int
     auth_username: str | None
     auth_hash: str | None
+    tls: tuple[str, str] | None = None
 
 
 @message
@@ -253,7 +266,9 @@ class AdmitTester:
 
 @message
 class Counters:
-    """Forwarding actor → events plane, topic `counters.<proxy id>`, every second: cumulative since its start.
+    """Forwarding actor → events plane, topic `counters.<proxy id>`: cumulative since its start.
+
+    Every second while they change, else every five seconds.
 
     `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
     `last_request` is 0 when there was none.
@@ -344,8 +359,9 @@ class ForgetProxy:
 
 @message
 class QueryLogs:
-    """API → log indexer. Newest first; `level` exact; `search` is words that must all occur. Answered by `LogPage`.
+    """API → log indexer. Newest first; `search` is words that must all occur. Answered by `LogPage`.
 
+    `level` is exact, `min_level` at least; the others are exact too; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all.
     """
 
@@ -356,6 +372,9 @@ class QueryLogs:
     level: str | None
     search: str | None
     proxy_ids: tuple[str, ...] | None
+    min_level: str | None = None
+    client_ip: str | None = None
+    status_code: int | None = None
 
 
 @message

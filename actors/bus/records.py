@@ -51,16 +51,16 @@ RESEND_AFTER = 2.0
 
 
 class RecordSender:
-    """A forwarding actor's end. `add` is on the hot path and does nothing but append."""
+    """A forwarding actor's end. `add` is on the hot path and does hardly more than append."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, source: str, instance: int) -> None:
         self._loop = loop
         self._source = source
         self._instance = instance
         self._rows: list[Row] = []
-        self.add = self._rows.append
         self._unacknowledged: deque[tuple[int, int, bytes]] = deque()
         self._kept = 0
+        self._timed = False
         self._number = 0
         self._last_progress = loop.now
         self.dropped = 0
@@ -68,7 +68,20 @@ class RecordSender:
         self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
         self._socket.connect(address)
         loop.attach(self._socket, self._on_acknowledged)
-        loop.call_every(FLUSH_PERIOD, self.flush)
+
+    def add(self, row: Row) -> None:
+        """Take a record; it is sent within `FLUSH_PERIOD`."""
+        self._rows.append(row)
+        if not self._timed:
+            self._timed = True
+            self._loop.call_later(FLUSH_PERIOD, self._due)
+
+    def _due(self) -> None:
+        self._timed = False
+        self.flush()
+        if self._unacknowledged:
+            self._timed = True
+            self._loop.call_later(FLUSH_PERIOD, self._due)
 
     @property
     def settled(self) -> bool:

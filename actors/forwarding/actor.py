@@ -6,28 +6,36 @@ import errno
 import logging
 import select
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Failed, Trouble
+from actors.bus.messages import SUPERVISOR, AdmitTester, Configure, Counters, Done, Failed, ProxySpec, Trouble
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
+from actors.forwarding.commands import Report
 from actors.forwarding.dial import EDGE
 from actors.forwarding.lingering import linger
 from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
+from actors.forwarding.transport import Transport
 from actors.process import Actor, Boot
+
+if TYPE_CHECKING:
+    from actors.forwarding.tls import Certificate
 
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 64
 COUNT_PERIOD = 1.0
-LOOK_PERIOD = 1.0
+QUIET_PERIOD = 5.0
+"""Seconds between two tellings of counters that have not changed."""
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
+FIRST_REQUEST = 1.0
+"""Seconds that a client which has only connected may take for its request, once the actor is to end."""
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
@@ -48,10 +56,15 @@ class ForwardingActor(Actor):
             float(params.get("keep_alive_timeout", 60)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self._own_tls = _files(boot.params.get("tls"))
+        self._tls: tuple[str, str] | None = None
+        self._certificate: Certificate | None = None
+        self._wants_tls = False
+        self._last_counters: Counters | None = None
+        self._last_told = 0.0
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._told: dict[str, float] = {}
-        self.loop.call_every(LOOK_PERIOD, lambda: self.serving.deadlines.look(self.loop.now))
         self.loop.call_every(COUNT_PERIOD, self._publish_counters)
         self.ready()
 
@@ -61,6 +74,7 @@ class ForwardingActor(Actor):
         """`Configure` and `AdmitTester`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
+            self._choose_certificate(message.spec)
             if self._listener is None and not self._stopping:
                 self._listen()
             answer(Done())
@@ -103,22 +117,65 @@ class ForwardingActor(Actor):
     def _admit_client(self, sock: socket.socket, client_ip: str) -> None:
         sock.setblocking(False)
         serving = self.serving
+        if client_ip != self._last_ip:
+            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
         if len(serving.open) >= serving.max_connections:
             self._turn_away(sock)
             return
-        if client_ip != self._last_ip:
-            self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
-        client = Client(serving, sock, self._last_ip)
+        transport = self._transport(sock)
+        if transport is None:
+            sock.close()
+            return
+        client = Client(serving, transport, self._last_ip)
         serving.began(client)
-        self.loop.watch(sock.fileno(), EDGE, client.on_client)
+        self.loop.watch(client.fileno, EDGE, client.on_client)
+
+    def _transport(self, sock: socket.socket) -> Transport | None:
+        """The connection as the protocol wants it; None when it wants TLS and there is no certificate."""
+        if not self._wants_tls:
+            return sock
+        if self._certificate is None:
+            self._read_certificate()
+        if self._certificate is None:
+            return None
+        from actors.forwarding.tls import TlsStream  # only https proxies pay for it
+
+        return TlsStream(sock, self._certificate.context(self.loop.now))
+
+    def _choose_certificate(self, spec: ProxySpec) -> None:
+        """For `https`: the proxy's own pair of files, else the product's."""
+        self._wants_tls = spec.protocol == "https"
+        files = (spec.tls or self._own_tls) if self._wants_tls else None
+        if files != self._tls:
+            self._tls = files
+            self._certificate = None
+        if self._wants_tls and self._certificate is None:
+            self._read_certificate()
+
+    def _read_certificate(self) -> None:
+        from actors.forwarding.tls import Certificate  # only https proxies pay for it
+        from config.certificates import CertificateError
+
+        if self._tls is None:
+            self._trouble("certificate", "there is no certificate; clients are turned away")
+            return
+        try:
+            self._certificate = Certificate(*self._tls, self._trouble)
+        except CertificateError as error:
+            self._trouble("certificate", f"the certificate can't be used; clients are turned away: {error}")
 
     def _turn_away(self, sock: socket.socket) -> None:
         """One connection too many: an answer, no request read, no place taken."""
         failure = errors.out_of_connections(self.serving.max_connections)
-        self.serving.count.errors += 1
+        now = self.loop.now
+        told = b"" if self._wants_tls else turned_away(self.serving.protocol, failure)
+        self.serving.reported(Report(b"", "", failure.status, failure.kind, "", now, now, 0, len(told)), self._last_ip)
+        if self._wants_tls:
+            sock.close()  # a handshake only to say no would cost more than the connection
+            return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(turned_away(self.serving.protocol, failure))
+            sock.send(told)
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)
@@ -165,7 +222,10 @@ class ForwardingActor(Actor):
             last_request=count.last_request,
             records_dropped=self.records.dropped,
         )
-        self.events.publish(counters_topic(counters), counters)
+        quiet = counters == self._last_counters and self.loop.now - self._last_told < QUIET_PERIOD
+        if not quiet:
+            self._last_counters, self._last_told = counters, self.loop.now
+            self.events.publish(counters_topic(counters), counters)
 
     # --- ending ---
 
@@ -180,10 +240,16 @@ class ForwardingActor(Actor):
         serving.on_empty = lambda: self.loop.call_soon(self._emptied)
         for connection in tuple(serving.open):
             if isinstance(connection, Client):
-                connection.retire()
+                connection.retire(patient=True)
+        self.loop.call_later(min(FIRST_REQUEST, seconds), self._retire_silent)
         self.loop.call_later(seconds, self._cut)
         if not serving.open:
             self._emptied()
+
+    def _retire_silent(self) -> None:
+        for connection in tuple(self.serving.open):
+            if isinstance(connection, Client):
+                connection.retire(patient=False)
 
     def _cut(self) -> None:
         for connection in tuple(self.serving.open):
@@ -208,3 +274,9 @@ class ForwardingActor(Actor):
         """Give everything back."""
         self.records.close()
         super().close()
+
+
+def _files(params: Any) -> tuple[str, str] | None:
+    """`cert_file` and `key_file` of `server.tls`, when both are set."""
+    pair = (params or {}).get("cert_file"), (params or {}).get("key_file")
+    return (str(pair[0]), str(pair[1])) if all(pair) else None

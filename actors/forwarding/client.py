@@ -30,15 +30,16 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.datagrams import Association, relay_socket
-from actors.forwarding.deadlines import NEVER
+from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
-from actors.forwarding.flow import Flow, Progress
+from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
-from actors.forwarding.serving import Serving
+from actors.forwarding.serving import Serving, Side
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
+from actors.forwarding.transport import Transport, reset_on_close, unsent
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
 READ_SIZE = 64 * 1024
@@ -68,33 +69,42 @@ class Client:
         "_relay",
         "_serving",
         "_session",
+        "_short_is_all",
         "_sock",
+        "_unsent",
         "_up",
         "client_ip",
         "noted",
     )
 
-    def __init__(self, serving: Serving, sock: socket.socket, client_ip: str) -> None:
+    def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
         self._serving = serving
         self._loop = serving.loop
         self._count = serving.count
         self._sock = sock
         self.client_ip = client_ip
         self._session = serving.new_session()
+        self._short_is_all = isinstance(sock, socket.socket)  # TLS gives its bytes record by record
         self._client_readable = False
         self._client_ended = False
         self._out = bytearray()
         self._closing = False
         self._over = False
         self._question: object | None = None
+        self._unsent = 0
         self._origin: Origin | None = None
         self._origin_ended = False
         self._dial: Dial | Inbound | None = None
         self._relay: socket.socket | None = None
-        self._up: Flow | None = None
-        self._down: Flow | None = None
+        self._up: AnyFlow | None = None
+        self._down: AnyFlow | None = None
         self.noted = NEVER
         serving.deadlines.note(self)
+
+    @property
+    def fileno(self) -> int:
+        """The descriptor of the client's connection."""
+        return self._sock.fileno()
 
     # --- what the kernel says ---
 
@@ -155,7 +165,7 @@ class Client:
                 self._perform(session.client_lost(self._loop.now))
                 return
             self._count.bytes_in += len(data)
-            if not data or (len(data) < READ_SIZE and not self._client_ended):
+            if not data or (len(data) < READ_SIZE and self._short_is_all and not self._client_ended):
                 self._client_readable = False
             self._perform(session.receive_from_client(data, self._loop.now))
             if not self._client_readable:
@@ -203,6 +213,8 @@ class Client:
             self._client_broke()
             return
         self._count.bytes_out += sent
+        if sent:
+            self._session.moved(self._loop.now)
         if sent < len(data):
             out[:] = data[sent:]
         elif out:
@@ -252,9 +264,12 @@ class Client:
         before = flow.moved
         try:
             progress = flow.pump()
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._go_on)
+            return
         except OSError:
-            self._end_flows()
-            self._perform(self._session.client_lost(self._loop.now))
+            session, now = self._session, self._loop.now
+            self._perform(session.origin_lost(now) if flow.progress is Progress.EMPTY else session.client_lost(now))
             return
         moved = flow.moved - before
         self._serving.moved(moved, from_client=False)
@@ -273,9 +288,15 @@ class Client:
         before = flow.moved
         try:
             progress = flow.pump()
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._go_on)
+            return
         except OSError:
-            self._end_flows()
-            if self._origin is not None:
+            flow.abandon()
+            self._up = None
+            if flow.progress is Progress.EMPTY:
+                self._perform(self._session.client_lost(self._loop.now))
+            elif self._origin is not None:  # it may have answered before it closed; what flows down goes on
                 self._origin.readable = self._origin_ended = True
                 self._loop.call_soon(self._go_on)
             return
@@ -304,7 +325,7 @@ class Client:
             more = _DO[type(command)](self, command)
             if more:
                 commands.extend(more)  # an answer given at once; the question is always the last of its list
-        if self._session.deadline + 1 < self.noted and not self._over:
+        if self._session.deadline + QUANTUM < self.noted and not self._over:
             self._serving.deadlines.note(self)
 
     def _do_to_client(self, command: ToClient) -> None:
@@ -352,14 +373,15 @@ class Client:
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            self._join(Origin(result, (command.target.host, command.target.port)))
+            origin = Origin(result, (command.target.host, command.target.port))
+            origin.readable = True  # it may have spoken first: the edge that said so was the dial's
+            self._join(origin)
             address = endpoint_of(result.getsockname()) if command.tell_address else None
             self._perform(self._session.opened(False, now, address))
         self._go_on()
 
     def _do_listen(self, command: Listen) -> None:
-        control = endpoint_of(self._sock.getsockname())
-        self._dial = Inbound(self._serving.dialer, command.target, control, self._listening, self._came_in)
+        self._dial = Inbound(self._serving.dialer, command.target, self._own_address(), self._listening, self._came_in)
 
     def _listening(self, address: Endpoint) -> None:
         self._perform(self._session.opened(False, self._loop.now, address))
@@ -371,13 +393,15 @@ class Client:
             self._perform(self._session.failed(result, self._loop.now))
         else:
             sock, peer = result
-            self._join(Origin(sock, peer))
+            origin = Origin(sock, peer)
+            origin.readable = True  # as above
+            self._join(origin)
             self._perform(self._session.opened(False, self._loop.now, peer))
         self._go_on()
 
     def _do_associate(self, _command: Associate) -> list[Command]:
         try:
-            self._relay = relay_socket(endpoint_of(self._sock.getsockname()))
+            self._relay = relay_socket(self._own_address())
         except OSError as error:
             self._serving.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
             return self._session.failed(errors.out_of_descriptors(), self._loop.now)
@@ -386,9 +410,15 @@ class Client:
     def _do_relay_datagrams(self, command: RelayDatagrams) -> None:
         relay, self._relay = self._relay, None
         assert relay is not None
+        assert isinstance(self._sock, socket.socket)
         self._over = True
         association = Association(self._serving, self._sock, self.client_ip, relay, bytes(self._out), command)
         self._serving.replaced(self, association)
+
+    def _own_address(self) -> Endpoint:
+        """The proxy's address of the client's connection."""
+        assert isinstance(self._sock, socket.socket)
+        return endpoint_of(self._sock.getsockname())
 
     def _join(self, origin: Origin) -> None:
         self._origin = origin
@@ -406,14 +436,18 @@ class Client:
             self._serving.pool.close(origin)
 
     def _do_relay_to_client(self, command: RelayToClient) -> None:
-        assert self._origin is not None
-        self._down = Flow(self._serving.pipes, self._origin.fd, self._sock.fileno(), command.length)
+        client, origin = self._sides()
+        self._down = self._serving.flow(origin, client, command.length)
         self._loop.call_soon(self._go_on)
 
     def _do_relay_to_origin(self, command: RelayToOrigin) -> None:
-        assert self._origin is not None
-        self._up = Flow(self._serving.pipes, self._sock.fileno(), self._origin.fd, command.length)
+        client, origin = self._sides()
+        self._up = self._serving.flow(client, origin, command.length)
         self._loop.call_soon(self._go_on)
+
+    def _sides(self) -> tuple[Side, Side]:
+        assert self._origin is not None
+        return (self._sock, self._sock.fileno()), (self._origin.sock, self._origin.fd)
 
     def _do_tunnel(self, command: Tunnel) -> None:
         origin = self._origin
@@ -442,7 +476,12 @@ class Client:
         return float("inf") if self._over else self._session.deadline
 
     def expire(self) -> None:
-        """The session's deadline has passed."""
+        """The session's deadline has passed. What the kernel still delivers counts as movement."""
+        waiting = unsent(self._sock.fileno())
+        if waiting and waiting != self._unsent:
+            self._unsent = waiting
+            self._session.moved(self._loop.now)
+            return
         if self._closing:
             self._close(abort=True)
             return
@@ -459,13 +498,20 @@ class Client:
         if not self._over:
             self._perform(self._session.abandon(reason, self._loop.now))
 
-    def retire(self) -> None:
-        """No further request on this connection; what is under way is finished."""
+    def retire(self, patient: bool) -> None:
+        """No further request on this connection; what is under way is finished.
+
+        With `patient`, one that has not been served at all may still send its request.
+        """
         self._session.last_exchange()
         self._client_readable = True
         self._go_on()  # a request that has come already is the last one
+        if patient and not self._session.served:
+            return
         if self._session.idle and not self._closing and not self._over:
-            self._finish_closing()
+            self._closing = True
+            if not self._out:
+                self._finish_closing()
 
     def _cancel_dial(self) -> None:
         dial, self._dial = self._dial, None
@@ -487,7 +533,7 @@ class Client:
             return
         self._let_go()
         if abort:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            reset_on_close(self._sock)
         self._loop.unwatch(self._sock.fileno())
         self._sock.close()
 
@@ -503,9 +549,6 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client {self.client_ip} {self._session!r}, {len(self._out)} bytes to send>"
 
-
-_RESET = b"\x01\x00\x00\x00\x00\x00\x00\x00"
-"""SO_LINGER on, zero seconds: the client sees a reset, and can't take a part for the whole."""
 
 _DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToClient: Client._do_to_client,

@@ -1,27 +1,29 @@
-"""Deadlines of many connections at the cost of none: a wheel of seconds that is looked at once a second.
+"""Deadlines of many connections at next to no cost: a wheel of quarter seconds that turns only while it is needed.
 
-A connection moves its `deadline` as often as it likes; only when the second comes in which it was last noted does
-somebody look, and then it is noted again for later or expired. Notes that have been overtaken by an earlier one are
-recognised by `noted` and passed over.
+A connection moves its `deadline` as often as it likes; only when the quarter comes for which it was last noted does
+somebody look, and then it is noted again for later or expired. A note that an earlier one has overtaken is recognised
+by `noted` and passed over. Nobody is looked at before the deadline, nor later than a quarter of a second after it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Protocol
 
-NEVER = 1 << 62
+from actors.bus.loop import Loop
+
+QUANTUM = 0.25
+NEVER = float("inf")
 
 
 class Mortal(Protocol):
     """Something with a deadline."""
 
-    noted: int
-    """The second in which it will be looked at; `NEVER` at first. The wheel's own."""
+    noted: float
+    """When it will be looked at; `NEVER` at first. The wheel's own."""
 
     @property
     def deadline(self) -> float:
-        """When it expires, by the loop's clock; `float("inf")` when it is over already."""
+        """When it expires, by the loop's clock; `NEVER` when it is over already."""
 
     def expire(self) -> None:
         """The deadline has passed."""
@@ -30,26 +32,31 @@ class Mortal(Protocol):
 class Deadlines:
     """The wheel."""
 
-    def __init__(self) -> None:
-        self._seconds: defaultdict[int, list[Mortal]] = defaultdict(list)
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._quarters: dict[float, list[Mortal]] = {}
 
     def note(self, mortal: Mortal) -> None:
         """See that it is looked at in time; cheap when it already is."""
-        second = int(mortal.deadline) + 1
-        if second < mortal.noted:
-            mortal.noted = second
-            self._seconds[second].append(mortal)
+        when = (int(mortal.deadline / QUANTUM) + 1) * QUANTUM
+        if when >= mortal.noted:
+            return
+        mortal.noted = when
+        quarter = self._quarters.get(when)
+        if quarter is not None:
+            quarter.append(mortal)
+            return
+        self._quarters[when] = [mortal]
+        self._loop.call_later(max(0.0, when - self._loop.now), lambda: self._look(when))
 
-    def look(self, now: float) -> None:
-        """Expire what is due."""
-        for second in [second for second in self._seconds if second <= now]:
-            for mortal in self._seconds.pop(second):
-                if mortal.noted == second:
-                    self._look_at(mortal, now)
+    def _look(self, when: float) -> None:
+        for mortal in self._quarters.pop(when):
+            if mortal.noted == when:
+                self._look_at(mortal)
 
-    def _look_at(self, mortal: Mortal, now: float) -> None:
+    def _look_at(self, mortal: Mortal) -> None:
         mortal.noted = NEVER
-        if mortal.deadline <= now:
+        if mortal.deadline <= self._loop.now:
             mortal.expire()
-        if mortal.deadline != float("inf"):
+        if mortal.deadline != NEVER:
             self.note(mortal)

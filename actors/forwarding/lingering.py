@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.forwarding.deadlines import NEVER
+from actors.forwarding.transport import Transport
 
 if TYPE_CHECKING:
     from actors.forwarding.serving import Serving
@@ -20,7 +21,7 @@ AT_ONCE_MAX = 256
 """Connections that linger at the same time; above that they are closed at once, so that a flood holds nothing."""
 
 
-def linger(serving: Serving, sock: socket.socket) -> None:
+def linger(serving: Serving, sock: Transport) -> None:
     """End the sending side of a watched socket, and close it once the client has ended too."""
     try:
         sock.shutdown(socket.SHUT_WR)
@@ -42,7 +43,7 @@ class _Lingering:
 
     __slots__ = ("_left", "_serving", "_sock", "deadline", "noted")
 
-    def __init__(self, serving: Serving, sock: socket.socket) -> None:
+    def __init__(self, serving: Serving, sock: Transport) -> None:
         self._serving = serving
         self._sock = sock
         self._left = BYTES_MAX

@@ -31,6 +31,10 @@ class Session(Protocol):
         """Is nothing under way, between two exchanges?"""
 
     @property
+    def served(self) -> bool:
+        """Has anything been asked for on this connection?"""
+
+    @property
     def authorizing(self) -> bool:
         """Is `authorized` awaited?"""
 
@@ -74,6 +78,9 @@ class Session(Protocol):
 
     def abandon(self, reason: str, now: float) -> list[Command]:
         """End it from outside; `reason` goes into the report of what was under way."""
+
+    def moved(self, now: float) -> None:
+        """Bytes have moved on their way to the client: that is no idleness."""
 
     def last_exchange(self) -> None:
         """Let the connection end with what is under way."""

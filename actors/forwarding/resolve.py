@@ -38,6 +38,8 @@ def look_up(host: str) -> Answer:
     except (socket.gaierror, UnicodeError) as error:
         reason = error.strerror if isinstance(error, socket.gaierror) and error.strerror else "not a name"
         return dns_failed(f"{host} does not resolve: {reason}")
+    except OSError as error:  # EAI_SYSTEM, for one when no descriptor is left
+        return dns_failed(f"{host} can't be resolved: {error.strerror or error}")
     return Found(tuple(dict.fromkeys(str(entry[4][0]) for entry in entries)))
 
 
@@ -62,7 +64,8 @@ class Resolver:
             self._asked[host] = [done]
             self._workers.submit(lambda: self._lookup(host), lambda answer: self._answered(host, answer))
 
-    def _answered(self, host: str, answer: Answer) -> None:
+    def _answered(self, host: str, told: Answer | None) -> None:
+        answer = told or dns_failed(f"{host} can't be resolved")
         if len(self._memory) >= MEMORY_SIZE:
             self._memory.clear()
         kept = KEPT if isinstance(answer, Found) else FAILURE_KEPT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -16,18 +17,23 @@ from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines, Mortal
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME
-from actors.forwarding.flow import PipePool
+from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.session import Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver
+from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Side = tuple[Transport, int]
+"""A connection with its descriptor."""
+
+PIPE_WAIT = 0.1
 DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied"))
 
 
@@ -58,7 +64,7 @@ class Serving:
 
     def __init__(self, loop: Loop, add_record: Callable[[Row], None], pool_limit: int, pool_kept: float) -> None:
         self.loop = loop
-        self.deadlines = Deadlines()
+        self.deadlines = Deadlines(loop)
         self.pipes = PipePool()
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))
@@ -104,6 +110,17 @@ class Serving:
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return new_session(self.protocol, self.policy, self.loop.now)
+
+    def flow(self, source: Side, destination: Side, length: int | None = None) -> AnyFlow:
+        """Bulk from one side to the other: by the kernel where it can, else through this process."""
+        if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
+            return Flow(self.pipes, source[1], destination[1], length)
+        return CopyingFlow(source[0], destination[0], length)
+
+    def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
+        """There was no descriptor for a pipe: go on when somebody has given one back."""
+        self.dialer.on_trouble("out_of_descriptors", "no descriptor is left for pipes; connections wait")
+        self.loop.call_later(PIPE_WAIT, go_on)
 
     # --- what connections tell ---
 

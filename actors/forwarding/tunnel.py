@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.commands import Report
 from actors.forwarding.deadlines import NEVER
-from actors.forwarding.flow import Flow, Progress
+from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.pool import Origin
+from actors.forwarding.transport import Transport, unsent
 
 if TYPE_CHECKING:
     from actors.forwarding.serving import Serving
@@ -28,6 +29,7 @@ class Tunnel:
         "_pending_up",
         "_report",
         "_serving",
+        "_unsent",
         "_up",
         "client_ip",
         "deadline",
@@ -37,7 +39,7 @@ class Tunnel:
     def __init__(
         self,
         serving: Serving,
-        client: socket.socket,
+        client: Transport,
         client_ip: str,
         origin: Origin,
         pending_down: bytes,
@@ -47,12 +49,13 @@ class Tunnel:
         self._client = client
         self._origin = origin.sock
         self.client_ip = client_ip
+        self._unsent = 0
         self._report = report
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
         client_fd = client.fileno()
-        self._up: Flow | None = Flow(serving.pipes, client_fd, origin.fd)
-        self._down: Flow | None = Flow(serving.pipes, origin.fd, client_fd)
+        self._up: AnyFlow | None = serving.flow((client, client_fd), (origin.sock, origin.fd))
+        self._down: AnyFlow | None = serving.flow((origin.sock, origin.fd), (client, client_fd))
         self.deadline = serving.loop.now + serving.policy.timeout
         self.noted = NEVER
         serving.loop.hand_over(client_fd, self._on_client)
@@ -61,7 +64,12 @@ class Tunnel:
         serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
     def expire(self) -> None:
-        """Nothing moved for too long."""
+        """Nothing moved for too long. What the kernel still delivers counts as movement."""
+        waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
+        if waiting and waiting != self._unsent:
+            self._unsent = waiting
+            self.deadline = self._serving.loop.now + self._serving.policy.timeout
+            return
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:
@@ -99,7 +107,7 @@ class Tunnel:
         self._pump(select.EPOLLIN | select.EPOLLOUT, self._up, self._down)
         self._pump(select.EPOLLIN, self._down, self._up)
 
-    def _pump(self, mask: int, reading: Flow | None, writing: Flow | None) -> None:
+    def _pump(self, mask: int, reading: AnyFlow | None, writing: AnyFlow | None) -> None:
         """One side is ready: `reading` flows from it, `writing` flows to it."""
         if reading is None or writing is None:
             return
@@ -111,13 +119,19 @@ class Tunnel:
                 self._run(writing)
             if mask & _READ and reading.progress is Progress.EMPTY:
                 self._run(reading)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._pump_both)
+            return
         except OSError:
             self.end("connection_terminated")
+            return
+        if mask & select.EPOLLERR and reading.progress is not Progress.EMPTY:
+            self.end("connection_terminated")  # a reset that no read will tell of, since nothing is read now
             return
         if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
             self.end("")
 
-    def _run(self, flow: Flow) -> None:
+    def _run(self, flow: AnyFlow) -> None:
         before = flow.moved
         progress = flow.pump()
         self._serving.moved(flow.moved - before, from_client=flow is self._up)
@@ -126,11 +140,14 @@ class Tunnel:
         elif progress is Progress.ENDED:
             (self._origin if flow is self._up else self._client).shutdown(socket.SHUT_WR)
 
-    def _again(self, flow: Flow) -> None:
+    def _again(self, flow: AnyFlow) -> None:
         if self._up is None or self._down is None:
             return
         try:
             self._run(flow)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(lambda: self._again(flow))
+            return
         except OSError:
             self.end("connection_terminated")
             return
@@ -150,7 +167,7 @@ class Tunnel:
         return f"<Tunnel for {self.client_ip} to {self._report.url}: {self._up!r}, {self._down!r}>"
 
 
-def _send(sock: socket.socket, data: bytes) -> bytes:
+def _send(sock: Transport, data: bytes) -> bytes:
     """What of `data` the kernel did not take."""
     if not data:
         return b""

@@ -5,6 +5,7 @@ They are started when first needed, so that an actor without names or passwords 
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -14,6 +15,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from actors.bus.loop import Loop
+
+log = logging.getLogger(__name__)
 
 THREADS = 4
 
@@ -33,7 +36,7 @@ class Workers:
         self._wake = -1
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """`work` must not raise: what can go wrong in it is a result."""
+        """What can go wrong in `work` should be a result; when it raises all the same, the result is None."""
         if self._wake < 0:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._loop.watch(self._wake, select.EPOLLIN, self._collect)
@@ -46,7 +49,12 @@ class Workers:
     def _run(self) -> None:
         while True:
             work, done = self._jobs.get()
-            self._results.append((done, work()))
+            try:
+                result = work()
+            except Exception:
+                log.exception("work off the loop failed")
+                result = None
+            self._results.append((done, result))
             os.eventfd_write(self._wake, 1)
 
     def _collect(self, _mask: int) -> None:

@@ -148,9 +148,15 @@ def _condition(query: QueryLogs) -> tuple[str, list[Any]]:
     """A WHERE clause and its values."""
     parts, values = ["timestamp >= ? AND timestamp <= ?"], [query.start, query.end]
     bound: list[Any] = list(values)
-    if query.level is not None:
-        parts.append("level = ?")
-        bound.append(query.level)
+    exact = {"level": query.level, "client_ip": query.client_ip, "status_code": query.status_code}
+    for column, value in exact.items():
+        if value is not None:
+            parts.append(f"{column} = ?")
+            bound.append(value)
+    if query.min_level is not None:
+        at_least = LEVELS[LEVELS.index(query.min_level) :]
+        parts.append(f"level IN ({', '.join('?' * len(at_least))})")
+        bound += at_least
     if query.proxy_ids is not None:
         parts.append(f"proxy_id IN ({', '.join('?' * len(query.proxy_ids))})")
         bound += query.proxy_ids

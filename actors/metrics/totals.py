@@ -15,9 +15,11 @@ from pathlib import Path
 from actors.bus.messages import Counters, ProxyStats
 from actors.sqlite import open_database
 
-LIVE_FOR = 5.0
+LIVE_FOR = 12.0
 """Seconds without a word after which a process's active connections count no more."""
 FOLDED_AFTER = 3600.0
+DELETED = ""
+"""Stands for all proxies that were deleted, in place of an id."""
 
 _SUMMED = (
     "requests",
@@ -95,7 +97,7 @@ class Totals:
 
     def stats(self, proxy_ids: Iterable[str] = ()) -> dict[str, ProxyStats]:
         """The totals of these proxies, of all when none is named; unknown ones are left out."""
-        wanted = tuple(proxy_ids) or tuple(self._proxies)
+        wanted = tuple(proxy_ids) or tuple(proxy_id for proxy_id in self._proxies if proxy_id != DELETED)
         return {
             proxy_id: self._stats(self._proxies[proxy_id].values()) for proxy_id in wanted if proxy_id in self._proxies
         }
@@ -105,9 +107,14 @@ class Totals:
         return self._stats(each for processes in self._proxies.values() for each in processes.values())
 
     def forget(self, proxy_id: str) -> None:
-        """The proxy was deleted."""
-        self._proxies.pop(proxy_id, None)
+        """The proxy was deleted. What it has counted stays in the total, which never falls."""
+        gone = self._proxies.pop(proxy_id, {})
+        kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(Word()))
+        for process in gone.values():
+            kept.word.add(process.word)
+        kept.dirty = True
         self._database.execute("DELETE FROM words WHERE proxy_id = ?", (proxy_id,))
+        self.save()
 
     def save(self) -> None:
         """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""

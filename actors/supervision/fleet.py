@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from socket import socket
 from typing import Any
 
@@ -123,11 +122,13 @@ class Fleet:
         self._fixed[API].stop(self._orders.drain_timeout, nothing)
         self._end_next()
 
-    def set_drain_timeout(self, seconds: float) -> None:
-        """From now on connections have this long to finish."""
-        self._orders = replace(self._orders, drain_timeout=seconds)
+    def take_over(self, orders: Orders) -> None:
+        """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
+        self._orders = orders
         for actor in self._proxies.values():
-            actor.drain = seconds
+            actor.drain = orders.drain_timeout
+        self._egress = self._egress_now()
+        self._reconcile()
 
     def set_log_level(self, level: str) -> None:
         """Tell all actors."""

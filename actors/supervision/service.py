@@ -23,7 +23,7 @@ import zmq
 from actors.bus.events import Forwarder
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import API, ProxySpec
+from actors.bus.messages import API, ProxySpec, SetSettings
 from actors.process import Boot
 from actors.supervision.fleet import Fleet
 from actors.supervision.managed import Plan, World
@@ -37,6 +37,18 @@ log = logging.getLogger(__name__)
 
 _PR_SET_CHILD_SUBREAPER = 36
 STATUS_PERIOD = 10.0
+_FIXED = (
+    "data_dir",
+    "run_dir",
+    "server.host",
+    "server.port",
+    "server.max_connections",
+    "server.tls",
+    "logging.format",
+    "proxy.keep_alive_timeout",
+    "proxy.max_idle_connections",
+)
+"""Settings that hold until the next start of the product, or of the proxy for those of `proxy`."""
 END_GRACE = 5.0
 """Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
 
@@ -78,6 +90,7 @@ class Service:
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
         world = World(self._loop, self._exchange, self._spawner, self._new_boot)
+        self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
         self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), self._api_plan(entries))
         self._fleet.on_ready = self._ready
 
@@ -104,13 +117,19 @@ class Service:
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
             ((str(host), int(port)),),
-            {"proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"})},
+            {
+                "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
+                "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            },
         )
 
     def _api_plan(self, entries: Entries | None) -> Plan:
-        shown = self._settings.model_dump(mode="json", exclude={"admin_password"})
         entry = (entries or Entries()).api
-        return Plan(API, entry, {"settings": shown, "supervisor_pid": os.getpid()}, lambda: [self._premises.api_socket])
+        return Plan(API, entry, self._api_params, lambda: [self._premises.api_socket])
+
+    def _shown(self) -> dict[str, Any]:
+        """The settings without their secrets."""
+        return self._settings.model_dump(mode="json", exclude={"admin_password"})
 
     def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
@@ -154,6 +173,7 @@ class Service:
             self._spawner.reaped(pid, os.waitstatus_to_exitcode(status))
 
     def _reread(self) -> None:
+        before = self._settings
         try:
             self._settings = self._reload()
         except ConfigError as error:
@@ -162,8 +182,13 @@ class Service:
         level = self._settings.logging.level
         logging.getLogger().setLevel(level.upper())
         self._fleet.set_log_level(level)
-        self._fleet.set_drain_timeout(self._settings.server.drain_timeout)
+        self._fleet.take_over(self._orders())
+        self._api_params["settings"] = self._shown()  # for the API's next start
+        self._exchange.tell(API, SetSettings(self._shown()))
+        kept = [name for name in _FIXED if _value(before, name) != _value(self._settings, name)]
         log.info("the configuration was read again")
+        if kept:
+            log.warning("changed, but only taken over by a restart: %s", ", ".join(kept))
 
     def _end(self, why: str) -> None:
         if self._ending:
@@ -190,6 +215,11 @@ class Service:
         self._events.close()
         self._context.term()
         self._loop.close()
+
+
+def _value(settings: Settings, name: str) -> Any:
+    group, _, key = name.partition(".")
+    return getattr(getattr(settings, group), key) if key else getattr(settings, group)
 
 
 def _become_subreaper() -> None:

@@ -35,10 +35,10 @@ STATUS_WAIT = 0.1
 """Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
 
 _PROGRAM = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
+import json, os, sys
+sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
 from actors.supervision.zygote import run
-run(int(sys.argv[2]), sys.argv[3], sys.argv[4])
+run(int(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
 
@@ -231,9 +231,12 @@ class Spawner:
     def _start_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path), str(theirs.fileno())]
+            command = [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._logging]
             self._zygote = subprocess.Popen(
-                [*command, *self._logging], stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), *self._inherited)
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *self._inherited),
+                env={**os.environ, "ZYGOTE_PATH": json.dumps(sys.path)},  # where the supervisor finds its modules
             )
         ours.setblocking(False)
         self._control = ours

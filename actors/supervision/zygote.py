@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgpack
+from setproctitle import setproctitle
 
 from actors.process import Boot, main
 
@@ -99,7 +100,10 @@ def _report_ended(control: socket.socket) -> None:
 
 
 def _fork_on_request(control: socket.socket) -> bool:
-    packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+    try:
+        packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+    except ConnectionResetError:
+        return False  # the supervisor was killed with packets under way
     if not packet:
         return False
     request: dict[str, Any] = msgpack.unpackb(packet)
@@ -148,9 +152,12 @@ def _leave_zygote() -> None:
 
 
 def _name_process(name: str) -> None:
-    """What ps and top show (prctl PR_SET_NAME, by way of /proc); only a convenience, so a failure is none."""
+    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm); a failure harms nothing."""
+    setproctitle(f"proxyfleet: {name}")
+    kind, _, rest = name.partition(".")
+    short = f"fwd-{rest[-8:]}" if rest else kind
     try:
-        Path("/proc/self/comm").write_bytes(name.encode()[:COMM_MAX])
+        Path("/proc/self/comm").write_bytes(short.encode()[:COMM_MAX])
     except OSError as error:
         log.debug("the process can't be named: %s", error)
 

@@ -19,6 +19,12 @@ class Query:
     def __init__(self, request: falcon.Request) -> None:
         self._params = request.params
 
+    def only(self, names: Collection[str]) -> None:
+        """Refuse parameters that mean nothing here: an answer that ignored a filter would be taken for filtered."""
+        for name in self._params:
+            if name not in names:
+                raise invalid(name, f"unknown parameter; allowed: {', '.join(names)}")
+
     def text(self, name: str) -> str | None:
         """The value of a parameter that may occur once; None when it doesn't occur."""
         value = self._params.get(name)

@@ -5,13 +5,28 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actors.bus.messages import LOGS, LogPage, QueryLogs
+from actors.bus.messages import LOGS, Failed, LogPage, QueryLogs
 from api.http.call import Call, Reply
-from api.http.errors import internal
+from api.http.errors import internal, invalid
+from api.http.query import Query
 from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 HOUR = 3600.0
+SEARCH_MAX = 500
+WORDS_MAX = 20
+PARAMETERS = (
+    "start_time",
+    "end_time",
+    "limit",
+    "offset",
+    "level",
+    "min_level",
+    "client_ip",
+    "status_code",
+    "search",
+    "proxy_id",
+)
 
 
 def query_logs(call: Call) -> Reply:
@@ -19,7 +34,8 @@ def query_logs(call: Call) -> Reply:
     question = _question(call)
     page = call.services.bridge.ask(LOGS, question)
     if not isinstance(page, LogPage):
-        raise internal(call.request_id, "The log indexer does not answer")
+        failed = isinstance(page, Failed)
+        raise internal(call.request_id, "The log can't be read" if failed else "The log indexer does not answer")
     more = question.offset + len(page.rows) < page.total
     return Reply({"logs": [_entry(row) for row in page.rows], "total": page.total, "has_more": more})
 
@@ -27,15 +43,26 @@ def query_logs(call: Call) -> Reply:
 def _question(call: Call) -> QueryLogs:
     now = time.time()
     query = call.query
+    query.only(PARAMETERS)
     return QueryLogs(
         start=query.moment("start_time", now - HOUR),
         end=query.moment("end_time", now),
         limit=query.integer("limit", 100, 1, 1000),
         offset=query.integer("offset", 0, 0, 1_000_000_000),
         level=query.one_of("level", LEVELS),
-        search=query.text("search") or None,
+        min_level=query.one_of("min_level", LEVELS),
+        client_ip=query.text("client_ip"),
+        status_code=query.integer("status_code", 0, 100, 599) or None,
+        search=_words(query),
         proxy_ids=_proxy_ids(call, query.text("proxy_id")),
     )
+
+
+def _words(query: Query) -> str | None:
+    search = query.text("search") or None
+    if search is not None and (len(search) > SEARCH_MAX or len(search.split()) > WORDS_MAX):
+        raise invalid("search", f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
+    return search
 
 
 def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:

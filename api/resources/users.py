@@ -10,6 +10,7 @@ import threading
 import time
 
 from api import api_keys, users
+from api.first_start import ADMINISTRATOR
 from api.http.call import Call, Reply
 from api.http.errors import invalid, lacks_permission, not_found, rate_limited
 from api.proxies import stale
@@ -17,6 +18,7 @@ from api.security.permissions import ADMIN, first_not_held, holds
 from api.store import Document, NotStored, Store
 from api.users import User, UserUpdate
 from config.passwords import check_password
+from config.paths import forget_initial_password
 
 _one_change = threading.Lock()
 """Names are unique, and there is a last administrator, because one change is made at a time."""
@@ -59,6 +61,8 @@ def update_user(call: Call) -> Reply:
         _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
         _keep_an_administrator(call.services.store, user, changed)
         stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)
+    if body.password is not None and user.username == ADMINISTRATOR:
+        forget_initial_password(call.services.data)
     if body.password is not None or changed.status != "active":
         call.services.tokens.revoke_all(user.id)
     call.services.publish("user.updated", _about(changed))
@@ -89,7 +93,7 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
         if body.role or body.status or body.permissions is not None:
             raise lacks_permission("users.write", by_key=False)
         _check_current_password(call, user, body.current_password)
-    elif body.password or body.role or body.status or body.permissions is not None:
+    elif body.password or body.email or body.role or body.status or body.permissions is not None:
         _require_all(call, user.granted())
 
 

@@ -41,6 +41,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "protocol": record.protocol,
         "status": record.status,
         "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
+        "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
@@ -50,7 +51,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in ("auth", "settings")}
+    return {name: value for name, value in form.items() if name not in ("auth", "settings", "tls")}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:

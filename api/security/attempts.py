@@ -29,7 +29,7 @@ class Attempts:
     """The failures of all pairs, in memory. Thread-safe."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit = limit
+        self.limit = limit
         self._clock = clock
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], _Record] = OrderedDict()
@@ -48,7 +48,7 @@ class Attempts:
             record = self._records.setdefault(pair, _Record())
             self._records.move_to_end(pair)
             record.failures = [each for each in record.failures if each > now - WINDOW] + [now]
-            locked = len(record.failures) >= self._limit
+            locked = len(record.failures) >= self.limit
             if locked:
                 record.failures = []
                 record.locked_until = now + LOCK

@@ -107,6 +107,7 @@ class Authenticator:
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
         right = check_password(password, user.password_hash if user else _NOBODY)
+        locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             raise rate_limited(locked, "Too many failed sign-ins")
         if user is None or not right or user.status != "active":

@@ -30,6 +30,7 @@ class RateLimits:
     """The limits of all callers, in memory. Thread-safe."""
 
     def __init__(self, settings: RateLimiting) -> None:
+        self.settings = settings
         self.enabled = settings.enabled
         self._windows: tuple[tuple[str, RateLimitItem], ...] = (
             ("burst", RateLimitItemPerMinute(settings.requests_per_minute)),

@@ -72,7 +72,7 @@ class Tokens:
     def __init__(self, store: Store, key: bytes, lifetimes: Jwt, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._key = key
-        self._lifetimes = lifetimes
+        self.lifetimes = lifetimes
         self._clock = clock
         self._lock = threading.Lock()
 
@@ -139,14 +139,14 @@ class Tokens:
 
     def _family(self, family: str, user_id: str, secret: str, created_at: float) -> dict[str, Any]:
         now = self._clock()
-        refresh_until = now + self._lifetimes.refresh_token_ttl
+        refresh_until = now + self.lifetimes.refresh_token_ttl
         return {
             "id": family,
             "user_id": user_id,
             "secret_hash": _digest(secret),
             "created_at": created_at,
             "refresh_until": refresh_until,
-            "keep_until": max(refresh_until, now + self._lifetimes.access_token_ttl + 1),
+            "keep_until": max(refresh_until, now + self.lifetimes.access_token_ttl + 1),
         }
 
     def _make_room(self, user_id: str) -> None:
@@ -159,7 +159,7 @@ class Tokens:
             self.revoke(document.id)
 
     def _pair(self, user_id: str, family: str, secret: str) -> TokenPair:
-        lifetime = self._lifetimes.access_token_ttl
+        lifetime = self.lifetimes.access_token_ttl
         now = self._clock()
         claims = {
             "iss": ISSUER,

@@ -78,7 +78,7 @@ BAD_BODIES = [
     ({"port": True}, "port"),
     ({"protocol": "ftp"}, "protocol"),
     ({"protocol": "quic"}, "protocol"),
-    ({"protocol": "https"}, "protocol"),
+    ({"protocol": "https"}, "tls"),
     ({"host": "not a host"}, "host"),
     ({"host": "127.1"}, "host"),
     ({"host": "fe80::1%lo"}, "host"),

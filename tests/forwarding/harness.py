@@ -51,7 +51,7 @@ def until(condition: Callable[[], Any], what: str, deadline: float = 20.0) -> An
 
 def spec(port: int, **changes: Any) -> ProxySpec:
     """A proxy as an operator would create it without saying much."""
-    plain = ProxySpec(PROXY_ID, "p", "127.0.0.1", port, "http", True, 1, 30.0, True, 1000, None, None)
+    plain = ProxySpec(PROXY_ID, "p", "127.0.0.1", port, "http", True, 1, 30.0, True, 1000, None, None, None)
     return replace(plain, **changes)
 
 

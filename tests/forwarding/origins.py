@@ -60,6 +60,14 @@ def read_head(sock: socket.socket) -> bytes:
     return data
 
 
+def read_head_alone(sock: socket.socket) -> bytes:
+    """A head, and not a byte of what may have come with it."""
+    data = b""
+    while not data.endswith(b"\r\n\r\n") and (byte := sock.recv(1)):
+        data += byte
+    return data
+
+
 def read_all(sock: socket.socket) -> bytes:
     """Bytes up to the end."""
     parts = []

@@ -17,7 +17,7 @@ import pytest
 from actors.bus.messages import AdmitTester, Done, EgressSpec
 from actors.forwarding.credentials import prehash
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
+from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
 
 BIG = 20_000_000
 
@@ -56,7 +56,7 @@ def read_answer(sock: socket.socket) -> tuple[bytes, bytes]:
 def tunnel(rig: Rig, origin: Origin) -> socket.socket:
     sock = connect(rig)
     sock.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: {origin.authority}\r\n\r\n".encode())
-    assert read_head(sock).startswith(b"HTTP/1.1 200 ")
+    assert read_head_alone(sock).startswith(b"HTTP/1.1 200 ")
     return sock
 
 

@@ -13,7 +13,9 @@ FINAL_RECIPIENT = (
     b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
-"""The answer to OPTIONS and TRACE whose Max-Forwards ends here."""
+"""The answer to OPTIONS whose Max-Forwards ends here."""
+NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
+"""The answer to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110 9.3.8)."""
 
 
 def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
@@ -38,7 +40,9 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
     """The head that the client gets. `connection` is the value of that field, None to leave it out."""
     fields = head.fields
     parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]
-    if chunked:
+    if head.status < 200 or head.status == 204:
+        pass  # RFC 9112 6.1, RFC 9110 8.6: these say nothing of a body, whatever the origin wrote
+    elif chunked:
         parts.append(_CHUNKED)
     elif fields.length is not None and not fields.chunked:
         parts.append(b"Content-Length: %d" % fields.length)

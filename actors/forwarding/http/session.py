@@ -38,7 +38,7 @@ from actors.forwarding.commands import (
 from actors.forwarding.errors import Failure, Refused, error_response
 from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.exchange import Exchange, Stage
-from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, passed_here
+from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
 from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
 
 
@@ -72,7 +72,18 @@ class Policy:
 class HttpSession:
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
 
-    __slots__ = ("_client_ended", "_exchange", "_in", "_policy", "_searched", "_started", "deadline", "phase")
+    __slots__ = (
+        "_client_ended",
+        "_exchange",
+        "_head_size",
+        "_in",
+        "_policy",
+        "_searched",
+        "_served",
+        "_started",
+        "deadline",
+        "phase",
+    )
 
     def __init__(self, policy: Policy, now: float) -> None:
         self._policy = policy
@@ -80,8 +91,10 @@ class HttpSession:
         self.deadline = now + policy.handshake_timeout
         self._in: bytes | bytearray = b""
         self._searched = 0
+        self._head_size = 0
         self._started = now
         self._client_ended = False
+        self._served = False
         self._exchange: Exchange | None = None
 
     @property
@@ -98,6 +111,16 @@ class HttpSession:
     def reads_origin(self) -> bool:
         """Are bytes of the origin wanted now?"""
         return self.phase is Phase.EXCHANGE
+
+    @property
+    def served(self) -> bool:
+        """Has anything been asked for on this connection?"""
+        return self._served
+
+    def moved(self, now: float) -> None:
+        """Bytes have moved on their way to the client: that is no idleness."""
+        if self.phase is not Phase.HEAD:  # a head has an absolute deadline
+            self.deadline = max(self.deadline, now + self._policy.timeout)
 
     @property
     def closed(self) -> bool:
@@ -159,19 +182,20 @@ class HttpSession:
         if self.phase is Phase.IDLE:
             if self._in.startswith(b"\r\n"):  # RFC 9112 2.2: an empty line before the request line is ignored
                 self._in = self._in[2:]
-            if not self._in:
+            if not self._in or self._in == b"\r":
                 return
             self.phase = Phase.HEAD
             self._exchange = None
             self._started = now
             self.deadline = now + self._policy.handshake_timeout
-            self._searched = 0
+            self._searched = self._head_size = 0
         try:
             end = find_end(self._in, self._searched)
             if end < 0:
                 self._searched = len(self._in)
                 return
             held = self._in
+            self._head_size = end
             self._in = held[end:]
             head = parse_request(bytes(held if len(held) == end else held[:end]))
             self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
@@ -180,6 +204,7 @@ class HttpSession:
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange
+        self._served = True
         fields = exchange.head.fields
         if passed_here(fields.via, self._policy.via):
             raise Refused(errors.LOOP_DETECTED)
@@ -234,8 +259,9 @@ class HttpSession:
         head = exchange.head
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
             # RFC 9110 7.6.2: this proxy is the final recipient.
-            exchange.say(FINAL_RECIPIENT, out)
-            out.extend((exchange.report(200, "", now), CloseClient()))
+            trace = head.method == b"TRACE"
+            exchange.say(NOT_TRACED if trace else FINAL_RECIPIENT, out)
+            out.extend((exchange.report(405 if trace else 200, "", now), CloseClient()))
             self.phase = Phase.CLOSED
             return
         self.phase = Phase.OPEN
@@ -397,7 +423,8 @@ class HttpSession:
         exchange = self._exchange
         if exchange is None:
             reply = error_response(failure, keep_alive=False)
-            report = Report(b"", "", failure.status, failure.kind, "", self._started, now, len(self._in), len(reply))
+            size = self._head_size or len(self._in)
+            report = Report(b"", "", failure.status, failure.kind, "", self._started, now, size, len(reply))
             out.extend((ToClient(reply), report, CloseClient()))
             self.phase = Phase.CLOSED
             return

@@ -162,6 +162,14 @@ class SocksSession:
         """Is there nothing more to say?"""
         return self.phase is Phase.CLOSED
 
+    @property
+    def served(self) -> bool:
+        """Has anything been asked for?"""
+        return self._operation is not None
+
+    def moved(self, now: float) -> None:
+        """Replies are a few octets; no deadline waits for them."""
+
     def last_exchange(self) -> None:
         """There is never more than one."""
 

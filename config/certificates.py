@@ -1,0 +1,40 @@
+"""Certificates from files: contexts for TLS servers, and whether two files are a pair at all.
+
+TLS 1.2 and 1.3 only, HTTP/1.1 by ALPN, no renegotiation (RFC 9325). What a certificate says of names and dates is for
+the client to judge.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+
+class CertificateError(Exception):
+    """The files can't be used. `field` is `cert_file` or `key_file`, `error` a sentence."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(f"{field}: {error}")
+        self.field = field
+        self.error = error
+
+
+def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
+    """A context for the server's side of connections. Raises `CertificateError`."""
+    for field, path in (("cert_file", cert_file), ("key_file", key_file)):
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise CertificateError(field, f"{path}: {error.strerror or error}") from error
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        # The password callback is there so that an encrypted key is an error and not a question on the terminal.
+        context.load_cert_chain(cert_file, key_file, password=lambda: b"")
+    except ssl.SSLError as error:
+        mismatch = error.reason == "KEY_VALUES_MISMATCH"
+        why = "is not the key of the certificate" if mismatch else "not a PEM certificate and its unencrypted PEM key"
+        raise CertificateError("key_file" if mismatch else "cert_file", why) from error
+    return context

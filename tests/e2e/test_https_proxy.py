@@ -1,0 +1,75 @@
+"""A proxy of protocol `https`, from its creation by the API to curl's bytes through it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.origins import Origin
+from tests.forwarding.test_https import make_pair
+from tests.product import Product
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return make_pair(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def secure(product: Product, pair: tuple[str, str]) -> Iterator[dict[str, Any]]:
+    made = product.proxy(protocol="https", tls={"cert_file": pair[0], "key_file": pair[1]})
+    yield made
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def curl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["curl", "-sS", "-m", "20", "--noproxy", "", *arguments], capture_output=True, text=True, timeout=40
+    )
+
+
+def test_curl_goes_through_with_the_certificate_verified(
+    secure: dict[str, Any], origin: Origin, pair: tuple[str, str]
+) -> None:
+    proxy = ("-x", f"https://localhost:{secure['port']}", "--proxy-cacert", pair[0])
+    assert curl(*proxy, origin.url("/hello")).stdout == "hello"
+    assert curl(*proxy, "--proxytunnel", origin.url("/hello")).stdout == "hello"
+
+
+def test_curl_refuses_a_certificate_that_it_does_not_know(secure: dict[str, Any], origin: Origin) -> None:
+    assert curl("-x", f"https://localhost:{secure['port']}", origin.url("/hello")).returncode == 60
+
+
+def test_the_test_of_an_https_proxy_works(product: Product, secure: dict[str, Any], origin: Origin) -> None:
+    result = product.data("POST", f"/proxies/{secure['id']}/test", {"url": origin.url("/ip")})["test_result"]
+    assert (result["status"], result["error"]) == ("success", None)
+
+
+def test_https_without_a_certificate_is_refused(product: Product) -> None:
+    answer = product.api("POST", "/proxies", {"name": "bare", "port": product.free_port(), "protocol": "https"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"]["field"] == "tls"
+
+
+def test_a_pair_that_does_not_fit_is_refused_by_field(product: Product, pair: tuple[str, str], tmp_path: Path) -> None:
+    other = make_pair(tmp_path)
+    for tls, field in (
+        ({"cert_file": pair[0], "key_file": other[1]}, "tls.key_file"),
+        ({"cert_file": str(tmp_path / "none"), "key_file": pair[1]}, "tls.cert_file"),
+        ({"cert_file": "relative.pem", "key_file": pair[1]}, "tls.cert_file"),
+    ):
+        body = {"name": "odd", "port": product.free_port(), "protocol": "https", "tls": tls}
+        answer = product.api("POST", "/proxies", body)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["details"]["field"] == field

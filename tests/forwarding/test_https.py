@@ -1,0 +1,161 @@
+"""A proxy that speaks TLS to its clients (`curl -x https://…`)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.forwarding.harness import Rig, until
+from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
+
+SELF_SIGNED = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN={name} "
+    "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {key} -out {cert}"
+)
+
+
+def make_pair(folder: Path, name: str = "first") -> tuple[str, str]:
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = SELF_SIGNED.format(name=name, key=key, cert=cert)
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return str(cert), str(key)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    return make_pair(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def rig(pair: tuple[str, str]) -> Iterator[Rig]:
+    with Rig(protocol="https", tls=pair) as shared:
+        yield shared
+
+
+def connect(rig: Rig, cert: str, **limits: ssl.TLSVersion) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=cert)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    for name, version in limits.items():
+        setattr(context, name, version)
+    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    return context.wrap_socket(sock, server_hostname="localhost")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_requests_pass_and_the_connection_is_kept(rig: Rig, pair: tuple[str, str], version: ssl.TLSVersion) -> None:
+    with Origin(answers(*[counted(b"one")] * 3)) as origin, connect(rig, pair[0], maximum_version=version) as client:
+        assert client.selected_alpn_protocol() == "http/1.1"
+        for _ in range(3):
+            client.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert read_head(client).endswith(b"one")
+
+
+def test_tls_1_1_is_refused(rig: Rig, pair: tuple[str, str]) -> None:
+    context = ssl.create_default_context(cafile=pair[0])
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    with pytest.raises(ssl.SSLError):
+        context.wrap_socket(sock, server_hostname="localhost")
+
+
+def test_long_answers_and_requests_arrive_whole(rig: Rig, pair: tuple[str, str]) -> None:
+    body = os.urandom(1000) * 5000
+
+    def swallow(sock: socket.socket) -> None:
+        _head, _, start = read_head(sock).partition(b"\r\n\r\n")
+        while len(start) < len(body):
+            start += sock.recv(1 << 20)
+        sock.sendall(counted(start))
+
+    with Origin(swallow) as origin, connect(rig, pair[0]) as client:
+        head = f"POST http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        answer = read_head(client)
+        while len(answer) < len(body):
+            answer += client.recv(1 << 20)
+        assert answer.partition(b"\r\n\r\n")[2] == body
+
+
+def test_a_tunnel_within_tls_passes_both_ways(rig: Rig, pair: tuple[str, str]) -> None:
+    payload = os.urandom(1000) * 2000
+    with Origin(echoes) as origin, connect(rig, pair[0]) as client:
+        client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_head(client).startswith(b"HTTP/1.1 200 ")
+        got = b""
+        for start in range(0, len(payload), 100_000):
+            client.sendall(payload[start : start + 100_000])
+            while len(got) < start + 100_000:
+                got += client.recv(1 << 20)
+        assert got == payload
+
+
+def test_an_origin_that_half_closes_first_is_heard_to_its_end_and_still_hears_the_client(
+    rig: Rig, pair: tuple[str, str]
+) -> None:
+    heard: list[bytes] = []
+
+    def speak_then_listen(sock: socket.socket) -> None:
+        sock.sendall(b"bye")
+        sock.shutdown(socket.SHUT_WR)
+        heard.append(read_all(sock))
+
+    with Origin(speak_then_listen) as origin, connect(rig, pair[0]) as client:
+        client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_head_alone(client).startswith(b"HTTP/1.1 200 ")
+        assert read_all(client) == b"bye"
+        client.sendall(b"still here")
+        client.unwrap().close()
+        until(lambda: heard == [b"still here"], "the origin hears the client after its own end")
+
+
+@pytest.mark.parametrize("garbage", [b"GET http://127.0.0.1/ HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 500])
+def test_what_is_not_tls_is_closed_and_others_go_on(rig: Rig, pair: tuple[str, str], garbage: bytes) -> None:
+    with Origin(answers(counted(b"fine"))) as origin, connect(rig, pair[0]) as good:
+        with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as bad:
+            bad.sendall(garbage)
+            try:
+                while bad.recv(4096):
+                    pass
+            except ConnectionResetError:
+                bad.close()
+        good.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_head(good).endswith(b"fine")
+
+
+def _name_of(rig: Rig) -> str:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as sock, context.wrap_socket(sock) as tls:
+        der = tls.getpeercert(binary_form=True)
+    assert der is not None
+    return "second" if b"second" in der else "first" if b"first" in der else "?"
+
+
+def test_a_changed_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    rig_of_pair = Rig(protocol="https", tls=pair)
+    with rig_of_pair as rig, Origin(answers(*[counted(b"x")] * 2)) as origin, connect(rig, pair[0]) as before:
+        Path(pair[0]).write_text("not a certificate")
+        until(lambda: _name_of(rig) == "first", "the last good one is used")
+        make_pair(tmp_path, "second")
+        until(lambda: _name_of(rig) == "second", "the new one is used")
+        before.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert read_head(before).endswith(b"x")
+
+
+def test_without_a_certificate_clients_are_turned_away_and_never_spoken_to_in_clear() -> None:
+    with Rig(protocol="https", tls=None) as rig, socket.socket() as client:
+        client.settimeout(20)
+        client.connect(("127.0.0.1", rig.port))
+        client.sendall(b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        try:
+            assert client.recv(100) == b""
+        except ConnectionResetError:
+            client.close()
