@@ -206,6 +206,20 @@ def test_a_half_close_behind_the_request_is_left_to_the_tunnel() -> None:
     assert talk.to_origin == b"all"
 
 
+def test_a_half_close_while_credentials_are_checked_ends_nothing_that_is_there_whole() -> None:
+    talk = Talk(5, wants_credentials=True).client(WITH_PASSWORD + ALICE + CONNECT + b"all", b"")
+    assert not talk.session.closed
+    talk.admitted().opened()
+    assert talk.to_origin == b"all"
+    talk = Talk(5, wants_credentials=True).client(WITH_PASSWORD + ALICE + CONNECT[:4], b"").admitted()
+    assert talk.out[-1] == CloseClient()
+    for begun in (b"\x05\x02\x00", b"\x05\x03\x00"):
+        talk = Talk(5, wants_credentials=True).client(WITH_PASSWORD + ALICE + begun + V4_ADDRESS + PORT, b"").admitted()
+        assert talk.out[-1] == CloseClient(abort=True)
+        assert not talk.all(Listen) + talk.all(Associate)
+        assert talk.report.reason == "connection_terminated"
+
+
 def test_what_is_held_behind_a_request_is_bounded() -> None:
     talk = Talk(5).client(NO_AUTH + CONNECT)
     assert talk.session.reads_client

@@ -193,15 +193,19 @@ class SocksSession:
             self._refuse(refused.failure, out, now)
         if self.phase in _ASKED:
             self.deadline = now + self._policy.timeout
+        elif self.phase in _HANDSHAKE and self._client_ended:
+            self.phase = Phase.CLOSED
+            out.append(CloseClient())
         return out
 
     def _end_of_client(self, now: float) -> list[Command]:
         self._client_ended = True
-        if self.phase in _HANDSHAKE or self.phase is Phase.AUTHORIZE:
+        if self.phase in _HANDSHAKE:
             self.phase = Phase.CLOSED
             return [CloseClient()]
         if self.phase in (Phase.LISTEN, Phase.PEER, Phase.RELAY):
-            # What waits for others ends with the control connection; an end in OPEN is half of one, and passed on.
+            # What waits for others ends with the control connection. In OPEN an end is half of one, and passed on; in
+            # AUTHORIZE the rest of the handshake may be held already.
             return self.abandon("connection_terminated", now)
         return []
 
@@ -231,6 +235,9 @@ class SocksSession:
         operation, target = self._operation, self._target
         assert operation is not None
         assert target is not None
+        if self._client_ended and operation is not Operation.CONNECT:
+            out.extend(self._cut("connection_terminated"))
+            return
         self.phase = _BEGUN[operation]
         if operation is Operation.CONNECT:
             out.append(Open(target, fresh=True, tell_address=True))
@@ -294,6 +301,9 @@ class SocksSession:
 
     def abandon(self, reason: str, _now: float) -> list[Command]:
         """End it from outside."""
+        return self._cut(reason)
+
+    def _cut(self, reason: str) -> list[Command]:
         if self.phase is Phase.CLOSED:
             return []
         began = self._operation is not None
