@@ -333,9 +333,9 @@ def test_udp_passes_only_answers_of_those_who_were_sent_to(five: Rig) -> None:
         with control:
             client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
             _data, outside = origin.recvfrom(65535)
-            other.sendto(b"unasked", ("127.0.0.1", outside[1]))
-            origin.sendto(b"asked", ("127.0.0.1", outside[1]))
-            assert client.recv(65535).endswith(b"asked")
+            other.sendto(b"stranger", ("127.0.0.1", outside[1]))
+            origin.sendto(b"answer", ("127.0.0.1", outside[1]))
+            assert client.recv(65535).endswith(b"answer")
             client.setblocking(False)
             with pytest.raises(BlockingIOError):
                 client.recv(65535)
