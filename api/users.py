@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,10 @@ from config.proxies import plain_text, refuse_nulls
 from config.units import timestamp_text
 
 COLLECTION = "users"
+
+one_change = threading.Lock()
+"""Held by whoever changes a user or issues a token for one. Names are unique, there is a last administrator, and no
+token outlives the password that it was given for, because one such thing happens at a time."""
 READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
 
 Role = Literal["administrator", "operator", "user", "auditor"]

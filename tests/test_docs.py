@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from actors.bus import messages
 from api.operations import OPERATIONS, Operation
+from config.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -83,3 +85,19 @@ def test_no_operation_is_documented_that_does_not_exist() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     rows = re.findall(r"^\| ([A-Z]+) \| `(\S+)` \|", text, re.MULTILINE)
     assert sorted(rows) == sorted((operation.method, operation.path) for operation in OPERATIONS)
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """The dotted keys of a settings model."""
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        nested = inspect.isclass(inner) and issubclass(inner, BaseModel)
+        found += keys_of(inner, f"{prefix}{name}.") if nested else [prefix + name]  # type: ignore[arg-type]
+    return found
+
+
+def test_every_key_of_the_configuration_is_documented_and_none_that_does_not_exist() -> None:
+    table = [line for line in (ROOT / "docs" / "configuration.md").read_text().splitlines() if line.startswith("| `")]
+    documented = [key for line in table for key in re.findall(r"`([a-z_.]+)`", line.split("|")[1])]
+    assert sorted(documented) == sorted(keys_of(Settings))

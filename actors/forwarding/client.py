@@ -62,6 +62,7 @@ class Client:
         "_down",
         "_loop",
         "_origin",
+        "_origin_broke",
         "_origin_ended",
         "_out",
         "_over",
@@ -94,6 +95,7 @@ class Client:
         self._unsent = 0
         self._origin: Origin | None = None
         self._origin_ended = False
+        self._origin_broke = False
         self._dial: Dial | Inbound | None = None
         self._relay: socket.socket | None = None
         self._up: AnyFlow | None = None
@@ -191,7 +193,9 @@ class Client:
                 return
             if not data or (len(data) < READ_SIZE and not self._origin_ended):
                 origin.readable = False
-            self._perform(session.receive_from_origin(data, self._loop.now))
+            broke = not data and self._origin_broke  # the error was told to a send already: this is no good end
+            now = self._loop.now
+            self._perform(session.origin_lost(now) if broke else session.receive_from_origin(data, now))
             if self._origin is not origin or not origin.readable:
                 return
         self._loop.call_soon(self._go_on)
@@ -246,6 +250,7 @@ class Client:
             sent = 0
         except OSError:
             # The origin may have answered before it closed: what it said is read before it is given up.
+            self._origin_broke = True
             out.clear()
             origin.readable = self._origin_ended = True
             self._loop.call_soon(self._go_on)
@@ -278,8 +283,11 @@ class Client:
             self._loop.call_soon(self._go_on)
         if ended or progress is Progress.COMPLETE:
             self._down = None
+        broke = ended and self._origin_broke
         if moved or ended:
-            self._perform(self._session.answer_relayed(moved, self._loop.now, ended))
+            self._perform(self._session.answer_relayed(moved, self._loop.now, ended and not broke))
+        if broke and not self._over:
+            self._perform(self._session.origin_lost(self._loop.now))
 
     def _flow_up(self) -> None:
         flow = self._up
@@ -297,6 +305,7 @@ class Client:
             if flow.progress is Progress.EMPTY:
                 self._perform(self._session.client_lost(self._loop.now))
             elif self._origin is not None:  # it may have answered before it closed; what flows down goes on
+                self._origin_broke = True
                 self._origin.readable = self._origin_ended = True
                 self._loop.call_soon(self._go_on)
             return
@@ -422,7 +431,7 @@ class Client:
 
     def _join(self, origin: Origin) -> None:
         self._origin = origin
-        self._origin_ended = False
+        self._origin_ended = self._origin_broke = False
         self._loop.hand_over(origin.fd, self._on_origin)
 
     def _do_leave_origin(self, command: LeaveOrigin) -> None:

@@ -37,13 +37,12 @@ class Refresh(BaseModel):
 def login(call: Call) -> Reply:
     """A pair of tokens for a name and a password."""
     user = call.services.authenticator.sign_in(call.body.username, call.body.password, call.address)
-    pair = call.services.tokens.issue(user.id)
-    now = users.by_id(call.services.store, user.id)
-    if now is None or now.password_hash != user.password_hash or now.status != "active":
-        # Changed between the check of the password and this moment: `revoke_all` may have come before the issue.
-        call.services.tokens.revoke_all(user.id)
-        raise unauthorized("The user name or the password is wrong")
-    user = _note_login(call, user)
+    with users.one_change:
+        now = users.by_id(call.services.store, user.id)
+        if now is None or now.password_hash != user.password_hash or now.status != "active":
+            raise unauthorized("The user name or the password is wrong")  # it was right when it was checked
+        pair = call.services.tokens.issue(user.id)
+        user = _note_login(call, now)
     return Reply({**_pair(pair), "user": user.view()}, headers=_NOT_CACHED)
 
 

@@ -6,7 +6,6 @@ The last active administrator stays one.
 
 from __future__ import annotations
 
-import threading
 import time
 
 from api import api_keys, users
@@ -19,9 +18,6 @@ from api.store import Document, NotStored, Store
 from api.users import User, UserUpdate
 from config.passwords import check_password
 from config.paths import forget_initial_password
-
-_one_change = threading.Lock()
-"""Names are unique, and there is a last administrator, because one change is made at a time."""
 
 
 def list_users(call: Call) -> Reply:
@@ -36,7 +32,7 @@ def create_user(call: Call) -> Reply:
     user = users.new_user(call.body)
     _require_all(call, user.granted())
     store = call.services.store
-    with _one_change:
+    with users.one_change:
         if users.by_name(store, user.username) is not None:
             raise invalid("username", f"the user name {user.username!r} is in use")
         document = store.put(users.COLLECTION, user.model_dump(mode="json"), expect=0)
@@ -53,7 +49,7 @@ def get_user(call: Call) -> Reply:
 def update_user(call: Call) -> Reply:
     """Partial, for PUT as for PATCH. A new password or a disabled account ends all tokens of the user."""
     body: UserUpdate = call.body
-    with _one_change:
+    with users.one_change:
         before = _matching(call)
         user = users.load(before)
         _authorise_update(call, user, body)
@@ -61,10 +57,10 @@ def update_user(call: Call) -> Reply:
         _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
         _keep_an_administrator(call.services.store, user, changed)
         stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)
+        if body.password is not None or changed.status != "active":
+            call.services.tokens.revoke_all(user.id)
     if body.password is not None and user.username == ADMINISTRATOR:
         forget_initial_password(call.services.data)
-    if body.password is not None or changed.status != "active":
-        call.services.tokens.revoke_all(user.id)
     call.services.publish("user.updated", _about(changed))
     return Reply({"user": changed.view()}, revision=stored.revision)
 
@@ -72,13 +68,13 @@ def update_user(call: Call) -> Reply:
 def delete_user(call: Call) -> Reply:
     """Gone, with their tokens and keys."""
     store = call.services.store
-    with _one_change:
+    with users.one_change:
         before = _matching(call)
         user = users.load(before)
         _require_all(call, user.granted())
         _keep_an_administrator(store, user, None)
         store.delete(users.COLLECTION, user.id, before.revision)
-    call.services.tokens.revoke_all(user.id)
+        call.services.tokens.revoke_all(user.id)
     _delete_keys(store, user.id)
     call.services.publish("user.deleted", _about(user))
     return Reply({"id": user.id, "deleted": True})

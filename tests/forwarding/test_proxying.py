@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -319,3 +320,82 @@ def test_the_actor_ends_when_its_supervisor_is_gone() -> None:
         os.close(rig._lifeline)
         rig._lifeline = os.open("/dev/null", os.O_RDONLY)
         rig.process.wait(10)
+
+
+def test_an_origin_that_speaks_first_is_heard(rig: Rig) -> None:
+    def speak_first(sock: socket.socket) -> None:
+        sock.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        read_all(sock)
+
+    with Origin(speak_first) as origin:
+        for _ in range(30):
+            with connect(rig) as client:
+                client.sendall(get(origin))
+                assert read_answer(client)[0].startswith(b"HTTP/1.1 503 Busy")
+
+
+def test_a_reader_that_is_slow_but_reads_is_not_cut() -> None:
+    body = os.urandom(1000) * 4000
+    with Rig(timeout=1.0) as rig, Origin(answers(counted(body))) as origin, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", rig.port))
+        client.sendall(get(origin))
+        got = read_head_alone(client)
+        assert got.startswith(b"HTTP/1.1 200 ")
+        content = b""
+        pause = threading.Event()
+        while len(content) < 1_200_000:  # four seconds and more at this pace
+            content += client.recv(30_000)
+            pause.wait(0.1)
+        while part := client.recv(1 << 20):
+            content += part
+            if len(content) == len(body):
+                break
+        assert content == body
+
+
+def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> None:
+    body = os.urandom(1000) * 60
+    with Rig() as rig, Origin(answers(*[counted(body)] * 2)) as origin, connect(rig) as fresh, connect(rig) as slow:
+        slow.sendall(get(origin))
+        until(lambda: rig.counters and rig.counters.requests == 1, "the answer is on its way")
+        rig.stop(drain=30)
+        fresh.sendall(get(origin))
+        head, content = read_answer(fresh)
+        assert b"Connection: close" in head
+        assert content == body
+        assert read_answer(slow)[1] == body
+        assert rig.process.wait(20) == 0
+
+
+def test_names_resolve_again_after_the_descriptors_ran_out() -> None:
+    with Rig() as rig, Origin(answers(*[counted(b"x")] * 9)) as origin:
+        soft, hard = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
+        used = len(os.listdir(f"/proc/{rig.process.pid}/fd"))
+        with connect(rig) as client:
+            until(lambda: rig.counters and rig.counters.active_connections == 1, "the client is there")
+            resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (used + 2, hard))
+            client.sendall(b"GET http://no-such-name.invalid/ HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 50" in read_answer(client)[0]
+            resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+            client.sendall(f"GET http://localhost:{origin.port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert read_answer(client)[1] == b"x"
+
+
+def test_without_a_descriptor_for_a_pipe_bulk_waits_and_then_arrives_whole() -> None:
+    body = os.urandom(1000) * 3000
+    with Rig() as rig, Origin(answers(counted(body))) as origin, connect(rig) as client:
+        soft, hard = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
+        until(lambda: rig.counters and rig.counters.active_connections == 1, "the client is there")
+        used = len(os.listdir(f"/proc/{rig.process.pid}/fd"))
+        resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (used + 1, hard))  # the origin, and nothing more
+        client.sendall(get(origin))
+        head = read_head_alone(client)
+        assert head.startswith(b"HTTP/1.1 200 ")
+        resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        content = b""
+        while len(content) < len(body):
+            content += client.recv(1 << 20)
+        assert content == body

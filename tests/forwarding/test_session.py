@@ -440,6 +440,36 @@ def test_a_client_that_ends_within_its_body_before_the_origin_is_there_is_given_
     assert talk.out[-1] == CloseClient(abort=True)
 
 
+@pytest.mark.parametrize("pieces", [(b"\r\n" + GET,), (b"\r\n", GET), (b"\r", b"\n" + GET), (b"\r", b"\n", GET)])
+def test_an_empty_line_before_a_request_is_passed_over_however_it_comes(pieces: tuple[bytes, ...]) -> None:
+    assert Talk().client(*pieces).kinds == ["Open"]
+    after = exchange()
+    assert after.client(*pieces).kinds[-1] == "Open"
+
+
+@pytest.mark.parametrize("field", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("status", [b"204 No Content", b"103 Early Hints"])
+def test_answers_that_can_have_no_body_say_nothing_of_one(status: bytes, field: bytes) -> None:
+    talk = Talk().client(GET).opened().origin(b"HTTP/1.1 " + status + b"\r\n" + field + b"\r\n\r\n")
+    assert talk.to_client.startswith(b"HTTP/1.1 " + status)
+    assert field not in talk.to_client
+
+
+def test_an_answer_that_ends_with_a_broken_connection_is_cut() -> None:
+    talk = exchange(answer=b"HTTP/1.1 200 OK\r\n\r\nhel")
+    talk.out += talk.session.origin_lost(0.0)
+    assert talk.out[-1] == CloseClient(abort=True)
+
+
+def test_what_moves_towards_the_client_is_no_idleness_but_a_head_has_its_time() -> None:
+    talk = exchange(answer=OK[:-1])
+    talk.session.moved(25.0)
+    assert talk.session.deadline == 55
+    half = Talk().client(GET[:10])
+    half.session.moved(5.0)
+    assert half.session.deadline == 10
+
+
 _METHODS = st.sampled_from([b"GET", b"HEAD", b"POST", b"CONNECT"])
 
 

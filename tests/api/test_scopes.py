@@ -1,0 +1,64 @@
+"""What a scope keeps a key from, and what an answer never ignores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import LOGS, LogPage, QueryLogs
+from tests.api.support import Api
+
+
+@pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+@pytest.fixture
+def scoped(api: Api, headers: dict[str, str]) -> dict[str, str]:
+    """A key with all permissions of an administrator, restricted to one address range."""
+    body = {"name": "scoped", "permissions": ["*"], "scope": {"ip_whitelist": ["127.0.0.0/8"]}}
+    made = api.post("/api-keys", body, headers)
+    assert made.status_code == 201, made.text
+    return {"X-API-Key": made.json["data"]["key"]}
+
+
+def test_a_key_with_a_scope_makes_and_changes_no_user(
+    api: Api, headers: dict[str, str], scoped: dict[str, str]
+) -> None:
+    body = {"username": "eve", "password": "long enough", "role": "administrator"}
+    refused = api.post("/users", body, scoped)
+    assert (refused.status_code, refused.json["error"]["code"]) == (403, "FORBIDDEN")
+    assert "reason" in refused.json["error"]["details"]
+    assert api.get("/users", scoped).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("foo=1", "foo"),
+        ("status_code=abc", "status_code"),
+        ("min_level=loud", "min_level"),
+        ("search=" + "+".join("abcdefghijklmnopqrstuvwxyz"), "search"),
+        ("search=" + "x" * 501, "search"),
+    ],
+)
+def test_a_query_that_would_be_ignored_is_refused(api: Api, headers: dict[str, str], query: str, field: str) -> None:
+    refused = api.get(f"/logs?{query}", headers)
+    assert refused.status_code == 400
+    assert refused.json["error"]["details"]["field"] == field
+
+
+def test_filters_of_records_reach_the_indexer(api: Api, headers: dict[str, str]) -> None:
+    asked: list[Any] = []
+
+    def answer(message: Any) -> LogPage:
+        asked.append(message)
+        return LogPage((), 0)
+
+    api.fleet.others[LOGS] = answer
+    assert api.get("/logs?status_code=407&client_ip=10.0.0.1&min_level=warning", headers).status_code == 200
+    (question,) = asked
+    assert isinstance(question, QueryLogs)
+    assert (question.status_code, question.client_ip, question.min_level) == (407, "10.0.0.1", "warning")
