@@ -28,7 +28,8 @@ from actors.bus.messages import AdmitTester, Done, forwarding_name
 from api.bridge import Bridge
 from api.http.errors import rate_limited
 from api.proxies import StoredProxy
-from config.proxies import plain_text
+from api.socks_client import Route, SocksAdapter, SocksRefused
+from config.proxies import ProxyRecord, plain_text
 from config.units import timestamp_text
 
 BODY_READ = 64 * 1024
@@ -101,18 +102,24 @@ class ProxyTester:
     def _attempt(self, proxy: StoredProxy, url: str, timeout: float) -> _Outcome:
         if proxy.record.status != "active":
             return _Outcome(error="the proxy is inactive")
-        user, token = "test-" + secrets.token_hex(8), secrets.token_hex(16)
+        user, token = _one_use_credentials(proxy.record.protocol)
         admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")
-        return _get(url, _proxy_url(proxy, user, token), timeout)
+        return _get(url, proxy.record, user, token, timeout)
 
 
-def _proxy_url(proxy: StoredProxy, user: str, token: str) -> str:
-    host = _WILDCARDS.get(proxy.record.host, proxy.record.host)
+def _one_use_credentials(protocol: str) -> tuple[str, str]:
+    """A user name and a token that nobody guesses; with socks4 the name is all there is."""
+    if protocol == "socks4":
+        return "test-" + secrets.token_hex(24), ""
+    return "test-" + secrets.token_hex(8), secrets.token_hex(16)
+
+
+def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> str:
     authority = f"[{host}]" if ":" in host else host
-    return f"{proxy.record.protocol}://{quote(user)}:{quote(token)}@{authority}:{proxy.record.port}"
+    return f"{protocol}://{quote(user)}:{quote(token)}@{authority}:{port}"
 
 
 class _OwnProxies(HTTPAdapter):
@@ -125,15 +132,26 @@ class _OwnProxies(HTTPAdapter):
         return super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
 
 
-def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
+def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
+    """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
+    host = _WILDCARDS.get(record.host, record.host)
+    route = Route(record.protocol, (host, record.port), user, token, timeout)
+    socks = record.protocol in ("socks4", "socks5")
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies())
+    if not socks:
+        url = _proxy_url(record.protocol, host, record.port, user, token)
+        session.proxies = {"http": url, "https": url}
+    return route
+
+
+def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
     deadline = time.monotonic() + timeout
     outcome = _Outcome()
     with requests.Session() as session:
         session.trust_env = False
-        session.mount("http://", _OwnProxies())
-        session.mount("https://", _OwnProxies())
-        session.proxies = {"http": proxy_url, "https": proxy_url}
         session.headers["User-Agent"] = "proxyfleet-test"
+        route = _send_through(session, record, user, token, timeout)
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
@@ -142,7 +160,7 @@ def _get(url: str, proxy_url: str, timeout: float) -> _Outcome:
             late = _late(timeout)
             outcome.status, outcome.error = late.status, late.error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            _explain(outcome, error)
+            _explain(outcome, route.refusal or error)
     return outcome
 
 
@@ -176,6 +194,10 @@ def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: 
 
 
 def _explain(outcome: _Outcome, error: Exception) -> None:
+    if isinstance(error, SocksRefused):
+        outcome.status_code, outcome.error = error.status, error.said
+        outcome.status = "timeout" if error.status == 504 else "failed"
+        return
     refused = _TUNNEL_REFUSED.search(str(error))
     if refused is None:
         outcome.error = f"{type(error).__name__}: {str(error)[:300]}"

@@ -20,8 +20,7 @@ from config.passwords import hash_password
 from config.settings import ServerTls
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
-SERVED_PROTOCOLS = frozenset({"http", "https"})
-"""Those of `PROTOCOLS` that this release serves."""
+SOCKS5_TEXT_MAX = 255
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
@@ -57,8 +56,6 @@ def _is_address(text: str) -> bool:
 def _protocol(text: str) -> str:
     if text not in PROTOCOLS:
         raise ValueError(f"must be one of {', '.join(PROTOCOLS)}")
-    if text not in SERVED_PROTOCOLS:
-        raise ValueError(f"{text} is not served by this release yet; served: {', '.join(sorted(SERVED_PROTOCOLS))}")
     return text
 
 
@@ -218,8 +215,7 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.access is not None:
         changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
-    if body.auth is not None:
-        changed["auth"] = _apply_auth(record.auth, body.auth)
+    changed["auth"] = _apply_auth(record.auth, body.auth or AuthInput(), changed.get("protocol", record.protocol))
     if body.tls is not None:
         changed["tls"] = ProxyTls(**body.tls.model_dump())
     return record.model_copy(update={**changed, "updated_at": now})
@@ -242,15 +238,35 @@ def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
         raise InvalidProxy(f"tls.{error.field}" if own else f"server.tls.{error.field}", error.error) from error
 
 
-def _apply_auth(auth: ProxyAuth, body: AuthInput) -> ProxyAuth:
+def _apply_auth(auth: ProxyAuth, body: AuthInput, protocol: str) -> ProxyAuth:
     enabled = auth.enabled if body.enabled is None else body.enabled
     username = auth.username if body.username is None else body.username
     if enabled and username is None:
         raise InvalidProxy("auth.username", "is required when auth is enabled")
+    if protocol == "socks4":
+        _refuse_password(enabled, auth, body)
+        return ProxyAuth(enabled=enabled, username=username)
     if enabled and body.password is None and auth.password_hash is None:
         raise InvalidProxy("auth.password", "is required when auth is enabled")
+    if protocol == "socks5":
+        _refuse_long("auth.username", username)
+        _refuse_long("auth.password", body.password)
     hashed = auth.password_hash if body.password is None else hash_password(body.password)
     return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
+
+
+def _refuse_password(enabled: bool, auth: ProxyAuth, body: AuthInput) -> None:
+    """SOCKS4 has a USERID alone; a password that nobody checks would only seem to protect."""
+    if body.password is not None:
+        raise InvalidProxy("auth.password", "socks4 has no passwords: clients send auth.username as their USERID")
+    if enabled and auth.password_hash is not None:
+        raise InvalidProxy("auth.password", "socks4 has no passwords; disable auth before the protocol is changed")
+
+
+def _refuse_long(field: str, text: str | None) -> None:
+    """RFC 1929 counts names and passwords in one octet."""
+    if text is not None and len(text.encode()) > SOCKS5_TEXT_MAX:
+        raise InvalidProxy(field, f"must be at most {SOCKS5_TEXT_MAX} bytes in UTF-8 with socks5")
 
 
 def refuse_nulls(given: Any, path: str = "") -> Any:

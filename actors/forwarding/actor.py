@@ -27,9 +27,10 @@ from actors.bus.records import RecordSender
 from actors.forwarding import errors
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.errors import Failure, Refused
 from actors.forwarding.explain import explain
 from actors.forwarding.lingering import linger
+from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport
 from actors.process import Actor, Boot
@@ -201,12 +202,12 @@ class ForwardingActor(Actor):
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
         self.serving.refused_client(self._last_ip, failure)
-        if not self.serving.speaks_http:
-            sock.close()
+        if self._wants_tls:
+            sock.close()  # a handshake only to say no would cost more than the connection
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(error_response(failure, keep_alive=False))
+            sock.send(turned_away(self.serving.protocol, failure))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)

@@ -14,11 +14,14 @@ from typing import Any
 
 from actors.forwarding import errors
 from actors.forwarding.commands import (
+    Associate,
     Authorize,
     CloseClient,
     Command,
     LeaveOrigin,
+    Listen,
     Open,
+    RelayDatagrams,
     RelayToClient,
     RelayToOrigin,
     Report,
@@ -27,14 +30,17 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.connections import Live
+from actors.forwarding.datagrams import Association, relay_socket
 from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.inbound import Inbound
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
 from actors.forwarding.serving import Serving, Side
+from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
@@ -63,6 +69,7 @@ class Client:
         "_out",
         "_over",
         "_question",
+        "_relay",
         "_serving",
         "_session",
         "_short_is_all",
@@ -97,7 +104,8 @@ class Client:
         self._origin: Origin | None = None
         self._origin_ended = False
         self._origin_broke = False
-        self._dial: Dial | None = None
+        self._dial: Dial | Inbound | None = None
+        self._relay: socket.socket | None = None
         self._up: AnyFlow | None = None
         self._down: AnyFlow | None = None
         self.number = serving.new_number()
@@ -385,21 +393,65 @@ class Client:
             self._join(origin)
             return self._session.opened(True, self._loop.now)
         epoch = self._serving.pool.epoch
-        self._dial = self._serving.dialer.dial(target, lambda result: self._dialled(target, result, epoch))
+        dial = self._serving.dialer.dial(target, lambda result: self._dialled(command, result, epoch, dial.reported))
+        self._dial = dial
         return None
 
-    def _dialled(self, target: Authority, result: socket.socket | Failure, epoch: int) -> None:
-        dial, self._dial = self._dial, None
+    def _dialled(self, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
+        self._dial = None
         now = self._loop.now
         if isinstance(result, Failure):
             self._perform(self._session.failed(result, now))
         else:
-            reported = dial.reported if dial is not None else ""
-            origin = Origin(result, (target.host, target.port), epoch, reported)
+            origin = Origin(result, (command.target.host, command.target.port), epoch, reported)
             origin.readable = True  # it may have spoken first: the edge that said so was the dial's
             self._join(origin)
-            self._perform(self._session.opened(False, now))
+            address = endpoint_of(result.getsockname()) if command.tell_address else None
+            self._perform(self._session.opened(False, now, address))
         self._go_on()
+
+    def _do_listen(self, command: Listen) -> None:
+        self._target = command.target
+        self._dial = Inbound(self._serving.dialer, command.target, self._own_address(), self._listening, self._came_in)
+
+    def _listening(self, address: Endpoint) -> None:
+        self._perform(self._session.opened(False, self._loop.now, address))
+        self._go_on()
+
+    def _came_in(self, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+        self._dial = None
+        if isinstance(result, Failure):
+            self._perform(self._session.failed(result, self._loop.now))
+        else:
+            sock, peer = result
+            origin = Origin(sock, peer)
+            origin.readable = True  # as above
+            self._join(origin)
+            self._perform(self._session.opened(False, self._loop.now, peer))
+        self._go_on()
+
+    def _do_associate(self, _command: Associate) -> list[Command]:
+        try:
+            self._relay = relay_socket(self._own_address())
+        except OSError as error:
+            self._serving.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
+            return self._session.failed(errors.out_of_descriptors(), self._loop.now)
+        return self._session.opened(False, self._loop.now, endpoint_of(self._relay.getsockname()))
+
+    def _do_relay_datagrams(self, command: RelayDatagrams) -> None:
+        relay, self._relay = self._relay, None
+        assert relay is not None
+        assert isinstance(self._sock, socket.socket)
+        self._over = True
+        association = Association(
+            self._serving, self._sock, self.client_ip, relay, bytes(self._out), command, self.number
+        )
+        self._serving.replaced(self, association)
+
+    def _own_address(self) -> Endpoint:
+        """The proxy's address of the client's connection."""
+        assert isinstance(self._sock, socket.socket)
+        return endpoint_of(self._sock.getsockname())
 
     def _join(self, origin: Origin) -> None:
         self._origin = origin
@@ -546,6 +598,8 @@ class Client:
         """Everything but the client's socket is given back."""
         self._over = True
         self._cancel_dial()
+        if self._relay is not None:
+            self._relay.close()
         self._do_leave_origin(LeaveOrigin(reusable=False))
         self._serving.ended(self)
 
@@ -558,10 +612,13 @@ _DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToOrigin: Client._do_to_origin,
     Authorize: Client._do_authorize,
     Open: Client._do_open,
+    Listen: Client._do_listen,
+    Associate: Client._do_associate,
     LeaveOrigin: Client._do_leave_origin,
     RelayToClient: Client._do_relay_to_client,
     RelayToOrigin: Client._do_relay_to_origin,
     Tunnel: Client._do_tunnel,
+    RelayDatagrams: Client._do_relay_datagrams,
     Report: Client._do_report,
     CloseClient: Client._do_close,
 }

@@ -36,11 +36,30 @@ class Authorize(NamedTuple):
 class Open(NamedTuple):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
-    Answer with `opened(reused)` or `failed(failure)`.
+    Answer with `opened(reused)` or `failed(failure)`; with `tell_address`, `opened` gets the proxy's own address of
+    the connection.
     """
 
     target: Authority
     fresh: bool
+    tell_address: bool = False
+
+
+class Listen(NamedTuple):
+    """Let one connection come in from `target`, or from anybody when it is the unspecified address.
+
+    Answer with `opened` and the address that listens, and again with `opened` and the peer's address once it is
+    there; or with `failed(failure)` instead of either.
+    """
+
+    target: Authority
+
+
+class Associate(NamedTuple):
+    """Make a socket for the client's datagrams.
+
+    Answer with `opened` and the address of the socket, or with `failed(failure)`.
+    """
 
 
 class LeaveOrigin(NamedTuple):
@@ -87,6 +106,17 @@ class Tunnel(NamedTuple):
     report: Report
 
 
+class RelayDatagrams(NamedTuple):
+    """From now on datagrams are relayed until the client's connection ends, and the protocol has no more to say.
+
+    `client` is from where the client says that it will send; address and port may be 0. `report` is to be completed
+    as with `Tunnel`.
+    """
+
+    client: Authority
+    report: Report
+
+
 class CloseClient(NamedTuple):
     """End the client's connection: when all is sent and, unless `abort`, so that the client can read it all."""
 
@@ -94,5 +124,17 @@ class CloseClient(NamedTuple):
 
 
 Command = (
-    ToClient | ToOrigin | Authorize | Open | LeaveOrigin | RelayToClient | RelayToOrigin | Tunnel | Report | CloseClient
+    ToClient
+    | ToOrigin
+    | Authorize
+    | Open
+    | Listen
+    | Associate
+    | LeaveOrigin
+    | RelayToClient
+    | RelayToOrigin
+    | Tunnel
+    | RelayDatagrams
+    | Report
+    | CloseClient
 )

@@ -154,6 +154,8 @@ class Dial:
             self._failure = errors.connection_refused(f"{shown} refuses connections")
         elif trouble == errno.ETIMEDOUT:
             self._failure = errors.connection_timed_out(f"{shown} does not answer")
+        elif trouble == errno.EHOSTUNREACH:
+            self._failure = errors.host_unreachable(f"{shown}: no route to the host")
         elif trouble in _OUT_OF_DESCRIPTORS:
             self._failure = errors.out_of_descriptors()
             self._dialer.on_trouble("out_of_descriptors", "no descriptor is left for connections to origins")

@@ -75,6 +75,11 @@ def unroutable(detail: str) -> Failure:
     return Failure(502, "destination_ip_unroutable", detail)
 
 
+def host_unreachable(detail: str) -> Failure:
+    """There is a way to its network, but nobody answers for the host."""
+    return Failure(502, "destination_unavailable", detail)
+
+
 def connection_timed_out(detail: str) -> Failure:
     """The connection did not come about in time."""
     return Failure(504, "connection_timeout", detail)

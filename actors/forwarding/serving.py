@@ -20,10 +20,11 @@ from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
-from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.http.session import Policy
 from actors.forwarding.judge import Judge
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
+from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver
 from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.transport import Transport
@@ -75,6 +76,7 @@ class Serving:
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
+        self.protocol = "http"
         self.credentials: Credentials | None = None
         self.judge: Judge | None = None
         self.on_empty: Callable[[], None] | None = None
@@ -98,6 +100,7 @@ class Serving:
             self.credentials = Credentials(self.loop, self.workers, spec)
         self._spec = spec
         self.proxy_id = spec.id
+        self.protocol = spec.protocol
         self.max_connections = spec.max_connections
         self.policy = Policy(
             keep_alive=spec.keep_alive,
@@ -114,7 +117,7 @@ class Serving:
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
-        return HttpSession(self.policy, self.loop.now)
+        return new_session(self.protocol, self.policy, self.loop.now)
 
     def flow(self, source: Side, destination: Side, length: int | None = None) -> AnyFlow:
         """Bulk from one side to the other: by the kernel where it can, else through this process."""

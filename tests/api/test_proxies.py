@@ -77,7 +77,7 @@ BAD_BODIES = [
     ({"port": 80.0}, "port"),
     ({"port": True}, "port"),
     ({"protocol": "ftp"}, "protocol"),
-    ({"protocol": "socks5"}, "protocol"),
+    ({"protocol": "quic"}, "protocol"),
     ({"protocol": "https"}, "tls"),
     ({"host": "not a host"}, "host"),
     ({"host": "127.1"}, "host"),

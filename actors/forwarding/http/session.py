@@ -267,7 +267,7 @@ class HttpSession:
         self.phase = Phase.OPEN
         out.append(Open(exchange.target, fresh=not exchange.retriable))
 
-    def opened(self, reused: bool, now: float) -> list[Command]:
+    def opened(self, reused: bool, now: float, _address: tuple[str, int] | None = None) -> list[Command]:
         """The connection to the origin is there."""
         exchange = self._must()
         out: list[Command] = []

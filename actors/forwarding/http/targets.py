@@ -8,6 +8,7 @@ is a number (RFC 1123 2.1, WHATWG URL "ends in a number").
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -15,6 +16,8 @@ from actors.forwarding.errors import malformed
 
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
 _AUTHORITY = re.compile(rb"(?:([A-Za-z0-9._\-]{1,255})|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?")
+_NAME = re.compile(rb"[A-Za-z0-9._\-]{1,255}")
+_V6_TEXT = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0[xX][0-9A-Fa-f]*|[0-9]+)$")
 
 _MEMORY_SIZE = 1024
@@ -64,6 +67,33 @@ def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
     if path and path[:1] == b"?":
         path = b"/" + path
     return parse_authority(authority, 80), path
+
+
+def authority_of_name(name: bytes, port: int) -> Authority:
+    """The authority of a host and a port that stand apart (SOCKS); an address may be written as a name, unbracketed.
+
+    Raises `Refused` (400) for what `parse_authority` would refuse too; the port is the caller's to judge.
+    """
+    if b":" in name:
+        host, literal = _read_v6(name) if _V6_TEXT.fullmatch(name) else _no_name()
+    else:
+        host, literal = _read_name(name) if _NAME.fullmatch(name) else _no_name()
+    return _of_parts(host, port, literal)
+
+
+def authority_of_literal(packed: bytes, port: int) -> Authority:
+    """The authority of an address in network order, 4 or 16 octets, and a port."""
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    return _of_parts(socket.inet_ntop(family, packed), port, literal=True)
+
+
+def _of_parts(host: str, port: int, literal: bool) -> Authority:
+    text = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Authority(host, port, text.encode("ascii"), literal)
+
+
+def _no_name() -> tuple[str, bool]:
+    raise malformed("the target's host is not a well-formed name")
 
 
 def _read_authority(written: bytes, default_port: int | None) -> Authority:

@@ -1,0 +1,282 @@
+"""A UDP association (RFC 1928 section 7): datagrams between one client and whom it sends to.
+
+The client's datagrams come to a socket at the address of its control connection, and leave from another socket, one
+for each address family. The association belongs to the address of the control connection and to the port that the
+request named, else the first that is seen. What comes back is passed on only from where something was sent to. It ends
+with the control connection, or when nothing has moved for `settings.timeout`.
+
+Datagrams are dropped, as on any network, when they can't be sent on at once. What is held is bounded: the peers that
+are remembered, and the datagrams that wait for a name.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actors.forwarding.commands import RelayDatagrams
+from actors.forwarding.connections import Live
+from actors.forwarding.deadlines import NEVER
+from actors.forwarding.errors import Failure
+from actors.forwarding.http.targets import Authority
+from actors.forwarding.resolve import Answer
+from actors.forwarding.socks.wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
+
+if TYPE_CHECKING:
+    from actors.forwarding.serving import Serving
+
+DATAGRAM_MAX = 65535
+AT_ONCE = 64
+"""Datagrams taken from one socket before others get their turn."""
+PEERS_MAX = 256
+"""Peers whose answers are passed on; the one that was sent to longest ago makes room."""
+WAITING_MAX = 32 * 1024
+"""Octets of datagrams that wait for names, with `_WAITING_COST` for each of them."""
+_WAITING_COST = 512
+
+
+def relay_socket(control: Endpoint) -> socket.socket:
+    """The socket to which a client sends its datagrams, at the address of its connection. Raises `OSError`."""
+    return _datagram_socket(socket.AF_INET6 if ":" in control[0] else socket.AF_INET, control[0])
+
+
+def _datagram_socket(family: socket.AddressFamily, host: str) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        if family is socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, 0))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Association:
+    """Takes over the client's connection and the relay socket; `serving.tunnel_ended` hears of its end."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_client",
+        "_client_port",
+        "_control",
+        "_first",
+        "_out",
+        "_peers",
+        "_refused",
+        "_relay",
+        "_report",
+        "_senders",
+        "_serving",
+        "_waiting",
+        "client_ip",
+        "deadline",
+        "noted",
+        "number",
+    )
+
+    def __init__(
+        self,
+        serving: Serving,
+        control: socket.socket,
+        client_ip: str,
+        relay: socket.socket,
+        out: bytes,
+        command: RelayDatagrams,
+        number: int,
+    ) -> None:
+        self._serving = serving
+        self._control = control
+        self._relay = relay
+        self._out = out
+        self._report = command.report
+        self.client_ip = client_ip
+        self.number = number
+        self._client = endpoint_of(control.getpeername())[0]
+        self._client_port = _named_port(command.client, self._client)
+        self._senders: dict[socket.AddressFamily, socket.socket] = {}
+        self._peers: OrderedDict[Endpoint, None] = OrderedDict()
+        self._waiting = 0
+        self._first = ""
+        self._refused: Failure | None = None
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self.noted = NEVER
+        self.deadline = 0.0
+        self._moved()
+        serving.loop.hand_over(control.fileno(), self._on_control)
+        serving.loop.watch(relay.fileno(), select.EPOLLIN, self._on_client)
+        serving.deadlines.note(self)
+        serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
+
+    def live(self) -> Live:
+        """What it is doing now; its target is the first that was sent to."""
+        report = self._report
+        target = self._first or report.url
+        return Live(
+            self.client_ip,
+            report.user,
+            target,
+            "datagrams",
+            report.bytes_in + self._bytes_in,
+            report.bytes_out + self._bytes_out,
+        )
+
+    # --- the control connection ---
+
+    def _on_control(self, _mask: int) -> None:
+        self._read_control()
+
+    def _read_control(self) -> None:
+        """Nothing is to come on it any more but its end; what comes all the same is thrown away."""
+        if self._over:
+            return
+        try:
+            if self._out:
+                self._out = self._out[self._control.send(self._out) :]
+            for _ in range(AT_ONCE):
+                if not self._control.recv(16 * 1024):
+                    self.end("")
+                    return
+        except BlockingIOError:
+            return
+        except OSError:
+            self.end("connection_terminated")
+            return
+        self._serving.loop.call_soon(self._read_control)
+
+    @property
+    def _over(self) -> bool:
+        return self.deadline == float("inf")
+
+    def _moved(self) -> None:
+        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+
+    # --- from the client ---
+
+    def _on_client(self, _mask: int) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                data, address = self._relay.recvfrom(DATAGRAM_MAX)
+            except OSError:
+                return  # nothing more is there
+            host, port = endpoint_of(address)
+            if host == self._client and self._client_port in (0, port):
+                self._client_port = port
+                self._from_client(data)
+
+    def _from_client(self, data: bytes) -> None:
+        self._bytes_in += len(data)
+        self._serving.count.bytes_in += len(data)
+        datagram = read_datagram(data)
+        if datagram is None:
+            return
+        target, payload = datagram.target, data[datagram.start :]
+        self._first = self._first or target.text.decode("ascii")
+        if target.literal:
+            self._send((target.host,), target, payload)
+        elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
+            self._waiting += len(payload) + _WAITING_COST
+            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload))
+
+    def _resolved(self, target: Authority, payload: bytes, answer: Answer) -> None:
+        self._waiting -= len(payload) + _WAITING_COST
+        if not self._over and not isinstance(answer, Failure):
+            self._send(answer.addresses, target, payload)
+
+    def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes) -> None:
+        """To the first address that may be sent to."""
+        judge = self._serving.judge
+        assert judge is not None
+        by_name = judge.name(target)
+        refused = by_name.failure if by_name is not None else None
+        for address in () if refused else addresses:
+            refused = judge.address(target, address).failure
+            if refused is None:
+                self._send_to((address, target.port), payload)
+                return
+        self._refused = refused or self._refused
+
+    def _send_to(self, peer: Endpoint, payload: bytes) -> None:
+        try:
+            self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
+        except OSError:
+            return  # no way there, too large, or the kernel is busy: a datagram is lost
+        self._moved()
+        peers = self._peers
+        known = endpoint_of(peer)
+        peers[known] = None
+        peers.move_to_end(known)
+        if len(peers) > PEERS_MAX:
+            peers.popitem(last=False)
+
+    def _sender(self, family: socket.AddressFamily) -> socket.socket:
+        """The socket from which datagrams leave, made when the first one does."""
+        sock = self._senders.get(family)
+        if sock is None:
+            sock = _datagram_socket(family, "::" if family is socket.AF_INET6 else "0.0.0.0")  # noqa: S104
+            self._senders[family] = sock
+            self._serving.loop.watch(sock.fileno(), select.EPOLLIN, partial(self._on_peer, sock))
+        return sock
+
+    # --- to the client ---
+
+    def _on_peer(self, sock: socket.socket, _mask: int) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                data, address = sock.recvfrom(DATAGRAM_MAX)
+            except OSError:
+                return  # nothing more is there
+            source = endpoint_of(address)
+            if source in self._peers:
+                self._to_client(pack_datagram_head(source) + data)
+
+    def _to_client(self, datagram: bytes) -> None:
+        try:
+            self._relay.sendto(datagram, (self._client, self._client_port))
+        except OSError:
+            return  # as above
+        self._moved()
+        self._bytes_out += len(datagram)
+        self._serving.count.bytes_out += len(datagram)
+
+    # --- ends ---
+
+    def expire(self) -> None:
+        """Nothing has moved for too long."""
+        self.end("connection_read_timeout")
+
+    def end(self, reason: str) -> None:
+        """Close everything; once. Refused through and through is told as a refusal."""
+        if self._over:
+            return
+        self.deadline = float("inf")
+        for sock in (self._control, self._relay, *self._senders.values()):
+            self._serving.loop.unwatch(sock.fileno())
+            sock.close()
+        refused = self._refused if not self._peers else None
+        before = self._report
+        report = before._replace(
+            url=self._first or before.url,
+            status=refused.status if refused else before.status,
+            reason=refused.reason if refused else reason,
+            bytes_in=before.bytes_in + self._bytes_in,
+            bytes_out=before.bytes_out + self._bytes_out,
+        )
+        self._serving.tunnel_ended(self, report)
+
+    def __repr__(self) -> str:
+        return f"<Association of {self._client} port {self._client_port}, {len(self._peers)} peers>"
+
+
+def _named_port(named: Authority, client: str) -> int:
+    """The port that the client must send from; 0 for any.
+
+    A client that names another address than the one it comes from is behind a translator, which changes ports too.
+    """
+    host = endpoint_of((named.host, 0))[0]
+    return named.port if named.literal and host in (client, "0.0.0.0", "::") else 0  # noqa: S104

@@ -1,0 +1,28 @@
+"""Which protocol a proxy speaks: the session for each word of `protocol`, and how one client too many is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.forwarding.errors import Failure, error_response
+from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.protocol import Session
+from actors.forwarding.socks import v4, v5
+
+_SESSIONS: dict[str, Callable[[Policy, float], Session]] = {
+    "http": HttpSession,
+    "https": HttpSession,
+    "socks4": v4.Socks4Session,
+    "socks5": v5.Socks5Session,
+}
+_TURNED_AWAY = {"socks4": v4.TURNED_AWAY, "socks5": v5.TURNED_AWAY}
+
+
+def new_session(protocol: str, policy: Policy, now: float) -> Session:
+    """The conversation with a client that has just come."""
+    return _SESSIONS[protocol](policy, now)
+
+
+def turned_away(protocol: str, failure: Failure) -> bytes:
+    """The last word to a client that is not served, and has not been read."""
+    return _TURNED_AWAY.get(protocol) or error_response(failure, keep_alive=False)

@@ -1,0 +1,163 @@
+"""A client of SOCKS proxies for `requests`: enough to go through one of our own and to tell what it refused.
+
+Names are left to the proxy (`socks5h`, 4a), as any client with something to hide does.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError
+
+from actors.forwarding.socks.replies import V4_GRANTED, status_of
+from actors.forwarding.socks.wire import pack_address
+
+_V4_REFUSED = 502
+"""SOCKS4 tells no reason."""
+
+
+class SocksRefused(OSError):
+    """The proxy said no; `status` is the HTTP meaning of what it said."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.said = said
+
+
+@dataclass(slots=True)
+class Route:
+    """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is what it said when it refused."""
+
+    protocol: str
+    proxy: tuple[str, int]
+    user: str
+    password: str
+    timeout: float
+    refusal: SocksRefused | None = None
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        """A connection to `host` through the proxy. Raises `OSError`, of which `SocksRefused` is the proxy's no;
+        urllib3's `ConnectTimeoutError` when the proxy is silent.
+        """
+        deadline = time.monotonic() + self.timeout
+        sock = socket.create_connection(self.proxy, self.timeout)
+        try:
+            wire = _Wire(sock, deadline)
+            (self._greet_v4 if self.protocol == "socks4" else self._greet_v5)(wire, host.strip("[]"), port)
+            sock.settimeout(self.timeout)
+        except SocksRefused as refusal:
+            self.refusal = refusal
+            sock.close()
+            raise
+        except TimeoutError as error:
+            sock.close()
+            raise ConnectTimeoutError("the proxy did not answer the handshake in time") from error
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _greet_v4(self, wire: _Wire, host: str, port: int) -> None:
+        if ":" in host:
+            raise SocksRefused(_V4_REFUSED, "socks4 has no IPv6 targets")
+        literal = _is_literal(host)
+        address = socket.inet_aton(host) if literal else b"\0\0\0\1"
+        name = b"" if literal else host.encode("idna") + b"\0"
+        wire.send(b"\x04\x01" + port.to_bytes(2, "big") + address + self.user.encode() + b"\0" + name)
+        answer = wire.exactly(8)
+        if answer[1] != V4_GRANTED:
+            raise SocksRefused(_V4_REFUSED, f"the proxy answered {answer[1]} to CONNECT")
+
+    def _greet_v5(self, wire: _Wire, host: str, port: int) -> None:
+        wire.send(b"\x05\x02\x00\x02")
+        method = wire.exactly(2)[1]
+        if method == 2:
+            user, password = self.user.encode(), self.password.encode()
+            wire.send(bytes((1, len(user))) + user + bytes((len(password),)) + password)
+            if wire.exactly(2)[1]:
+                raise SocksRefused(407, "the proxy did not take the credentials")
+        elif method:
+            raise SocksRefused(407, "the proxy takes no method of authentication that a test has")
+        name = host.encode("idna") if not _is_literal(host) else b""
+        packed = bytes((3, len(name))) + name + port.to_bytes(2, "big") if name else pack_address((host, port))
+        wire.send(b"\x05\x01\x00" + packed)
+        answer = wire.exactly(4)
+        if answer[1]:
+            raise SocksRefused(status_of(answer[1]), f"the proxy answered {answer[1]} to CONNECT")
+        wire.exactly({1: 4, 4: 16}.get(answer[3], 0) + 2)
+
+
+class _Wire:
+    """A socket whose reads end at one deadline."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the handshake took too long")
+            self._sock.settimeout(left)
+            piece = self._sock.recv(count - len(data))
+            if not piece:
+                raise SocksRefused(_V4_REFUSED, "the proxy closed the connection in the handshake")
+            data += piece
+        return data
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+class SocksAdapter(HTTPAdapter):
+    """Mounted in a `requests.Session`, it sends everything by `route`."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        """As in the base class, with connections that begin at the proxy."""
+        super().init_poolmanager(*arguments, **more)
+        manager: urllib3.PoolManager = self.poolmanager
+        manager.pool_classes_by_scheme = {"http": _plain(self._route), "https": _secure(self._route)}
+
+
+def _plain(route: Route) -> type[HTTPConnectionPool]:
+    class Connection(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return route.connect(self.host, self.port or 80)
+
+    class Pool(HTTPConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
+
+
+def _secure(route: Route) -> type[HTTPSConnectionPool]:
+    class Connection(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return route.connect(self.host, self.port or 443)
+
+    class Pool(HTTPSConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool

@@ -1,0 +1,428 @@
+"""SOCKS proxies on real sockets: tunnels, connections that come in, and datagrams."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from actors.bus.messages import EgressSpec
+from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
+from tests.forwarding.origins import Origin, echoes, read_all
+
+NOBODY_ALLOWED = EgressSpec("public_only", (), ())
+LOOPBACK = b"\x7f\0\0\x01"
+
+
+@pytest.fixture(scope="module")
+def five() -> Iterator[Rig]:
+    with Rig(protocol="socks5", timeout=2.0) as rig:
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Rig]:
+    with Rig(protocol="socks4", timeout=2.0) as rig:
+        yield rig
+
+
+def exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        assert piece, f"closed after {data!r}"
+        data += piece
+    return data
+
+
+def arrive(rig: Rig) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", rig.port), 15)
+
+
+def address(host: bytes, port: int) -> bytes:
+    return {4: b"\x01", 16: b"\x04"}[len(host)] + host + port.to_bytes(2, "big")
+
+
+def ask(rig: Rig, command: int, to: bytes) -> tuple[socket.socket, int, tuple[str, int]]:
+    """A SOCKS5 request without credentials: the connection, the reply code and the bound address."""
+    sock = arrive(rig)
+    sock.sendall(b"\x05\x01\x00")
+    assert exactly(sock, 2) == b"\x05\x00"
+    sock.sendall(bytes((5, command, 0)) + to)
+    return sock, *reply(sock)
+
+
+def reply(sock: socket.socket) -> tuple[int, tuple[str, int]]:
+    head = exactly(sock, 4)
+    assert (head[0], head[2]) == (5, 0)
+    rest = exactly(sock, {1: 4, 4: 16}[head[3]] + 2)
+    family = socket.AF_INET if head[3] == 1 else socket.AF_INET6
+    return head[1], (socket.inet_ntop(family, rest[:-2]), int.from_bytes(rest[-2:], "big"))
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+# --- CONNECT ---
+
+
+def test_v5_replies_with_the_address_that_the_origin_sees_and_half_close_passes(five: Rig) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def script(sock: socket.socket) -> None:
+        seen.append(sock.getpeername())
+        assert read_all(sock) == b"question"
+        sock.sendall(b"answer after your end")
+        sock.shutdown(socket.SHUT_WR)
+
+    with Origin(script) as origin:
+        sock, code, bound = ask(five, 1, address(LOOPBACK, origin.port))
+        with sock:
+            assert code == 0
+            sock.sendall(b"question")
+            sock.shutdown(socket.SHUT_WR)
+            assert read_all(sock) == b"answer after your end"
+        assert [bound] == seen
+        record = five.record(target_url=origin.authority)
+        assert (record["method"], record["status_code"], record["reason"]) == ("CONNECT", 200, "")
+        assert record["bytes_in"] == 3 + 10 + len("question")
+        assert record["bytes_out"] == 2 + 10 + len("answer after your end")
+
+
+def test_v4_and_v4a_reach_the_origin(four: Rig) -> None:
+    with Origin(echoes) as origin:
+        port = origin.port.to_bytes(2, "big")
+        for said in (b"\x04\x01" + port + LOOPBACK + b"me\0", b"\x04\x01" + port + b"\0\0\0\x01me\0localhost\0"):
+            with arrive(four) as sock:
+                sock.sendall(said + b"early")
+                assert exactly(sock, 2) == b"\0\x5a"
+                assert exactly(sock, 6)[2:] == LOOPBACK
+                assert exactly(sock, 5) == b"early"
+
+
+@pytest.mark.parametrize("name", [b"localhost", b"127.0.0.1"])
+def test_v5_by_name_reaches_the_origin(five: Rig, name: bytes) -> None:
+    with Origin(echoes) as origin:
+        to = b"\x03" + bytes((len(name),)) + name + origin.port.to_bytes(2, "big")
+        sock, code, _bound = ask(five, 1, to)
+        with sock:
+            assert code == 0
+            sock.sendall(b"x")
+            assert exactly(sock, 1) == b"x"
+
+
+def test_v5_to_an_ipv6_target_replies_with_an_ipv6_address(five: Rig) -> None:
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    with server:
+        sock, code, bound = ask(five, 1, address(bytes(15) + b"\x01", server.getsockname()[1]))
+        with sock:
+            peer, seen = server.accept()
+            peer.close()
+            assert (code, bound) == (0, seen[:2])
+        five.record(target_url=f"[::1]:{server.getsockname()[1]}", status_code=200)
+
+
+@pytest.mark.parametrize(("name", "code", "status"), [(b"", 5, 502), (b"no.invalid", 4, 502), (b"127.1", 1, 400)])
+def test_v5_says_why_there_is_no_connection(five: Rig, name: bytes, code: int, status: int) -> None:
+    port = closed_port()
+    to = b"\x03" + bytes((len(name),)) + name + port.to_bytes(2, "big") if name else address(LOOPBACK, port)
+    sock, said, bound = ask(five, 1, to)
+    with sock:
+        assert (said, bound) == (code, ("0.0.0.0", 0))
+        assert read_all(sock) == b""
+    five.record(status_code=status, method="CONNECT")
+
+
+def test_what_the_guard_prohibits_is_reply_2_and_91_and_a_record_of_403() -> None:
+    with Rig(NOBODY_ALLOWED, protocol="socks5") as rig, Origin(echoes) as origin:
+        for to in (address(LOOPBACK, origin.port), address(bytes(10) + b"\xff\xff" + LOOPBACK, origin.port)):
+            sock, code, bound = ask(rig, 1, to)
+            sock.close()
+            assert (code, bound) == (2, ("0.0.0.0", 0))
+        record = rig.record(target_url=origin.authority)
+        assert (record["status_code"], record["reason"]) == (403, "destination_ip_prohibited")
+        sock, code, _bound = ask(rig, 2, address(LOOPBACK, origin.port))
+        sock.close()
+        assert code == 2
+        rig.configure(protocol="socks4")
+        with arrive(rig) as sock:
+            sock.sendall(b"\x04\x01" + origin.port.to_bytes(2, "big") + LOOPBACK + b"\0")
+            assert read_all(sock) == b"\0\x5b\0\0\0\0\0\0"
+        assert origin.connections == 0
+        until(lambda: rig.counters is not None and rig.counters.denied == 4, "four denials are counted")
+
+
+def test_one_client_too_many_hears_it_in_its_protocol() -> None:
+    with Rig(protocol="socks5", max_connections=1) as rig:
+        with arrive(rig) as first:
+            first.sendall(b"\x05\x01\x00")
+            assert exactly(first, 2) == b"\x05\x00"
+            with arrive(rig) as second:
+                assert read_all(second) == b"\x05\xff"
+        until(lambda: rig.counters is not None and rig.counters.active_connections == 0, "the first has gone")
+        rig.configure(protocol="socks4")
+        with arrive(rig) as first:
+            first.sendall(b"\x04")
+            until(lambda: rig.counters is not None and rig.counters.active_connections == 1, "the first is there")
+            with arrive(rig) as second:
+                assert read_all(second) == b"\0\x5b\0\0\0\0\0\0"
+
+
+# --- BIND ---
+
+
+def test_v5_bind_gives_the_named_peer_to_the_client(five: Rig) -> None:
+    sock, code, bound = ask(five, 2, address(LOOPBACK, 21))
+    with sock:
+        assert (code, bound[0]) == (0, "127.0.0.1")
+        with socket.create_connection(bound, 15) as peer:
+            assert reply(sock) == (0, peer.getsockname())
+            peer.sendall(b"from the peer")
+            assert exactly(sock, 13) == b"from the peer"
+            sock.sendall(b"back")
+            sock.shutdown(socket.SHUT_WR)
+            assert read_all(peer) == b"back"
+    record = five.record(method="BIND", target_url="127.0.0.1:21", status_code=200)
+    assert record["reason"] == ""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound, 5)
+
+
+def test_v4_bind_has_two_replies_of_eight_octets(four: Rig) -> None:
+    with arrive(four) as sock:
+        sock.sendall(b"\x04\x02\0\x15" + LOOPBACK + b"me\0")
+        first = exactly(sock, 8)
+        assert (first[:2], first[4:]) == (b"\0\x5a", LOOPBACK)
+        with socket.create_connection(("127.0.0.1", int.from_bytes(first[2:4], "big")), 15) as peer:
+            assert exactly(sock, 8) == b"\0\x5a" + peer.getsockname()[1].to_bytes(2, "big") + LOOPBACK
+            peer.sendall(b"x")
+            assert exactly(sock, 1) == b"x"
+
+
+def test_bind_closes_others_than_the_named_peer_and_waits_on(five: Rig) -> None:
+    sock, code, bound = ask(five, 2, address(b"\x7f\0\0\x02", 0))
+    with sock:
+        assert code == 0
+        with socket.create_connection(bound, 15) as stranger:
+            assert read_all(stranger) == b""
+        with socket.create_connection(bound, 15, source_address=("127.0.0.2", 0)) as peer:
+            assert reply(sock) == (0, peer.getsockname())
+
+
+def test_bind_to_the_unspecified_address_takes_whoever_comes(five: Rig) -> None:
+    sock, code, bound = ask(five, 2, address(bytes(4), 0))
+    with sock:
+        assert (code, bound[0]) == (0, "127.0.0.1")
+        with socket.create_connection(bound, 15, source_address=("127.0.0.3", 0)) as peer:
+            assert reply(sock) == (0, peer.getsockname())
+
+
+def test_bind_without_a_peer_times_out_with_reply_6_and_stops_listening(five: Rig) -> None:
+    sock, code, bound = ask(five, 2, address(LOOPBACK, 22))
+    with sock:
+        assert code == 0
+        assert reply(sock)[0] == 6
+    assert five.record(target_url="127.0.0.1:22")["status_code"] == 504
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound, 5)
+
+
+def test_bind_ends_with_the_control_connection(five: Rig) -> None:
+    sock, _code, bound = ask(five, 2, address(LOOPBACK, 23))
+    sock.close()
+    five.record(target_url="127.0.0.1:23", reason="connection_terminated")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound, 5)
+
+
+# --- UDP ASSOCIATE ---
+
+
+@contextmanager
+def responder(host: str = "127.0.0.1") -> Iterator[int]:
+    """Answers each datagram with itself in upper case, until `quit` comes; its port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_DGRAM)
+    server.bind((host, 0))
+
+    def serve() -> None:
+        while True:
+            data, sender = server.recvfrom(65535)
+            if data == b"quit":
+                return
+            server.sendto(data.upper(), sender)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    port: int = server.getsockname()[1]
+    yield port
+    with socket.socket(family, socket.SOCK_DGRAM) as last:
+        last.sendto(b"quit", (host, port))
+    thread.join(10)
+    server.close()
+
+
+def datagram_socket(host: str = "127.0.0.1") -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((host, 0))
+    sock.settimeout(15)
+    return sock
+
+
+@pytest.mark.parametrize("to", ["literal", "name"])
+def test_udp_goes_to_its_target_and_the_answer_comes_back_with_its_sender(five: Rig, to: str) -> None:
+    with responder() as port, datagram_socket() as client:
+        control, code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            assert (code, relay[0]) == (0, "127.0.0.1")
+            target = address(LOOPBACK, port) if to == "literal" else b"\x03\x09localhost" + port.to_bytes(2, "big")
+            client.sendto(b"\0\0\0" + target + b"hello", relay)
+            answer, sender = client.recvfrom(65535)
+            assert sender == relay
+            assert answer == b"\0\0\0" + address(LOOPBACK, port) + b"HELLO"
+    record = five.record(method="UDP", target_url=f"{'127.0.0.1' if to == 'literal' else 'localhost'}:{port}")
+    assert (record["status_code"], record["reason"]) == (200, "")
+    assert record["bytes_in"] == 3 + 10 + len(b"\0\0\0" + target + b"hello")
+    assert record["bytes_out"] == 2 + 10 + len(answer)
+
+
+def test_udp_to_an_ipv6_target_comes_back_with_an_ipv6_sender(five: Rig) -> None:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    with responder("::1") as port, datagram_socket() as client:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            to = address(bytes(15) + b"\x01", port)
+            client.sendto(b"\0\0\0" + to + b"hello", relay)
+            assert client.recv(65535) == b"\0\0\0" + to + b"HELLO"
+
+
+def test_udp_drops_fragments_strangers_and_answers_that_nobody_asked_for(five: Rig) -> None:
+    with responder() as port, datagram_socket() as client, datagram_socket() as other:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control, datagram_socket("127.0.0.2") as stranger:
+            to = address(LOOPBACK, port)
+            stranger.sendto(b"\0\0\0" + to + b"stranger", relay)
+            client.sendto(b"\0\0\x01" + to + b"fragment", relay)
+            client.sendto(b"garbage", relay)
+            client.sendto(b"\0\0\0" + to + b"first", relay)
+            assert client.recv(65535).endswith(b"FIRST")
+            other.sendto(b"\0\0\0" + to + b"another port", relay)
+            client.sendto(b"\0\0\0" + to + b"last", relay)
+            assert client.recv(65535).endswith(b"LAST")
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.recv(65535)
+
+
+def test_udp_passes_only_answers_of_those_who_were_sent_to(five: Rig) -> None:
+    with datagram_socket() as origin, datagram_socket() as other, datagram_socket() as client:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
+            _data, outside = origin.recvfrom(65535)
+            other.sendto(b"stranger", ("127.0.0.1", outside[1]))
+            origin.sendto(b"answer", ("127.0.0.1", outside[1]))
+            assert client.recv(65535).endswith(b"answer")
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.recv(65535)
+
+
+def test_udp_takes_only_the_port_that_the_request_named(five: Rig) -> None:
+    with responder() as port, datagram_socket() as client, datagram_socket() as other:
+        control, _code, relay = ask(five, 3, address(LOOPBACK, client.getsockname()[1]))
+        with control:
+            other.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"other", relay)
+            client.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"mine", relay)
+            assert client.recv(65535).endswith(b"MINE")
+
+
+def test_udp_ends_with_the_control_connection(five: Rig) -> None:
+    control, _code, relay = ask(five, 3, address(bytes(4), 9))
+    control.close()
+    assert five.record(method="UDP", target_url="0.0.0.0:9")["reason"] == ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taker:
+        taker.bind(relay)  # the port is free again
+
+
+def test_udp_ends_when_nothing_has_moved_for_the_timeout(five: Rig) -> None:
+    control, _code, _relay = ask(five, 3, address(bytes(4), 10))
+    with control:
+        assert read_all(control) == b""
+    assert five.record(method="UDP", target_url="0.0.0.0:10")["reason"] == "connection_read_timeout"
+
+
+def test_udp_to_prohibited_targets_sends_nothing_and_is_told_as_403() -> None:
+    with Rig(NOBODY_ALLOWED, protocol="socks5") as rig, datagram_socket() as origin, datagram_socket() as client:
+        control, _code, relay = ask(rig, 3, address(bytes(4), 0))
+        with control:
+            client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
+            until(lambda: rig.counters is not None and rig.counters.bytes_in > 13, "the datagram has come")
+        record = rig.record(method="UDP")
+        assert (record["status_code"], record["reason"]) == (403, "destination_ip_prohibited")
+        origin.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            origin.recv(65535)
+
+
+def test_a_proxy_that_is_told_to_stop_ends_associations_when_its_time_is_up() -> None:
+    with Rig(LOOPBACK_ALLOWED, protocol="socks5") as rig:
+        control, _code, _relay = ask(rig, 3, address(bytes(4), 0))
+        with control:
+            rig.stop(drain=0.2)
+            assert read_all(control) == b""
+        until(lambda: rig.process.poll() is not None, "the actor has ended")
+        assert rig.process.returncode == 0
+
+
+def test_a_request_with_all_its_data_and_the_end_at_once_is_a_whole_conversation(five: Rig) -> None:
+    def script(sock: socket.socket) -> None:
+        sock.sendall(read_all(sock)[::-1])
+        sock.shutdown(socket.SHUT_WR)
+
+    with Origin(script) as origin, arrive(five) as sock:
+        sock.sendall(b"\x05\x01\x00\x05\x01\x00" + address(LOOPBACK, origin.port) + b"abc")
+        sock.shutdown(socket.SHUT_WR)
+        assert read_all(sock)[12:] == b"cba"
+
+
+def test_a_flood_of_odd_clients_leaves_the_proxy_working(five: Rig) -> None:
+    for said in (
+        b"\x05",
+        b"\x05\x00",
+        b"\x04\x01",
+        b"\x05\x01\x00\x05\x01\x00\x03\xff",
+        b"\0" * 1000,
+        b"\x05\x01\x00" * 99,
+    ):
+        for _ in range(5):
+            with arrive(five) as sock:
+                sock.sendall(said)
+    with Origin(echoes) as origin:
+        sock, code, _bound = ask(five, 1, address(LOOPBACK, origin.port))
+        with sock:
+            assert code == 0
+    until(lambda: five.counters is not None and five.counters.active_connections == 0, "all have gone")
+
+
+def test_control_connections_that_talk_on_are_read_and_end_the_association(five: Rig) -> None:
+    with responder() as port, datagram_socket() as client:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            control.sendall(b"x" * 3_000_000)
+            client.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"hello", relay)
+            assert client.recv(65535).endswith(b"HELLO")
+    assert five.record(method="UDP", target_url=f"127.0.0.1:{port}")["reason"] == ""
