@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from actors.bus.messages import EgressSpec
+from actors.bus.messages import AccessSpec, EgressSpec
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
 from tests.forwarding.origins import Origin, echoes, read_all
 
@@ -426,3 +426,23 @@ def test_control_connections_that_talk_on_are_read_and_end_the_association(five:
             client.sendto(b"\0\0\0" + address(LOOPBACK, port) + b"hello", relay)
             assert client.recv(65535).endswith(b"HELLO")
     assert five.record(method="UDP", target_url=f"127.0.0.1:{port}")["reason"] == ""
+
+
+def test_access_rules_hold_for_connect_bind_and_datagrams_alike() -> None:
+    rules = AccessSpec(deny_destinations=("127.0.0.0/8", "localhost"))
+    with Rig(protocol="socks5", access=rules) as rig, Origin(echoes) as origin, datagram_socket() as client:
+        by_name = b"\x03\x09localhost" + origin.port.to_bytes(2, "big")
+        for command, to in ((1, address(LOOPBACK, origin.port)), (1, by_name), (2, address(LOOPBACK, origin.port))):
+            sock, code, _bound = ask(rig, command, to)
+            sock.close()
+            assert code == 2
+        control, _code, relay = ask(rig, 3, address(bytes(4), 0))
+        with control:
+            before = rig.counters.bytes_in if rig.counters else 0
+            for to in (address(LOOPBACK, origin.port), by_name):
+                client.sendto(b"\0\0\0" + to + b"hello", relay)
+            until(lambda: rig.counters is not None and rig.counters.bytes_in > before + 30, "both have come")
+        record = rig.record(method="UDP")
+        assert (record["status_code"], record["reason"]) == (403, "destination_denied")
+        assert rig.record(method="CONNECT")["reason"] == "destination_denied"
+        assert origin.connections == 0
