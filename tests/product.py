@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,7 +35,11 @@ STOP_SECONDS = 20.0
 class Product:
     """One installation: started by `with` (or `start`), stopped at its end; its data is kept between starts."""
 
-    def __init__(self, env: Mapping[str, str] | None = None, config: str | None = None) -> None:
+    def __init__(
+        self, env: Mapping[str, str] | None = None, config: str | None = None, wrapper: Sequence[str] = ()
+    ) -> None:
+        """`wrapper` is a command that runs the product, as `nice` would."""
+        self._wrapper = list(wrapper)
         self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
         self.data_dir = self.directory / "data"
         self.run_dir = self.directory / "run"
@@ -77,7 +81,7 @@ class Product:
 
     def command(self) -> list[str]:
         """How it is started."""
-        command = [sys.executable, "-m", "supervisor", "serve"]
+        command = [*self._wrapper, sys.executable, "-m", "supervisor", "serve"]
         if self._config is not None:
             file = self.directory / "config.toml"
             file.write_text(self._config)

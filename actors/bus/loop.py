@@ -76,10 +76,6 @@ class Loop:
             self._handlers.extend([None] * (fd + 64 - len(self._handlers)))
         self._handlers[fd] = handler
 
-    def rewatch(self, fd: int, mask: int) -> None:
-        """Change what a watched descriptor is watched for."""
-        self._epoll.modify(fd, mask)
-
     def hand_over(self, fd: int, handler: Handler) -> None:
         """From now on `handler` takes what happens at `fd`, with the same mask."""
         self._handlers[fd] = handler

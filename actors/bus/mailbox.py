@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ def name_in(address: str) -> str:
     return address.partition("/")[0]
 
 
-class Post:
+class Post(ABC):
     """What actor and supervisor share: correlation, deadlines, answering. `transmit(to, frame)` is the wire."""
 
     def __init__(self, loop: Loop, receiver: Receiver) -> None:
@@ -60,9 +61,9 @@ class Post:
         self._numbers = itertools.count(1)
         self._asked: dict[int, tuple[OnReply, Timer]] = {}
 
+    @abstractmethod
     def transmit(self, to: str, frame: bytes) -> str | None:
         """Send a frame; None when it is on its way, else why it is not."""
-        raise NotImplementedError
 
     def tell(self, to: str, message: Any) -> bool:
         """Send without wanting an answer. False when it surely did not leave."""

@@ -39,6 +39,7 @@ from actors.forwarding.http.targets import Authority
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.lingering import linger
 from actors.forwarding.pool import Origin
+from actors.forwarding.sending import push
 from actors.forwarding.serving import Serving, Side
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.transport import Transport, reset_on_close, unsent
@@ -219,27 +220,16 @@ class Client:
 
     def _send_client(self, data: bytes) -> None:
         """Send, behind what waits already; keep what the kernel doesn't take."""
-        out = self._out
-        if out:
-            out += data
-            data = bytes(out)
         try:
-            sent = self._sock.send(data)
-        except BlockingIOError:
-            sent = 0
+            sent = push(self._sock, self._out, data)
         except OSError:
-            out.clear()
             self._client_broke()
             return
         self._count.bytes_out += sent
         self.bytes_out += sent
         if sent:
             self._session.moved(self._loop.now)
-        if sent < len(data):
-            out[:] = data[sent:]
-        elif out:
-            out.clear()
-        if self._closing and not out:
+        if self._closing and not self._out:
             self._finish_closing()
 
     def _client_broke(self) -> None:
@@ -256,25 +246,12 @@ class Client:
     def _send_origin(self, data: bytes) -> None:
         origin = self._origin
         assert origin is not None
-        out = origin.out
-        if out:
-            out += data
-            data = bytes(out)
         try:
-            sent = origin.sock.send(data)
-        except BlockingIOError:
-            sent = 0
+            push(origin.sock, origin.out, data)
         except OSError:
             # The origin may have answered before it closed: what it said is read before it is given up.
-            self._origin_broke = True
-            out.clear()
-            origin.readable = self._origin_ended = True
+            origin.readable = self._origin_ended = self._origin_broke = True
             self._loop.call_soon(self._go_on)
-            return
-        if sent < len(data):
-            out[:] = data[sent:]
-        elif out:
-            out.clear()
 
     # --- bulk ---
 

@@ -110,11 +110,6 @@ class Serving:
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 
-    @property
-    def speaks_http(self) -> bool:
-        """Can a client be answered before it has said anything? In plain HTTP only."""
-        return self._spec is not None and self._spec.protocol == "http"
-
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return new_session(self.protocol, self.policy, self.loop.now)

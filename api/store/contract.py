@@ -22,9 +22,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-ABSENT = 0
-"""As `expect` of `put`: the document must not exist yet. No document ever has this revision."""
-
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 

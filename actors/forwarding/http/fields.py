@@ -40,11 +40,11 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
     """The head that the client gets. `connection` is the value of that field, None to leave it out."""
     fields = head.fields
     parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]
-    if head.status < 200 or head.status == 204:
-        pass  # RFC 9112 6.1, RFC 9110 8.6: these say nothing of a body, whatever the origin wrote
-    elif chunked:
+    # RFC 9112 6.1, RFC 9110 8.6: 1xx and 204 say nothing of a body, whatever the origin wrote.
+    bodiless = head.status < 200 or head.status == 204
+    if chunked and not bodiless:
         parts.append(_CHUNKED)
-    elif fields.length is not None and not fields.chunked:
+    elif fields.length is not None and not (fields.chunked or bodiless):
         parts.append(b"Content-Length: %d" % fields.length)
     parts.append(_via(head.minor, fields.via, via))
     if connection is not None:

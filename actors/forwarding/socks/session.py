@@ -24,6 +24,7 @@ behind the request are held and given to the origin once, after the reply.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import Enum
 
 from actors.forwarding import errors
@@ -77,7 +78,7 @@ _ASKED = frozenset((Phase.OPEN, Phase.LISTEN, Phase.PEER, Phase.RELAY))
 _BEGUN = {Operation.CONNECT: Phase.OPEN, Operation.BIND: Phase.LISTEN, Operation.UDP: Phase.RELAY}
 
 
-class SocksSession:
+class SocksSession(ABC):
     """One client connection; a version of the protocol fills in how requests are read and replies written.
 
     Not to be used after `CloseClient`, `Tunnel` or `RelayDatagrams` came out.
@@ -114,21 +115,21 @@ class SocksSession:
 
     # --- what a version says ---
 
+    @abstractmethod
     def _step(self, out: list[Command]) -> bool:
         """Take one message of the handshake from what is held, if it is there whole. Raises `Refused`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _admitted(self, out: list[Command]) -> None:
         """The credentials were good."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _granted(self, bound: Endpoint) -> bytes:
         """The reply of success."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _refusal(self, failure: Failure, /) -> bytes:
         """What this phase has to say to a failure; empty when the protocol has no word for it."""
-        raise NotImplementedError
 
     # --- what the driver asks ---
 
@@ -167,11 +168,13 @@ class SocksSession:
         """Has anything been asked for?"""
         return self._operation is not None
 
-    def moved(self, now: float) -> None:
+    def moved(self, _now: float) -> None:
         """Replies are a few octets; no deadline waits for them."""
+        return
 
     def last_exchange(self) -> None:
         """There is never more than one."""
+        return
 
     # --- the client ---
 

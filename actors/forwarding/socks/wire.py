@@ -20,8 +20,6 @@ from actors.forwarding.errors import Failure, Refused
 from actors.forwarding.http.targets import Authority, authority_of_literal, authority_of_name
 
 IPV4, NAME, IPV6 = 1, 3, 4
-DATAGRAM_HEAD_MAX = 3 + 1 + 16 + 2
-"""Octets before the data of a datagram to the client: there are no names in that direction."""
 
 UNKNOWN_ADDRESS_TYPE = Failure(400, "http_request_error", "the address type is not supported", close=True)
 
