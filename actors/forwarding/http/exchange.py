@@ -209,6 +209,8 @@ class Exchange:
         answer = self.answer
         if answer is None or self.request_body is not None or self.rest or isinstance(self._answer_body, UntilClose):
             return False
+        if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
+            return False  # it may have a body in the eyes of who wrote it, and that may be on its way
         return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
 
     def report(self, status: int, reason: str, now: float) -> Report:
@@ -227,7 +229,10 @@ class Exchange:
 
     @property
     def _wants_upgrade(self) -> bool:
+        """Only without a body: there are servers to whom the body is the other protocol's first words."""
         fields = self.head.fields
+        if fields.chunked or fields.length:
+            return False
         return fields.wants_upgrade and fields.upgrade is not None and self.head.minor == 1
 
     def _heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:

@@ -156,6 +156,8 @@ def parse_answer(head: bytes) -> AnswerHead:
     answer = AnswerHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
     if fields.chunked and (fields.length is not None or not answer.minor):
         raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
+    if fields.chunked and (answer.status < 200 or answer.status == 204):
+        raise bad_answer("Transfer-Encoding in an answer that has no content")  # RFC 9112 6.1
     return answer
 
 
@@ -208,7 +210,8 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
             raise malformed("Content-Length is not one number")
         fields.length = int(value)
     elif meaning == CODING:
-        if fields.chunked or value.lower() != b"chunked":
+        # Space behind the value is legal, but to some parsers it is a part of it: another coding, another framing.
+        if fields.chunked or value.lower() != b"chunked" or line[-1:] in b" \t":
             raise malformed("Transfer-Encoding other than one 'chunked'")
         fields.chunked = True
     elif meaning == HOST:

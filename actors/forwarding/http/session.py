@@ -451,7 +451,7 @@ class HttpSession:
             self.phase = Phase.CLOSED
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
-        # Requests that wait behind this one are not served: refusing them all at once would take more room than they do.
+        # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
         persists = persists and not self._in and self._may_persist(exchange.head)
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
