@@ -28,6 +28,8 @@ PUMP_LIMIT = 200
 """Messages taken from one ZeroMQ socket before the others get their turn."""
 
 LONGEST_WAIT = 60.0
+TURN_MAX = 0.01
+"""Seconds after which whoever has more to do in a turn should leave it for the next."""
 _GOLDEN = 0.6180339887
 """Multiples of it lie evenly between whole numbers: offsets that spread the ticks of processes."""
 
@@ -140,6 +142,10 @@ class Loop:
     def stop(self) -> None:
         """End `run` after this turn."""
         self._running = False
+
+    def overdue(self) -> bool:
+        """Has this turn taken so long that whoever has more to do should let the others come first?"""
+        return self._clock() - self.now > TURN_MAX
 
     def turn(self, longest: float = LONGEST_WAIT) -> None:
         """One turn: what is due, then the ZeroMQ sockets, then one wait and what it brought."""

@@ -141,3 +141,15 @@ def test_a_handler_may_unwatch_another_that_is_ready_in_the_same_turn() -> None:
     for pipe in pipes:
         for fd in pipe:
             os.close(fd)
+
+
+def test_a_turn_is_overdue_by_the_clock_and_not_by_what_it_did() -> None:
+    times = [1.0]
+    loop = Loop(lambda: times[-1])
+    loop.turn(0.0)
+    assert not loop.overdue()
+    times.append(1.5)
+    assert loop.overdue()
+    loop.turn(0.0)
+    assert not loop.overdue()
+    loop.close()
