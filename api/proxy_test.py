@@ -25,6 +25,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from actors.bus.messages import AdmitTester, Done, forwarding_name
+from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
 from api.http.errors import rate_limited
 from api.proxies import StoredProxy
@@ -125,20 +126,29 @@ def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> st
 class _OwnProxies(HTTPAdapter):
     """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
 
+    def __init__(self, announced: bool) -> None:
+        """`announced`: the proxy wants a header of the PROXY protocol first."""
+        self._announced = announced
+        super().__init__()
+
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        return super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
+        manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
+        if self._announced:
+            manager.pool_classes_by_scheme = ANNOUNCING_POOLS
+        return manager
 
 
 def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
     """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
     host = _WILDCARDS.get(record.host, record.host)
-    route = Route(record.protocol, (host, record.port), user, token, timeout)
+    announced = record.accept_proxy_protocol
+    route = Route(record.protocol, (host, record.port), user, token, timeout, announced)
     socks = record.protocol in ("socks4", "socks5")
     for scheme in ("http://", "https://"):
-        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies())
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(announced))
     if not socks:
         url = _proxy_url(record.protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}

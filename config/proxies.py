@@ -25,6 +25,9 @@ SOCKS5_TEXT_MAX = 255
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
 
+_PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_protocol")
+"""What a request gives is stored as it is."""
+
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
 """Resolvers take such names for odd spellings of addresses."""
@@ -122,6 +125,7 @@ class ProxyUpdate(_Input):
     access: AccessInput | None = None
     tags: Tags | None = None
     tls: TlsInput | None = None
+    accept_proxy_protocol: StrictBool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -176,6 +180,7 @@ class ProxyRecord(BaseModel):
     access: ProxyAccess = ProxyAccess()
     tags: list[str]
     tls: ProxyTls | None = None
+    accept_proxy_protocol: bool = False
     created_at: float
     updated_at: float
 
@@ -209,7 +214,7 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     """`record` with the changes of `body`. Raises `InvalidProxy`."""
-    given = {name: getattr(body, name) for name in ("name", "host", "port", "protocol", "tags")}
+    given = {name: getattr(body, name) for name in _PLAIN_FIELDS}
     changed = {name: value for name, value in given.items() if value is not None}
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
