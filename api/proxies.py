@@ -85,6 +85,7 @@ class StoredProxy:
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
             accept_proxy_protocol=record.accept_proxy_protocol,
+            bind_address=record.bind_address,
         )
 
 

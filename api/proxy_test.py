@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
@@ -158,6 +159,10 @@ def _send_through(session: requests.Session, record: ProxyRecord, user: str, tok
 def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
     deadline = time.monotonic() + timeout
     outcome = _Outcome()
+
+    def source() -> str | None:
+        return record.bind_address or _source_address(url)
+
     with requests.Session() as session:
         session.trust_env = False
         session.headers["User-Agent"] = "proxyfleet-test"
@@ -165,7 +170,9 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
-                _judge(outcome, response, _read(response, deadline), url)
+                _judge(
+                    outcome, response, _read(response, deadline), lambda: record.bind_address or _source_address(url)
+                )
         except (requests.Timeout, TimeoutError):
             late = _late(timeout)
             outcome.status, outcome.error = late.status, late.error
@@ -190,7 +197,7 @@ def _read(response: requests.Response, deadline: float) -> bytes:
     return content
 
 
-def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: str) -> None:
+def _judge(outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]) -> None:
     by_proxy = response.headers.get("Proxy-Status")
     if response.status_code == 504 and by_proxy:
         outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
@@ -200,7 +207,7 @@ def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: 
         outcome.error = f"the target answered {response.status_code}"
     else:
         outcome.status = "success"
-        outcome.external_ip = told_address(content) or _source_address(url)
+        outcome.external_ip = told_address(content) or source()
 
 
 def _explain(outcome: _Outcome, error: Exception) -> None:

@@ -195,7 +195,7 @@ class Association:
         by_name = judge.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
-            refused = judge.address(target, address).failure
+            refused = judge.address(target, address).failure or self._serving.dialer.source.refuses(address)
             if refused is None:
                 self._send_to((address, target.port), payload)
                 return
@@ -218,7 +218,8 @@ class Association:
         """The socket from which datagrams leave, made when the first one does."""
         sock = self._senders.get(family)
         if sock is None:
-            sock = _datagram_socket(family, "::" if family is socket.AF_INET6 else "0.0.0.0")  # noqa: S104
+            anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
+            sock = _datagram_socket(family, self._serving.dialer.source.address or anywhere)
             self._senders[family] = sock
             self._serving.loop.watch(sock.fileno(), select.EPOLLIN, partial(self._on_peer, sock))
         return sock

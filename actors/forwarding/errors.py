@@ -117,6 +117,11 @@ def out_of_descriptors() -> Failure:
     return Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
 
 
+def source_lost() -> Failure:
+    """The address that this proxy's connections are to leave from is gone."""
+    return Failure(503, "proxy_internal_error", "the source address of this proxy is not there")
+
+
 BAD_ANNOUNCEMENT = "proxy_protocol_error"
 LATE_ANNOUNCEMENT = "proxy_protocol_timeout"
 

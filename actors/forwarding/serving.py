@@ -27,6 +27,7 @@ from actors.forwarding.protocol import Session
 from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver
 from actors.forwarding.rules import REASONS, REPORTED, Rules
+from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
 
@@ -100,6 +101,9 @@ class Serving:
         if egress != self._egress or spec.access != access:
             self._egress = egress
             self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
+            self.pool.flush()
+        if spec.bind_address != self.dialer.source.address:
+            self.dialer.leave_from(Source(spec.bind_address))
             self.pool.flush()
         if self._spec is None or (spec.auth_username, spec.auth_hash) != (
             self._spec.auth_username,

@@ -10,7 +10,7 @@ from api.fleet import NO_STATS, Fleet
 from api.proxies import StoredProxy
 from config.units import size_text, timestamp_text, uptime_text
 
-_DETAILS = frozenset(("auth", "settings", "tls", "access", "accept_proxy_protocol"))
+_DETAILS = frozenset(("auth", "settings", "tls", "access", "accept_proxy_protocol", "bind_address"))
 """What the list form leaves out."""
 
 RUNNING_STATES = ("running", "draining")
@@ -48,6 +48,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "settings": record.settings.model_dump(),
         "access": record.access.model_dump(),
         "accept_proxy_protocol": record.accept_proxy_protocol,
+        "bind_address": record.bind_address,
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),

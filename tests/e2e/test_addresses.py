@@ -67,3 +67,12 @@ def test_records_and_statistics_tell_the_announced_client_and_who_was_refused(
             ("192.0.2.7", ""),
             ("127.0.0.1", "proxy_protocol_error"),
         }
+
+
+def test_what_a_proxy_fetches_comes_from_its_source_address(
+    product: Product, tls: dict[str, str], origin: Origin
+) -> None:
+    with a_proxy(product, "http", tls, bind_address="127.0.0.9") as proxy:
+        url = origin.url("/hello")
+        result = product.data("POST", f"/proxies/{proxy['id']}/test", {"url": url})["test_result"]
+        assert (result["status"], result["external_ip"]) == ("success", "127.0.0.9")
