@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
     only = f"one of {', '.join(MEASURES)}; may be given more than once"
     parser.add_argument("--only", action="append", metavar="NAME", choices=MEASURES, help=only)
+    parser.add_argument(
+        "--peer", action="append", metavar="NAME", help="only beside this one; may be given more than once"
+    )
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
@@ -108,7 +111,7 @@ def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
         if product:
             stack.callback(product.end)
         versions = {"nginx": origin.version()} | ({"proxyfleet": product.version()} if product else {})
-        yield Bench(folder, arguments.peers_dir, origin, product, effort, descriptors, versions)
+        yield Bench(folder, arguments.peers_dir, origin, product, effort, descriptors, versions, arguments.peer or ())
 
 
 def _about(bench: Bench) -> dict[str, object]:

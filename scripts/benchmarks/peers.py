@@ -123,6 +123,13 @@ class Origin(Program):
             }}"""
         nginx = [program("nginx"), "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", f"{folder}/nginx.log"]
         super().__init__("nginx", folder, port, nginx, configuration)
+        self._big = files / "big"
+
+    def bring_into_memory(self) -> None:
+        """Read `/big` once: whoever fetches it first should not be the one who waits for the page cache."""
+        with self._big.open("rb", buffering=0) as big:
+            while big.read(1 << 22):
+                pass
 
 
 def self_signed(folder: Path) -> Path:

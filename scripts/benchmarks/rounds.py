@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,8 @@ class Bench:
     descriptors: int
     versions: dict[str, str]
     """Of the peers that were started so far, by name."""
+    peers: Collection[str] = ()
+    """Those that take part; all when empty."""
 
     def ours(self, protocol: str = "http") -> list[Entrant]:
         """Our proxy for one measure, or none."""
@@ -83,6 +85,7 @@ class Bench:
         raises `BenchError`.
         """
         rounds = _Rounds(run, self.versions)
+        entrants = [entrant for entrant in entrants if entrant.name in (OURS, *(self.peers or [entrant.name]))]
         if anew:
             for _ in range(self.effort.rounds):
                 for entrant in entrants:

@@ -33,6 +33,8 @@ def tls(bench: Bench) -> list[Row]:
 
 
 def _results(bench: Bench, present: list[Entrant], times: int) -> Results:
+    bench.origin.bring_into_memory()
+
     def one(subject: Subject) -> Figure:
         size = int(subject.carries * bench.effort.share * times)
         seconds = 0.0

@@ -78,12 +78,12 @@ def crowd(bench: Bench) -> list[Row]:
     count = min(bench.effort.crowd, (bench.descriptors - SPARE_DESCRIPTORS) // 2)
     proxy = OurProxy(bench.product)
     try:
-        alone = _p99(bench, proxy)
         with tunnels.SilentOrigin() as origin:
             before = uss(proxy.forwarding())
             with tunnels.idle(proxy, origin, count):
                 memory = (uss(proxy.forwarding()) - before) / count / KB
                 among = _p99(bench, proxy)
+        alone = _p99(bench, proxy)
     finally:
         proxy.end()
     name = f"1 KiB GET beside {count:,} idle tunnels"
