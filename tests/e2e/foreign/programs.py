@@ -1,6 +1,6 @@
 """Foreign servers as child processes: nginx, squid, dante and dnsmasq, each with a configuration made here.
 
-    with nginx(cert, key) as site, squid() as parent:
+    with nginx(cert, key) as site, squid(cert, key) as parent:
         ...
 
 Each listens on free ports of loopback, has a short directory of its own, and is ended by its pid. A program that is
@@ -15,16 +15,16 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.ports import free_port
 from tests.waiting import wait_until
 
-_STOP_SECONDS = 10.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # where daemons are, also for those who are not root
 
 
@@ -75,12 +75,20 @@ def _running(folder: Path, command: Sequence[str], port: int) -> Iterator[None]:
         assert process.poll() is None, f"{' '.join(command)} ended:\n{(folder / 'output').read_text()}"
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """By SIGKILL, with its children: nothing of it is worth keeping, and squid takes seconds to end by itself."""
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    process.kill()
+    process.wait()
+    for child in family:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
 def _accepts(port: int) -> bool:
@@ -167,7 +175,7 @@ def has_ipv6() -> bool:
 
 
 @dataclass(frozen=True)
-class Parent:
+class Relay:
     """A foreign proxy: where it listens by protocol, and the log of what it did."""
 
     ports: dict[str, int]
@@ -179,30 +187,31 @@ class Parent:
 
 
 @contextmanager
-def squid(cert: str, key: str, user: str | None = None, password: str = "") -> Iterator[Parent]:
-    """squid for `http` and `https` without its cache; with `user` it wants Basic credentials."""
+def squid(cert: str, key: str, user: str | None = None, password: str = "", more: str = "") -> Iterator[Relay]:
+    """squid for `http` and `https` without its cache; with `user` it wants Basic credentials. `more` are directives."""
     program = find("squid")
     with _folder() as folder:
-        parent = Parent({"http": free_port(), "https": free_port()}, folder / "access.log")
+        relay = Relay({"http": free_port(), "https": free_port()}, folder / "access.log")
         admission = "http_access allow all" if user is None else _squid_credentials(folder, user, password)
         (folder / "squid.conf").write_text(f"""
-http_port 127.0.0.1:{parent.ports["http"]}
-https_port 127.0.0.1:{parent.ports["https"]} tls-cert={cert} tls-key={key}
+http_port 127.0.0.1:{relay.ports["http"]}
+https_port 127.0.0.1:{relay.ports["https"]} tls-cert={cert} tls-key={key}
 {admission}
 cache deny all
 cache_mem 8 MB
-access_log stdio:{parent.log}
+access_log stdio:{relay.log}
 cache_log {folder}/cache.log
 pid_filename none
 netdb_filename none
 pinger_enable off
+{more}
 coredump_dir none
 buffered_logs off
 shutdown_lifetime 0 seconds
 max_filedescriptors 1024
 """)
-        with _running(folder, [program, "-N", "-f", str(folder / "squid.conf")], parent.ports["https"]):
-            yield parent
+        with _running(folder, [program, "-N", "-f", str(folder / "squid.conf")], relay.ports["https"]):
+            yield relay
 
 
 def _squid_credentials(folder: Path, user: str, password: str) -> str:
@@ -219,23 +228,24 @@ http_access deny all"""
 
 
 @contextmanager
-def dante() -> Iterator[Parent]:
-    """dante for `socks4` and `socks5`, both at one port; names are resolved by it."""
+def dante(more: str = "") -> Iterator[Relay]:
+    """dante for `socks4` and `socks5`, both at one port. It does not understand curl's SOCKS4a. `more` are rules."""
     program = find("danted")
     with _folder() as folder:
         port = free_port()
-        parent = Parent({"socks4": port, "socks5": port}, folder / "access.log")
+        relay = Relay({"socks4": port, "socks5": port}, folder / "access.log")
         (folder / "danted.conf").write_text(f"""
-logoutput: {parent.log}
+logoutput: {relay.log}
 internal: 127.0.0.1 port = {port}
 external: 127.0.0.1
 clientmethod: none
 socksmethod: none
 client pass {{ from: 127.0.0.0/8 to: 127.0.0.0/8 }}
 socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 log: connect error }}
+{more}
 """)
         with _running(folder, [program, "-N", "1", "-f", str(folder / "danted.conf")], port):
-            yield parent
+            yield relay
 
 
 @contextmanager
