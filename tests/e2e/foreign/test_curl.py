@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.e2e.foreign.conftest import MEGABYTES, Entrance, MakeEntrance
-from tests.e2e.foreign.programs import Site, has_ipv6, needs, run
+from tests.e2e.foreign.programs import Site, has_ipv6, needs, run, squid
 
 pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
 
@@ -160,3 +160,17 @@ def test_twenty_transfers_at_once_arrive_whole(entrance: MakeEntrance, site: Sit
     targets = [part for number, url in enumerate(urls) for part in ("-o", str(tmp_path / str(number)), url)]
     curl(entrance(scheme), "--parallel", "--parallel-immediate", "--parallel-max", "20", *targets)
     assert all((tmp_path / str(number)).read_bytes() == MEGABYTES for number in range(20))
+
+
+@needs("squid")
+@pytest.mark.parametrize("scheme", SOCKS)
+def test_another_proxy_is_reached_through_this_one(
+    entrance: MakeEntrance, site: Site, pair: tuple[str, str], scheme: str
+) -> None:
+    first = entrance(scheme)
+    with squid(*pair) as second:
+        for kind, port in second.ports.items():
+            behind = ("--preproxy", first.url, "-x", f"{kind}://127.0.0.1:{port}")
+            assert curl(first, *behind, site.url("/hello"), site.tls_url("/hello")).stdout == "hellohello"
+        used = {f"127.0.0.1:{port}" for port in second.ports.values()}
+    assert {record["target_url"] for record in first.records(4)} == used
