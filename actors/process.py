@@ -1,4 +1,4 @@
-"""What every actor process is: a name on the bus, a heartbeat, a life that ends with its supervisor's.
+"""What every actor process is: a name on the bus, a pulse, a life that ends with its supervisor's.
 
 An actor subclasses `Actor`, sets itself up in `__init__`, answers in `receive` and finishes in `drain`. It runs in a
 process that the zygote has forked (`actors.supervision.zygote`); `main` is the first thing that runs there.
@@ -27,13 +27,15 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, SetLogLevel, Stop
+from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogLevel, Stop
 from actors.log_lines import JsonLines, TextLines
+from actors.pulse import Pulse
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_PERIOD = 2.0
+PULSE_PERIOD = 3.0
+"""Seconds between two beats: also the pace at which an actor does what must be done now and then in any case."""
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 
@@ -55,7 +57,9 @@ class Boot:
 
 
 class Actor:
-    """Base of all actors. Subclasses override `receive` and `drain`, and call `ready` when they can work."""
+    """Base of all actors. Subclasses override `receive`, `drain` and `beat`, and call `ready` when they can work."""
+
+    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         self.boot = boot
@@ -67,6 +71,7 @@ class Actor:
         self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, own, self._received)
         self.events = Publisher(self.context, self.run_dir.events_in)
         self.sockets = sockets
+        self.pulse: Pulse | None = None
         self._stopping = False
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -81,9 +86,9 @@ class Actor:
         """`logging.level` is another one from now on."""
 
     def ready(self) -> None:
-        """Say hello, and send heartbeats from now on."""
+        """Say hello, and show a pulse from now on."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
-        self.loop.call_every(HEARTBEAT_PERIOD, self._beat)
+        self.loop.call_every(self.pulse_period, self.beat)
 
     def finish(self) -> None:
         """End the loop after this turn."""
@@ -95,8 +100,10 @@ class Actor:
         self.events.close()
         self.context.term()
 
-    def _beat(self) -> None:
-        self.mailbox.tell(SUPERVISOR, Heartbeat(self.boot.instance))
+    def beat(self) -> None:
+        """Every `pulse_period`. Whoever overrides it calls it."""
+        if self.pulse is not None:
+            self.pulse.beat()
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Stop):
@@ -115,11 +122,12 @@ class Actor:
             self.drain(drain)
 
 
-def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int) -> int:
+def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, pulse: Pulse) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process."""
     set_up_logging(boot.log_level, boot.log_format)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
+    actor.pulse = pulse
     _end_with_the_supervisor(actor, lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the supervisor decides
     signal.signal(signal.SIGTERM, lambda _number, _frame: actor.stop(0.0))

@@ -64,6 +64,7 @@ class Loop:
         self._numbers = itertools.count()
         self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
+        self._when_stirred: Callable[[], None] | None = None
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
         self._running = False
 
@@ -116,6 +117,13 @@ class Loop:
         """Call in the next turn, without waiting for anything."""
         self._soon.append(call)
 
+    def when_stirred(self, call: Callable[[], None]) -> None:
+        """Call once, after the next turn in which something happened at a descriptor: time alone doesn't count.
+
+        So an idle process needs no timer for what can only have changed when somebody came. The last caller is called.
+        """
+        self._when_stirred = call
+
     # --- ZeroMQ ---
 
     def attach(self, socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> None:
@@ -156,6 +164,9 @@ class Loop:
             handler = handlers[fd]
             if handler is not None and fd not in gone:
                 handler(mask)
+        if ready and self._when_stirred is not None:
+            call, self._when_stirred = self._when_stirred, None
+            call()
 
     def close(self) -> None:
         """Give the epoll descriptor back."""

@@ -141,3 +141,19 @@ def test_a_handler_may_unwatch_another_that_is_ready_in_the_same_turn() -> None:
     for pipe in pipes:
         for fd in pipe:
             os.close(fd)
+
+
+def test_stirred_is_said_once_after_a_descriptor_was_ready_and_not_by_time_alone(bench: Bench) -> None:
+    said: list[str] = []
+    reading, writing = os.pipe()
+    bench.loop.watch(reading, select.EPOLLIN, lambda _mask: said.append(os.read(reading, 1).decode()))
+    bench.loop.when_stirred(lambda: said.append("stirred"))
+    bench.loop.call_later(0.0, lambda: said.append("time"))
+    bench.until(lambda: said, "time passes")
+    for word in (b"a", b"b"):
+        os.write(writing, word)
+        bench.until(lambda word=word: word.decode() in said, "it is read")
+    os.close(writing)
+    bench.loop.unwatch(reading)
+    os.close(reading)
+    assert said == ["time", "a", "stirred", "b"]

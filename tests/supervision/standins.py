@@ -2,7 +2,8 @@
 
 `Echo` stands for a forwarding actor: it answers every connection with one line, `<pid> <instance> <revision>`, and
 keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes on what a
-test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after three seconds.
+test tells it over a plain socket to the bus, and gives the answer back. A pulse beats twice a second, and
+silence counts as death after two seconds.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ from actors.supervision.sockets import listen
 from config.paths import open_data_dir, open_run_dir
 from config.settings import load
 
+PULSE_PERIOD = 0.5
+
 
 class Quiet(Actor):
-    """Says hello, sends heartbeats, does nothing."""
+    """Says hello, shows a pulse, does nothing."""
+
+    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -39,6 +44,8 @@ class Quiet(Actor):
 
 class Echo(Actor):
     """See the module. It stops its loop for good when a client says `hang`."""
+
+    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -89,6 +96,8 @@ class Echo(Actor):
 
 class Asker(Actor):
     """See the module. One request: `[to, envelope]` as JSON of hex; the answer is an envelope in hex."""
+
+    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -153,7 +162,7 @@ def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:
 def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
-    managed.SILENCE_MAX = 3.0
+    managed.SILENCE_MAX = 2.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     premises = Premises(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))

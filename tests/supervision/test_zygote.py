@@ -100,6 +100,15 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
         assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
 
 
+def test_each_actor_shows_a_pulse_of_its_own_until_it_is_stopped(nursery: Nursery) -> None:
+    one, two = nursery.spawn("one"), nursery.spawn("two")
+    nursery.until(lambda: one.beats > 1 and two.beats > 1, "both are alive")
+    os.kill(one.pid or 0, signal.SIGSTOP)
+    seen, beaten = one.beats, two.beats
+    nursery.until(lambda: two.beats > beaten + 2, "the other one lives on")
+    assert one.beats <= seen + 1  # one beat may have been under way
+
+
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "was killed by SIGKILL"), (signal.SIGTERM, "status 0")])
 def test_a_death_is_told_with_how(nursery: Nursery, number: signal.Signals, how: str) -> None:
     process = nursery.spawn()
