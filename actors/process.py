@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,14 @@ from typing import Any
 import zmq
 
 from actors.bus.events import Publisher
-from actors.bus.loop import Loop
+from actors.bus.loop import LONGEST_WAIT, Loop
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogLevel, Stop
 from actors.log_lines import JsonLines, TextLines
-from actors.pulse import Pulse
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
-PULSE_PERIOD = 3.0
-"""Seconds between two beats: also the pace at which an actor does what must be done now and then in any case."""
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 
@@ -57,21 +55,22 @@ class Boot:
 
 
 class Actor:
-    """Base of all actors. Subclasses override `receive`, `drain` and `beat`, and call `ready` when they can work."""
+    """Base of all actors. Subclasses override `receive` and `drain`, and call `ready` when they can work."""
 
-    pulse_period = PULSE_PERIOD
+    longest_wait = LONGEST_WAIT
+    """Seconds after which its loop turns in any case."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         self.boot = boot
         self.run_dir = RunDir(Path(boot.run_dir))
         self.data_dir = DataDir(Path(boot.data_dir))
         self.loop = Loop()
+        self.loop.longest_wait = self.longest_wait
         self.context: zmq.Context[Any] = zmq.Context()
         own = address_of(boot.name, boot.instance)
         self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, own, self._received)
         self.events = Publisher(self.context, self.run_dir.events_in)
         self.sockets = sockets
-        self.pulse: Pulse | None = None
         self._stopping = False
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -86,9 +85,8 @@ class Actor:
         """`logging.level` is another one from now on."""
 
     def ready(self) -> None:
-        """Say hello, and show a pulse from now on."""
+        """Say hello: it can work. From now on it must keep the promises of its pulse."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
-        self.loop.call_every(self.pulse_period, self.beat)
 
     def finish(self) -> None:
         """End the loop after this turn."""
@@ -99,11 +97,6 @@ class Actor:
         self.mailbox.close()
         self.events.close()
         self.context.term()
-
-    def beat(self) -> None:
-        """Every `pulse_period`. Whoever overrides it calls it."""
-        if self.pulse is not None:
-            self.pulse.beat()
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Stop):
@@ -122,15 +115,18 @@ class Actor:
             self.drain(drain)
 
 
-def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, pulse: Pulse) -> int:
-    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process."""
+def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None]) -> int:
+    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
+
+    `promise` is told the time until which it may be silent (`actors.pulse`).
+    """
     set_up_logging(boot.log_level, boot.log_format)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
-    actor.pulse = pulse
+    actor.loop.promise = promise
     _end_with_the_supervisor(actor, lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the supervisor decides
-    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.stop(0.0))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.loop.interrupt(lambda: actor.stop(0.0)))
     try:
         actor.loop.run()
     finally:

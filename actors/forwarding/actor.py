@@ -231,11 +231,6 @@ class ForwardingActor(Actor):
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
 
-    def beat(self) -> None:
-        """Also look at what may have changed by time alone."""
-        super().beat()
-        self._teller.look()
-
     def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
@@ -289,7 +284,7 @@ class ForwardingActor(Actor):
     def _emptied(self) -> None:
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.serving.on_empty = None
-        self._teller.look()
+        self._teller.tell()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
 

@@ -1,8 +1,7 @@
-"""When an actor tells its counters: every second while they change, now and then when they don't, else not at all.
+"""When an actor tells its counters: every second while they change, now and then when they don't.
 
 A timer that looks every second whether something has changed would be most of what two hundred idle actors do. So it
-runs only for as long as it finds news, and starts again when somebody stirs (`Loop.when_stirred`). What changes by time
-alone (a deadline has passed) is found by `look`, which the actor's pulse calls anyway.
+runs only for as long as it finds news, and starts again when somebody stirs (`Loop.when_stirred`).
 
 Nobody says whether the counters were heard, so they are told again: every `REPEATED_AFTER` seconds while clients are
 connected, which is how a collector knows that they still are; else after twice the time of the time before.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.bus.loop import Loop
+from actors.bus.loop import Loop, Timer
 from actors.bus.messages import Counters
 
 PERIOD = 1.0
@@ -29,30 +28,39 @@ class Teller:
         self._tell = tell
         self._last: Counters | None = None
         self._told = 0.0
-        self._repeated_after = REPEATED_AFTER
+        self._pause = REPEATED_AFTER
+        self._timer: Timer | None = None
         loop.when_stirred(self._stirred)
 
-    def look(self) -> bool:
-        """Tell the counters if they have changed or if it is time to repeat them; True when they have changed."""
-        counters = self._count()
-        if counters is None:
-            return False
-        news = counters != self._last
-        if news or counters.active_connections:
-            self._repeated_after = REPEATED_AFTER
-        due = self._loop.now - self._told >= self._repeated_after
-        if due and not news:
-            self._repeated_after = min(2 * self._repeated_after, REPEATED_MAX)
-        if due or news:
-            self._last, self._told = counters, self._loop.now
-            self._tell(counters)
-        return news
+    def tell(self) -> None:
+        """Tell the counters now, if there are any."""
+        self._last = self._count()
+        if self._last is not None:
+            self._told = self._loop.now
+            self._tell(self._last)
 
     def _stirred(self) -> None:
-        self._loop.call_later(PERIOD, self._due)
+        self._look_after(PERIOD)
 
-    def _due(self) -> None:
-        if self.look():
-            self._stirred()
-        else:
-            self._loop.when_stirred(self._stirred)
+    def _look(self) -> None:
+        counters = self._count()
+        if counters != self._last:
+            self._pause = REPEATED_AFTER
+            self.tell()
+            self._look_after(PERIOD)
+            return
+        self._loop.when_stirred(self._stirred)
+        if counters is not None:
+            self._repeat(counters)
+
+    def _repeat(self, counters: Counters) -> None:
+        if self._loop.now - self._told >= self._pause:
+            self.tell()
+            if not counters.active_connections:
+                self._pause = min(2 * self._pause, REPEATED_MAX)
+        self._look_after(self._told + self._pause - self._loop.now)
+
+    def _look_after(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._look)

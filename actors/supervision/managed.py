@@ -25,7 +25,7 @@ from actors.supervision.states import Happening, Life, State
 log = logging.getLogger(__name__)
 
 SILENCE_MAX = 10.0
-"""Seconds without a beat of its pulse after which an actor counts as hung and is killed."""
+"""Seconds beyond what its pulse has promised after which an actor counts as hung and is killed."""
 START_MAX = 30.0
 """Seconds that a new process may take to its hello."""
 STOP_ANSWER_MAX = 1.0
@@ -78,7 +78,16 @@ class _Generation:
     process: ActorProcess
     asked: float
     heard: float | None = None
-    beats: int = 0
+
+    def feel(self, now: float) -> None:
+        """Its pulse: who works has been silent since the promise ran out, who waits is well unless it was stopped."""
+        promise = self.process.promise
+        if self.heard is None:
+            return
+        if promise <= now:
+            self.heard = max(self.heard, promise)
+        elif now - self.heard > SILENCE_MAX / 2 and not self.process.stopped:
+            self.heard = now
 
 
 class Managed:
@@ -191,13 +200,12 @@ class Managed:
             each.heard = each.heard and self._world.loop.now
 
     def check(self) -> None:
-        """Take the pulse of its processes, and kill what hangs."""
+        """Feel the pulse of its processes, and kill what hangs."""
         now = self._world.loop.now
         for each in (self._current, self._successor):
             if each is None:
                 continue
-            if each.heard is not None and each.beats != each.process.beats:
-                each.beats, each.heard = each.process.beats, now
+            each.feel(now)
             since, allowed = (each.asked, START_MAX) if each.heard is None else (each.heard, SILENCE_MAX)
             if now - since > allowed:
                 log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, now - since)

@@ -73,9 +73,18 @@ class ActorProcess:
         return self.boot.instance
 
     @property
-    def beats(self) -> int:
-        """Its pulse: a number that changes as long as it is alive."""
-        return self._page.beats(self.slot)
+    def promise(self) -> float:
+        """Its pulse: the time until which it may be silent, by the monotonic clock."""
+        return self._page.promise(self.slot)
+
+    @property
+    def stopped(self) -> bool:
+        """Has a signal or a debugger stopped it (proc(5), the field behind the name)?"""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb", buffering=0) as stat:
+                return stat.read(1024).rpartition(b") ")[2][:1] in b"Tt"
+        except OSError:
+            return False  # it has just ended; its pidfd says so, too
 
     def take_far_end(self) -> int:
         """The read end of the lifeline, for the new process."""

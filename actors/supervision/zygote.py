@@ -38,7 +38,7 @@ import msgpack
 from setproctitle import setproctitle
 
 from actors.process import Boot, main
-from actors.pulse import Pulse, open_page
+from actors.pulse import open_page, promiser
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ COMM_MAX = 15
 """Bytes of a process name that Linux keeps (proc(5), comm)."""
 
 
-def serve(control: socket.socket, beats: memoryview[int], preload: Sequence[str] = PRELOAD) -> None:
+def serve(control: socket.socket, pulses: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
     """Fork an actor for every request until the control socket ends."""
     _name_process("zygote")
     for module in preload:
@@ -68,7 +68,7 @@ def serve(control: socket.socket, beats: memoryview[int], preload: Sequence[str]
             if fd == wake:
                 os.read(wake, 4096)
                 _report_ended(control)
-            elif not _fork_on_request(control, beats):
+            elif not _fork_on_request(control, pulses):
                 return
 
 
@@ -101,7 +101,7 @@ def _report_ended(control: socket.socket) -> None:
         _send(control, {"ended": pid, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _fork_on_request(control: socket.socket, beats: memoryview[int]) -> bool:
+def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
     try:
         packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
     except ConnectionResetError:
@@ -112,7 +112,7 @@ def _fork_on_request(control: socket.socket, beats: memoryview[int]) -> bool:
     pid = os.fork()
     if pid == 0:
         control.close()
-        _become(request, descriptors, Pulse(beats, request["slot"]))
+        _become(request, descriptors, pulses)
     for descriptor in descriptors:
         os.close(descriptor)
     pidfd = os.pidfd_open(pid)
@@ -128,7 +128,7 @@ def _send(control: socket.socket, packet: dict[str, Any], *descriptors: int) -> 
         os._exit(0)  # the supervisor is gone
 
 
-def _become(request: dict[str, Any], descriptors: list[int], pulse: Pulse) -> NoReturn:
+def _become(request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]) -> NoReturn:
     """The first thing in a new process: leave the zygote behind and be the actor."""
     status = 1
     try:
@@ -136,7 +136,8 @@ def _become(request: dict[str, Any], descriptors: list[int], pulse: Pulse) -> No
         boot = Boot(**request["boot"])
         _name_process(boot.name)
         lifeline, *others = descriptors
-        status = main(request["entry"], boot, [socket.socket(fileno=fd) for fd in others], lifeline, pulse)
+        sockets = [socket.socket(fileno=fd) for fd in others]
+        status = main(request["entry"], boot, sockets, lifeline, promiser(pulses, request["slot"]))
     except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process
         traceback.print_exc()
     finally:
@@ -170,7 +171,7 @@ def run(descriptor: int, page: int, log_level: str, log_format: str) -> None:
 
     set_up_logging(log_level, log_format)
     gc.disable()
-    beats = open_page(page)
+    pulses = open_page(page)
     os.close(page)
     with socket.socket(fileno=descriptor) as control:
-        serve(control, beats)
+        serve(control, pulses)

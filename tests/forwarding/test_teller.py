@@ -59,38 +59,54 @@ def test_nobody_stirs_and_nothing_is_told_nor_timed(told: Told) -> None:
 def test_from_stirring_on_each_second_tells_what_has_changed_until_nothing_has(told: Told) -> None:
     stir(told.loop)
     told.pass_seconds(3, told.count)
-    told.pass_seconds(20)
+    told.pass_seconds(3)
     assert told.seconds == [1.0, 2.0, 3.0]
     told.count()
     stir(told.loop)
     told.pass_seconds(1)
-    assert told.seconds == [1.0, 2.0, 3.0, 24.0]
+    assert told.seconds == [1.0, 2.0, 3.0, 7.0]
+
+
+def test_stirring_without_news_tells_nothing(told: Told) -> None:
+    stir(told.loop)
+    told.pass_seconds(5)
+    assert told.seconds == [1.0]
+    stir(told.loop)
+    told.pass_seconds(1)
+    assert told.seconds == [1.0, 6.0]
+    told.pass_seconds(3, lambda: stir(told.loop))
+    assert told.seconds == [1.0, 6.0]
 
 
 def test_without_clients_it_is_repeated_ever_more_seldom(told: Told) -> None:
-    told.pass_seconds(300, told.teller.look)
-    gaps = [later - before for before, later in zip(told.seconds, told.seconds[1:], strict=False)]
-    assert gaps[:4] == [REPEATED_AFTER, 2 * REPEATED_AFTER, 4 * REPEATED_AFTER, 8 * REPEATED_AFTER]
-    assert set(gaps[4:]) == {REPEATED_MAX}
+    stir(told.loop)
+    told.pass_seconds(300)
+    assert gaps(told)[:4] == [REPEATED_AFTER, 2 * REPEATED_AFTER, 4 * REPEATED_AFTER, 8 * REPEATED_AFTER]
+    assert set(gaps(told)[4:]) == {REPEATED_MAX}
 
 
 def test_with_clients_it_is_repeated_steadily(told: Told) -> None:
     told.count(active=3)
-    told.pass_seconds(40, told.teller.look)
-    gaps = {later - before for before, later in zip(told.seconds, told.seconds[1:], strict=False)}
-    assert gaps == {REPEATED_AFTER}
+    stir(told.loop)
+    told.pass_seconds(40)
+    assert set(gaps(told)) == {REPEATED_AFTER}
 
 
-def test_what_changed_by_time_alone_is_told_at_the_next_look(told: Told) -> None:
-    told.teller.look()
-    told.count()
-    told.time = 3.0
-    told.loop.turn(0)
-    told.teller.look()
-    assert told.seconds == [0.0, 3.0]
+def test_clients_that_end_by_time_alone_are_told_with_the_next_repetition(told: Told) -> None:
+    told.count(active=3)
+    stir(told.loop)
+    told.pass_seconds(3)
+    told.count(active=0)
+    told.pass_seconds(10)
+    assert told.seconds == [1.0, 6.0, 11.0]
 
 
 def test_before_the_first_configuration_nothing_is_told(told: Told) -> None:
     told.counters = None
-    assert not told.teller.look()
+    stir(told.loop)
+    told.pass_seconds(10)
     assert told.seconds == []
+
+
+def gaps(told: Told) -> list[float]:
+    return [later - before for before, later in zip(told.seconds, told.seconds[1:], strict=False)]

@@ -2,8 +2,8 @@
 
 `Echo` stands for a forwarding actor: it answers every connection with one line, `<pid> <instance> <revision>`, and
 keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes on what a
-test tells it over a plain socket to the bus, and gives the answer back. A pulse beats twice a second, and
-silence counts as death after two seconds.
+test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after two
+seconds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,9 @@ from actors.supervision.sockets import listen
 from config.paths import open_data_dir, open_run_dir
 from config.settings import load
 
-PULSE_PERIOD = 0.5
-
 
 class Quiet(Actor):
-    """Says hello, shows a pulse, does nothing."""
-
-    pulse_period = PULSE_PERIOD
+    """Says hello, does nothing."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -44,8 +40,6 @@ class Quiet(Actor):
 
 class Echo(Actor):
     """See the module. It stops its loop for good when a client says `hang`."""
-
-    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -96,8 +90,6 @@ class Echo(Actor):
 
 class Asker(Actor):
     """See the module. One request: `[to, envelope]` as JSON of hex; the answer is an envelope in hex."""
-
-    pulse_period = PULSE_PERIOD
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)

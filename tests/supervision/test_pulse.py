@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from actors import pulse
-from actors.pulse import Pulse, PulsePage, open_page
+from actors.pulse import PulsePage, open_page, promiser
 
 
 @pytest.fixture
@@ -18,26 +18,19 @@ def page() -> Iterator[PulsePage]:
     made.close()
 
 
-def test_a_beat_is_seen_in_its_own_slot_alone(page: PulsePage) -> None:
-    beats = open_page(page.descriptor)
+def test_a_promise_is_seen_in_its_own_slot_alone(page: PulsePage) -> None:
     one, two = page.take(), page.take()
-    Pulse(beats, two).beat()
-    assert (page.beats(one), page.beats(two)) == (0, 1)
+    promiser(open_page(page.descriptor), two)(12.5)
+    assert (page.promise(one), page.promise(two)) == (0.0, 12.5)
 
 
-def test_a_pulse_that_has_beaten_for_ever_begins_anew_and_still_changes(page: PulsePage) -> None:
-    beats = open_page(page.descriptor)
-    slot = page.take()
-    beats[slot] = (1 << 64) - 1
-    Pulse(beats, slot).beat()
-    assert page.beats(slot) == 0
-
-
-def test_a_slot_is_nobody_elses_until_it_is_given_back(page: PulsePage) -> None:
+def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_nothing(page: PulsePage) -> None:
     slots = [page.take() for _ in range(100)]
     assert len(set(slots)) == 100
+    promiser(open_page(page.descriptor), slots[7])(12.5)
     page.give(slots[7])
     assert page.take() == slots[7]
+    assert page.promise(slots[7]) == 0.0
 
 
 def test_a_full_page_says_so(page: PulsePage, monkeypatch: pytest.MonkeyPatch) -> None:

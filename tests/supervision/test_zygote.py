@@ -13,7 +13,7 @@ import psutil
 import pytest
 import zmq
 
-from actors.bus.loop import Loop
+from actors.bus.loop import LONGEST_WAIT, Loop
 from actors.bus.mailbox import Exchange
 from actors.process import Boot
 from actors.supervision.spawner import ActorProcess, Spawner, describe_status
@@ -100,13 +100,13 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
         assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
 
 
-def test_each_actor_shows_a_pulse_of_its_own_until_it_is_stopped(nursery: Nursery) -> None:
-    one, two = nursery.spawn("one"), nursery.spawn("two")
-    nursery.until(lambda: one.beats > 1 and two.beats > 1, "both are alive")
-    os.kill(one.pid or 0, signal.SIGSTOP)
-    seen, beaten = one.beats, two.beats
-    nursery.until(lambda: two.beats > beaten + 2, "the other one lives on")
-    assert one.beats <= seen + 1  # one beat may have been under way
+def test_an_idle_actor_promises_to_wake_in_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
+    process = nursery.spawn()
+    nursery.until(lambda: process.promise > time.monotonic() + LONGEST_WAIT / 2, "it waits for something to do")
+    assert process.promise <= time.monotonic() + LONGEST_WAIT
+    assert not process.stopped
+    os.kill(process.pid or 0, signal.SIGSTOP)
+    nursery.until(lambda: process.stopped, "it is stopped")
 
 
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "was killed by SIGKILL"), (signal.SIGTERM, "status 0")])
