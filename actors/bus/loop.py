@@ -67,7 +67,7 @@ class Loop:
         self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
         self.longest_wait = LONGEST_WAIT
-        self.promise: Callable[[float], None] = _unheard
+        self.promise: Callable[[float], None] = unheard
         """Called with the time until which this loop may be silent: before each wait, and after it."""
         self._when_stirred: Callable[[], None] | None = None
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
@@ -235,7 +235,7 @@ def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) 
     return PUMP_LIMIT
 
 
-def _unheard(_when: float) -> None:
+def unheard(_when: float) -> None:
     """Nobody watches this loop."""
 
 
