@@ -26,7 +26,7 @@ from typing import Any
 import zmq
 
 from actors.bus.events import Publisher
-from actors.bus.loop import LONGEST_WAIT, Loop
+from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogLevel, Stop
 from actors.log_lines import JsonLines, TextLines
@@ -115,7 +115,9 @@ class Actor:
             self.drain(drain)
 
 
-def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None]) -> int:
+def main(
+    entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None] = unheard
+) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
     `promise` is told the time until which it may be silent (`actors.pulse`).
