@@ -19,9 +19,11 @@ from typing import Any, Literal
 from actors.bus.messages import (
     SUPERVISOR,
     AccessSpec,
+    AccountSpec,
     DescribeFleet,
     Done,
     Fleet,
+    LimitsSpec,
     ListenerRefused,
     ListenerReserved,
     ProxySpec,
@@ -34,6 +36,7 @@ from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
 from api.store import Document, NotStored, RevisionConflict, Store
 from config.access import ProxyAccess
+from config.accounts import ProxyAccount, ProxyLimits
 from config.proxies import (
     InvalidProxy,
     ProxyCreate,
@@ -84,6 +87,9 @@ class StoredProxy:
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
+            auth_required=with_auth,
+            accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
+            limits=_limits_spec(record.limits),
         )
 
 
@@ -94,6 +100,27 @@ def _access_spec(access: ProxyAccess) -> AccessSpec:
         tuple(access.allow_destinations),
         tuple(access.deny_destinations),
         access.mode,
+    )
+
+
+def _limits_spec(limits: ProxyLimits) -> LimitsSpec:
+    return LimitsSpec(
+        limits.bandwidth_in, limits.bandwidth_out, limits.connections_per_client, limits.requests_per_minute
+    )
+
+
+def _account_spec(account: ProxyAccount) -> AccountSpec:
+    limits = account.limits
+    return AccountSpec(
+        id=account.id,
+        username=account.username,
+        password_hash=account.password_hash,
+        enabled=account.enabled,
+        limits=LimitsSpec(limits.bandwidth_in, limits.bandwidth_out, limits.connections, limits.requests_per_minute),
+        quota=account.quota.bytes,
+        period=account.quota.period,
+        expires_at=account.expires_at or 0.0,
+        allow_clients=tuple(account.allow_clients),
     )
 
 

@@ -5,6 +5,17 @@ its docstring names, by `Failed` when the receiver could not do it, or by `Unrea
 Times are Unix seconds, durations seconds, sizes bytes.
 """
 
+from actors.bus.messages.accounts import (
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    ForgetAccounts,
+    QueryAccounts,
+    QueryUsage,
+    ResetUsage,
+    TellUsage,
+    Usage,
+)
 from actors.bus.messages.common import (
     API,
     LOGS,
@@ -50,7 +61,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.bus.messages.records import LogPage, QueryLogs
-from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 
 __all__ = [
     "API",
@@ -59,6 +70,10 @@ __all__ = [
     "SUPERVISOR",
     "WEBHOOKS",
     "AccessSpec",
+    "AccountSpec",
+    "AccountState",
+    "AccountStates",
+    "AccountUsage",
     "AdmitTester",
     "Configure",
     "Connection",
@@ -76,9 +91,11 @@ __all__ = [
     "Explanation",
     "Failed",
     "Fleet",
+    "ForgetAccounts",
     "ForgetProxy",
     "Heartbeat",
     "Hello",
+    "LimitsSpec",
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
@@ -86,13 +103,16 @@ __all__ = [
     "ProxyStats",
     "PutProxy",
     "PutWish",
+    "QueryAccounts",
     "QueryConnections",
     "QueryLogs",
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUsage",
     "RemoveProxy",
     "ReserveListener",
+    "ResetUsage",
     "RestartProxy",
     "Runtime",
     "SenderState",
@@ -101,7 +121,9 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TellUsage",
     "Trouble",
     "Unreachable",
+    "Usage",
     "forwarding_name",
 ]
