@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from actors.bus.messages import (
+    METRICS,
     SUPERVISOR,
     AccessSpec,
     AccountSpec,
     DescribeFleet,
     Done,
     Fleet,
+    ForgetAccounts,
     LimitsSpec,
     ListenerRefused,
     ListenerReserved,
@@ -191,10 +193,14 @@ class Proxies:
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
         """Changes of settings drop no connection; the address may change only while the proxy is inactive."""
+        return self.change(proxy_id, lambda record: apply(record, body, time.time()), if_match)
+
+    def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
+        """What `alter` makes of the record; it may raise `InvalidProxy`."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             try:
-                record = apply(before.record, body, time.time())
+                record = alter(before.record)
                 check_certificate(record, self._tls)
             except InvalidProxy as error:
                 raise invalid(error.field, error.error) from error
@@ -203,6 +209,7 @@ class Proxies:
             self._require_supervisor(proxy_id)
             stored = self._put(record, before.revision)
             self._tell_wish(stored)
+        self._forget_accounts(before.record, record)
         self._say("proxy.updated", record)
         return stored
 
@@ -306,6 +313,14 @@ class Proxies:
         reply = self._bridge.ask(SUPERVISOR, message)
         if not isinstance(reply, Done):
             raise SupervisorLost(repr(reply))
+
+    def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What removed accounts have used needs to be kept by nobody."""
+        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
+        if gone:
+            reply = self._bridge.ask(METRICS, ForgetAccounts(after.id, tuple(gone)))
+            if not isinstance(reply, Done):
+                log.warning("what %d removed accounts of %s have used is kept: %r", len(gone), after.id, reply)
 
     def _say(self, kind: str, record: ProxyRecord) -> None:
         about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
