@@ -93,10 +93,12 @@ class Accounts:
     def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
         """By account id: of the proxy's process while there is one, else of the collector; zeros if nobody knows."""
         states = self._states(proxy, settle=False)
-        if any(account.id not in states for account in proxy.record.accounts):
+        if any(_is_unsettled(states.get(account.id)) for account in proxy.record.accounts):
             reply: Any = self._bridge.ask(METRICS, QueryUsage(proxy.record.id), ASK_TIMEOUT)
-            kept = reply.accounts if isinstance(reply, Usage) else {}
-            states = {**{each: AccountState(usage, 0) for each, usage in kept.items()}, **states}
+            for each, usage in reply.accounts.items() if isinstance(reply, Usage) else ():
+                state = states.get(each)
+                if _is_unsettled(state):
+                    states[each] = AccountState(usage, 0 if state is None else state.connections)
         return {account.id: _current(account, states.get(account.id)) for account in proxy.record.accounts}
 
     def _states(self, proxy: StoredProxy, settle: bool) -> dict[str, AccountState]:
@@ -126,6 +128,11 @@ def find(record: ProxyRecord, username: str) -> ProxyAccount:
     if account is None:
         raise not_found("The account")
     return account
+
+
+def _is_unsettled(state: AccountState | None) -> bool:
+    """Does the proxy's process not know yet what was used before it?"""
+    return state is None or state.usage.resets < 0
 
 
 def _current(account: ProxyAccount, state: AccountState | None) -> AccountState:
