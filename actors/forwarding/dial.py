@@ -18,7 +18,7 @@ from actors.forwarding import errors
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.judge import Judge
-from actors.forwarding.resolve import Answer, Resolver
+from actors.forwarding.resolve import Answer, Found, OnAnswer, Resolver
 
 STAGGER = 0.25
 ADDRESSES_MAX = 8
@@ -57,6 +57,23 @@ class Dialer:
         self.judge: Judge | None = None
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
 
+    def look_up(self, target: Authority, done: OnAnswer) -> bool:
+        """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
+
+        True when that is a matter of the resolver, and so of time.
+        """
+        assert self.judge is not None
+        refused = self.judge.name(target)
+        if refused is not None and refused.failure is not None:
+            answer: Answer = refused.failure
+        elif target.literal:
+            answer = Found((target.host,))
+        else:
+            self.resolver.resolve(target.host, lambda found: self.loop.call_soon(lambda: done(found)))
+            return True
+        self.loop.call_soon(lambda: done(answer))
+        return False
+
     def dial(self, target: Authority, done: OnDialled) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before."""
         return Dial(self, target, done)
@@ -77,22 +94,14 @@ class Dial:
         self._reasons: dict[str, str] = {}
         self.reported = ""
         """What rules in report mode would have refused about the connection that was made."""
-        assert dialer.judge is not None
-        refused = dialer.judge.name(target)
-        self.resolving = refused is None and not target.literal
-        if refused is not None:
-            self._loop.call_soon(lambda: self._end(refused.failure or self._failure))
-        elif target.literal:
-            self._loop.call_soon(lambda: self._judge((target.host,)))
-        else:
-            dialer.resolver.resolve(target.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
+        self.resolving = dialer.look_up(target, self._looked_up)
 
     def cancel(self) -> None:
         """Give up; `done` is not called any more."""
         self._done = None
         self._drop_all()
 
-    def _resolved(self, answer: Answer) -> None:
+    def _looked_up(self, answer: Answer) -> None:
         self.resolving = False
         if isinstance(answer, Failure):
             self._end(answer)

@@ -42,18 +42,14 @@ class Inbound:
         self._came_in: OnCameIn | None = came_in
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = not peer.literal
-        if peer.literal:
-            self._loop.call_soon(lambda: self._judge((peer.host,)))
-        else:
-            dialer.resolver.resolve(peer.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
+        self.resolving = dialer.look_up(peer, self._looked_up)
 
     def cancel(self) -> None:
         """Give up; `came_in` is not called any more."""
         self._came_in = None
         self._close()
 
-    def _resolved(self, answer: Answer) -> None:
+    def _looked_up(self, answer: Answer) -> None:
         self.resolving = False
         if isinstance(answer, Failure):
             self._end(answer)
@@ -62,11 +58,6 @@ class Inbound:
 
     def _judge(self, addresses: tuple[str, ...]) -> None:
         if self._came_in is None:
-            return
-        assert self._dialer.judge is not None
-        by_name = self._dialer.judge.name(self._peer)
-        if by_name is not None and by_name.failure is not None:
-            self._end(by_name.failure)
             return
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])

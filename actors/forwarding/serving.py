@@ -20,10 +20,10 @@ from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import LIMIT_REASONS, PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
-from actors.forwarding.http.session import Policy
 from actors.forwarding.judge import Judge
 from actors.forwarding.limits import Limits
 from actors.forwarding.meter import Gate
+from actors.forwarding.policy import Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.protocols import new_session

@@ -24,7 +24,8 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.http.session import HttpSession, Phase, Policy
+from actors.forwarding.http.session import HttpSession, Phase
+from actors.forwarding.policy import Policy
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"

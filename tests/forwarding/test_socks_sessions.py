@@ -25,7 +25,7 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.errors import Failure
-from actors.forwarding.http.session import Policy
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.session import HELD_MAX, Phase, SocksSession
 from actors.forwarding.socks.v4 import Socks4Session
 from actors.forwarding.socks.v5 import Socks5Session

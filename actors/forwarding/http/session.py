@@ -20,7 +20,7 @@ Every input takes the time and gives a list of commands. `deadline` is when `tim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from actors.forwarding import errors
@@ -40,6 +40,7 @@ from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
 from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
+from actors.forwarding.policy import Policy
 
 
 class Phase(Enum):
@@ -52,21 +53,6 @@ class Phase(Enum):
     EXCHANGE = "exchange"
     TUNNEL = "tunnel"
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the configuration says to a session. Shared by all sessions of a proxy; times are seconds.
-
-    `via` names this very proxy, so that chains of our own proxies are no loops.
-    """
-
-    keep_alive: bool = True
-    wants_credentials: bool = False
-    timeout: float = 30.0
-    handshake_timeout: float = 10.0
-    keep_alive_timeout: float = 60.0
-    via: bytes = errors.PROXY_NAME.encode()
 
 
 class HttpSession:

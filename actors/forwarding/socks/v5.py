@@ -18,7 +18,7 @@ from __future__ import annotations
 from actors.forwarding import errors
 from actors.forwarding.commands import Command
 from actors.forwarding.errors import Failure, Refused, malformed
-from actors.forwarding.http.session import Policy
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
 from actors.forwarding.socks.session import Operation, Phase, SocksSession
 from actors.forwarding.socks.wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address
