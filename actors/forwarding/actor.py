@@ -344,7 +344,7 @@ class ForwardingActor(Actor):
             told = True
 
         if not told:
-            self._usage.settle(self.serving.proxy_id, usage_told, LAST_RECORDS)
+            self._usage.settle(self.serving.proxy_id, usage_told, LAST_RECORDS, final=True)
 
         def settle() -> None:
             if (told and self.records.settled) or self.loop.now > deadline:

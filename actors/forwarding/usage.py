@@ -15,6 +15,7 @@ from actors.forwarding.accounts import Account
 from actors.forwarding.limits import Limits
 
 ANSWER_TIMEOUT = 3.0
+ALL_EVERY = 5
 
 
 class UsageTeller:
@@ -25,17 +26,25 @@ class UsageTeller:
         self._limits = limits
         self._instance = instance
         self._asking = False
+        self._ticks = 0
 
     def tick(self, proxy_id: str) -> None:
-        """Once a second: tell what has changed, unless the last answer is still to come."""
-        changed = [account for account in self._limits.accounts.values() if account.word() != account.told]
+        """Once a second: tell what has changed, unless the last answer is still to come.
+
+        Now and then of all, to hear what others have counted: a process of the proxy that still drains.
+        """
+        self._ticks += 1
+        every = self._ticks % ALL_EVERY == 0
+        changed = [account for account in self._limits.accounts.values() if every or account.word() != account.told]
         if changed and not self._asking:
             self._asking = True
             self._tell(proxy_id, changed, self._answered)
 
-    def settle(self, proxy_id: str, done: Callable[[bool], None], timeout: float = ANSWER_TIMEOUT) -> None:
+    def settle(
+        self, proxy_id: str, done: Callable[[bool], None], timeout: float = ANSWER_TIMEOUT, final: bool = False
+    ) -> None:
         """Tell of all accounts now; call `done` later, with whether the collector has answered."""
-        self._tell(proxy_id, self._limits.accounts.values(), done, timeout)
+        self._tell(proxy_id, self._limits.accounts.values(), done, timeout, final)
 
     @property
     def knows_all(self) -> bool:
@@ -51,6 +60,7 @@ class UsageTeller:
         accounts: Iterable[Account],
         done: Callable[[bool], None],
         timeout: float = ANSWER_TIMEOUT,
+        final: bool = False,
     ) -> None:
         by_id = {account.spec.id: account for account in accounts}
         words = {each: account.word() for each, account in by_id.items()}
@@ -60,7 +70,7 @@ class UsageTeller:
                 _learn(by_id, words, reply.accounts)
             done(isinstance(reply, Usage))
 
-        self._mailbox.ask(METRICS, TellUsage(proxy_id, self._instance, words), answered, timeout)
+        self._mailbox.ask(METRICS, TellUsage(proxy_id, self._instance, words, final), answered, timeout)
 
 
 def _learn(by_id: dict[str, Account], words: dict[str, AccountUsage], totals: dict[str, AccountUsage]) -> None:

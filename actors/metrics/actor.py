@@ -58,8 +58,7 @@ class MetricsActor(Actor):
         elif isinstance(message, QuerySystem):
             answer(self._figures())
         elif isinstance(message, TellUsage):
-            known = message.proxy_id not in self._forgotten
-            answer(Usage(self._usage.take(message) if known else {}))
+            self._take_usage(message, answer)
         elif isinstance(message, QueryUsage):
             answer(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, ForgetAccounts)):
@@ -68,6 +67,13 @@ class MetricsActor(Actor):
             self._forget(message.proxy_id)
         else:
             refuse(sender, message, answer)
+
+    def _take_usage(self, message: TellUsage, answer: Answer) -> None:
+        known = message.proxy_id not in self._forgotten
+        totals = self._usage.take(message) if known else {}
+        if message.final:
+            self._save()
+        answer(Usage(totals))
 
     def _change_usage(self, message: ResetUsage | ForgetAccounts, answer: Answer) -> None:
         try:

@@ -24,12 +24,14 @@ class AccountUsage:
 class TellUsage:
     """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
 
-    By account id what this process has counted in the period. Answered by `Usage`, of the same accounts.
+    By account id what this process has counted in the period. Answered by `Usage`, of the same accounts. What is
+    `final` is on disk before it is answered, since nobody will tell it again.
     """
 
     proxy_id: str
     instance: int
     accounts: dict[str, AccountUsage]
+    final: bool = False
 
 
 @message
