@@ -92,6 +92,8 @@ class StoredProxy:
             auth_required=with_auth,
             accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
             limits=_limits_spec(record.limits),
+            accept_proxy_protocol=record.accept_proxy_protocol,
+            bind_address=record.bind_address,
         )
 
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, St
 
 from config.access import AccessInput, ProxyAccess
 from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.addresses import not_local, read_bind_address
 from config.certificates import CertificateError, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.passwords import hash_password
@@ -27,6 +28,9 @@ __all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.fields`, 
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
+
+_PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_protocol", "bind_address")
+"""What a request gives is stored as it is."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
@@ -65,6 +69,7 @@ Protocol = Annotated[StrictStr, AfterValidator(_protocol)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
+BindAddress = Annotated[StrictStr, Field(max_length=45), AfterValidator(read_bind_address)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
@@ -105,6 +110,8 @@ class ProxyUpdate(Input):
     accounts: Accounts | None = None
     tags: Tags | None = None
     tls: TlsInput | None = None
+    accept_proxy_protocol: StrictBool | None = None
+    bind_address: BindAddress | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -161,6 +168,8 @@ class ProxyRecord(BaseModel):
     accounts: list[ProxyAccount] = []
     tags: list[str]
     tls: ProxyTls | None = None
+    accept_proxy_protocol: bool = False
+    bind_address: str = ""
     created_at: float
     updated_at: float
 
@@ -185,8 +194,10 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     """`record` with the changes of `body`. Raises `InvalidProxy`."""
-    given = {name: getattr(body, name) for name in ("name", "host", "port", "protocol", "tags")}
+    given = {name: getattr(body, name) for name in _PLAIN_FIELDS}
     changed = {name: value for name, value in given.items() if value is not None}
+    if body.bind_address:
+        _refuse_foreign(body.bind_address)
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.access is not None:
@@ -247,6 +258,12 @@ def apply_auth(
         refuse_long("auth.password", given.password)
     hashed = auth.password_hash if given.password is None else hash_password(given.password)
     return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
+
+
+def _refuse_foreign(bind_address: str) -> None:
+    trouble = not_local(bind_address)
+    if trouble is not None:
+        raise InvalidProxy("bind_address", trouble)
 
 
 def _refuse_password(enabled: bool, auth: ProxyAuth, body: AuthInput) -> None:

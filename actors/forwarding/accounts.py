@@ -8,6 +8,7 @@ reaches its quota a quarter of a second later, so that a short answer that was t
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from ipaddress import ip_address
 
 from actors.bus.loop import Loop
@@ -29,8 +30,11 @@ PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the rec
 class Account:
     """One account. `now` is Unix seconds, since periods and ends are of the calendar."""
 
-    def __init__(self, loop: Loop, spec: AccountSpec, now: float) -> None:
+    def __init__(self, loop: Loop, spec: AccountSpec, now: float, used: Callable[[], None]) -> None:
+        """`used` is called when something was counted, once between two calls of `said`."""
         self._loop = loop
+        self._used = used
+        self._unsaid = False
         self.spec = spec
         self.meters: dict[Meter, None] = {}
         self.window = Window(loop.now)
@@ -80,6 +84,8 @@ class Account:
 
     def judge(self, client_ip: str, now: float) -> Failure | None:
         """What speaks against the account now, for a client at this address; connections and rates apart."""
+        if self._until is not None and now >= self._until:
+            self._begin(now)
         if not self.spec.enabled:
             return errors.account_disabled()
         if 0 < self.spec.expires_at <= now:
@@ -123,6 +129,9 @@ class Account:
         """So many bytes were moved for it."""
         self._own[not inward] += bytes_moved
         self._left -= bytes_moved
+        if not self._unsaid:
+            self._unsaid = True
+            self._used()
         if self._left <= 0 and self.spec.quota:
             self._reached()
 
@@ -147,6 +156,12 @@ class Account:
         if 0 < self.spec.expires_at <= now and self.meters:
             self.enforce(now)
 
+    @property
+    def next_change(self) -> float | None:
+        """When it ends or its period does, whichever comes first; None when neither will."""
+        end = self.spec.expires_at if self.spec.expires_at > time.time() else None
+        return min((each for each in (end, self._until) if each is not None), default=None)
+
     def _begin(self, now: float) -> None:
         self._since, self._until = period_at(self.spec.period, now)
         self._own = [0, 0]
@@ -159,6 +174,11 @@ class Account:
     def word(self) -> AccountUsage:
         """What this process has counted."""
         return AccountUsage(self.spec.period, self._since, self._resets, *self._own)
+
+    def said(self) -> AccountUsage:
+        """`word`, about to be said."""
+        self._unsaid = False
+        return self.word()
 
     def learn(self, told: AccountUsage, total: AccountUsage) -> None:
         """The collector's answer to `told`: what all processes have counted."""

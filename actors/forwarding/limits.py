@@ -7,11 +7,11 @@ likes. An account's limits and its proxy's both hold.
 from __future__ import annotations
 
 import time
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
-from actors.bus.loop import Loop
+from actors.bus.loop import Loop, Timer
 from actors.bus.messages import LimitsSpec, ProxySpec
 from actors.forwarding import errors
 from actors.forwarding.accounts import REMOVED, Account
@@ -21,9 +21,12 @@ from actors.forwarding.meter import Holder, Meter
 from actors.forwarding.windows import MINUTE, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from actors.forwarding.connections import Open
+
+ALARM_MAX = 600.0
+"""Seconds after which the clock on the wall is looked at in any case."""
 
 TOLD_IN_PROTOCOL = frozenset(("https", "socks5"))
 """Protocols that can say why only after a handshake: one client too many is let in to hear it."""
@@ -43,6 +46,9 @@ class Limits:
         self._counts: dict[str, int] = {}
         self._counted: dict[Open, str] = {}
         self.accounts: dict[str, Account] = {}
+        self.on_used: Callable[[], None] = _unheard
+        """Called when an account has used something."""
+        self._alarm: Timer | None = None
         self.active = False
         """Does any connection need a meter?"""
         self.counts_clients = False
@@ -71,13 +77,17 @@ class Limits:
         for each in spec.accounts:
             account = known.pop(each.id, None)
             if account is None:
-                account = Account(self._loop, each, now)
+                account = Account(self._loop, each, now, self._used)
             elif account.spec != each:
                 account.change(each, now)
             self.accounts[each.username] = account
         if spec.wants_credentials:  # else nobody needs an account any more, and whoever is there may stay
             for account in known.values():
                 account.end_all(REMOVED)
+        self._set_alarm()
+
+    def _used(self) -> None:
+        self.on_used()
 
     # --- connections ---
 
@@ -151,17 +161,25 @@ class Limits:
 
     # --- time ---
 
-    def tick(self) -> None:
-        """Once a second: new periods, and ends that come before the next tick, to the moment."""
+    def _set_alarm(self) -> None:
+        """For the next end of a period or of an account; the clock on the wall may be set meanwhile."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        moments = [each for account in self.accounts.values() if (each := account.next_change) is not None]
+        if moments:
+            seconds = min(max(min(moments) - time.time(), 0.0) + 0.001, ALARM_MAX)
+            self._alarm = self._loop.call_later(seconds, self._rung)
+
+    def _rung(self) -> None:
         now = time.time()
         for account in self.accounts.values():
             account.roll(now)
-            if now < account.spec.expires_at <= now + 1.5:
-                self._loop.call_later(account.spec.expires_at - now + 0.001, partial(_roll, account))
+        self._set_alarm()
 
 
-def _roll(account: Account) -> None:
-    account.roll(time.time())
+def _unheard() -> None:
+    """Nobody wants to know."""
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,11 @@ from api.proxies import StoredProxy
 from config.accounts import ProxyAccount
 from config.units import size_text, timestamp_text, uptime_text
 
-NOT_LISTED = frozenset(("auth", "settings", "tls", "access", "limits", "accounts"))
+_DETAILS = frozenset(
+    ("auth", "settings", "tls", "access", "limits", "accounts", "accept_proxy_protocol", "bind_address")
+)
+"""What the list form leaves out."""
+
 RUNNING_STATES = ("running", "draining")
 
 
@@ -48,6 +52,8 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "access": record.access.model_dump(),
         "limits": record.limits.model_dump(),
         "accounts": [account_form(account) for account in record.accounts],
+        "accept_proxy_protocol": record.accept_proxy_protocol,
+        "bind_address": record.bind_address,
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),
@@ -56,7 +62,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in NOT_LISTED}
+    return {name: value for name, value in form.items() if name not in _DETAILS}
 
 
 def account_form(account: ProxyAccount) -> dict[str, Any]:

@@ -60,6 +60,8 @@ class ProxySpec:
     `auth_hash` is bcrypt over the pre-hashed password of `auth_username`. Credentials are wanted when there is such a
     name or `auth_required`; `accounts` are those that are good beside it.
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
+    `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
+    `bind_address` is where its own connections leave from, empty for any address of the machine.
     """
 
     id: str
@@ -84,6 +86,9 @@ class ProxySpec:
     def wants_credentials(self) -> bool:
         """Must clients say who they are?"""
         return self.auth_required or self.auth_username is not None
+
+    accept_proxy_protocol: bool = False
+    bind_address: str = ""
 
 
 @message
