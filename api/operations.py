@@ -213,8 +213,11 @@ OPERATIONS: tuple[Operation, ...] = (
         AccountInput,
         accounts.READ_ONLY_FIELDS,
         status=201,
+        matches=True,
     ),
-    Operation("GET", _ACCOUNT, "proxy.read", "getAccount", "Show an account", account_handlers.get_account),
+    Operation(
+        "GET", _ACCOUNT, "proxy.read", "getAccount", "Show an account", account_handlers.get_account, matches=True
+    ),
     Operation(
         "PUT",
         _ACCOUNT,
@@ -224,6 +227,7 @@ OPERATIONS: tuple[Operation, ...] = (
         account_handlers.update_account,
         AccountUpdate,
         _ACCOUNT_READ_ONLY,
+        matches=True,
     ),
     Operation(
         "PATCH",
@@ -234,6 +238,7 @@ OPERATIONS: tuple[Operation, ...] = (
         account_handlers.update_account,
         AccountUpdate,
         _ACCOUNT_READ_ONLY,
+        matches=True,
     ),
     Operation("DELETE", _ACCOUNT, "proxy.write", "deleteAccount", "Remove an account", account_handlers.delete_account),
     Operation(

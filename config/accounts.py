@@ -18,6 +18,7 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -67,7 +68,11 @@ Bandwidth = Annotated[StrictInt, Field(ge=0, le=10**12), AfterValidator(_bandwid
 Number = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
 AccountName = Annotated[Username, AfterValidator(_account_name)]
 Networks = Annotated[list[Annotated[StrictStr, AfterValidator(_network)]], Field(max_length=NETWORKS_MAX)]
-Moment = Annotated[float | None, BeforeValidator(_moment)]
+Moment = Annotated[
+    float | None,
+    BeforeValidator(_moment),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}),
+]
 
 
 class LimitsInput(Input):

@@ -19,7 +19,7 @@ def list_accounts(call: Call) -> Reply:
     proxy = call.services.proxies.get(call.params["proxy_id"])
     states = call.services.accounts.usage(proxy)
     shown = [_shown(account, states[account.id]) for account in proxy.record.accounts]
-    return Reply({"accounts": shown, "total": len(shown)}, revision=proxy.revision)
+    return Reply({"accounts": shown, "total": len(shown)})
 
 
 def create_account(call: Call) -> Reply:
