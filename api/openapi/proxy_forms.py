@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from api.openapi.account_forms import AccountForm, LimitsForm
 from api.openapi.forms import Form, Moment, Protocol, Wish
 
 
@@ -94,6 +95,8 @@ class CreatedProxy(Form):
     tls: TlsForm | None
     settings: SettingsForm
     access: AccessForm
+    limits: LimitsForm
+    accounts: list[AccountForm]
     accept_proxy_protocol: bool
     bind_address: str
     tags: list[str]
