@@ -34,6 +34,7 @@ from actors.forwarding.lingering import linger
 from actors.forwarding.policy import HANDSHAKE_TIMEOUT
 from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
+from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.process import Actor, Boot
 
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 64
-COUNT_PERIOD = 1.0
-QUIET_PERIOD = 5.0
-"""Seconds between two tellings of counters that have not changed."""
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
@@ -79,12 +77,10 @@ class ForwardingActor(Actor):
         self._tls: tuple[str, str] | None = None
         self._certificate: Certificate | None = None
         self._wants_tls = False
-        self._last_counters: Counters | None = None
-        self._last_told = 0.0
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._told: dict[str, float] = {}
-        self.loop.call_every(COUNT_PERIOD, self._publish_counters)
+        self._teller = Teller(self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said))
         self.ready()
 
     # --- messages ---
@@ -261,11 +257,11 @@ class ForwardingActor(Actor):
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
 
-    def _publish_counters(self) -> None:
+    def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
-            return
-        counters = Counters(
+            return None
+        return Counters(
             proxy_id=serving.proxy_id,
             instance=self.boot.instance,
             requests=count.requests,
@@ -282,10 +278,6 @@ class ForwardingActor(Actor):
             refusals=dict(count.refusals),
             reported=dict(count.reported),
         )
-        quiet = counters == self._last_counters and self.loop.now - self._last_told < QUIET_PERIOD
-        if not quiet:
-            self._last_counters, self._last_told = counters, self.loop.now
-            self.events.publish(counters_topic(counters), counters)
 
     # --- ending ---
 
@@ -320,7 +312,7 @@ class ForwardingActor(Actor):
     def _emptied(self) -> None:
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.serving.on_empty = None
-        self._publish_counters()
+        self._teller.tell()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
 
