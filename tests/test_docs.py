@@ -19,7 +19,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MESSAGES = [
     name
     for name, thing in vars(messages).items()
-    if inspect.isclass(thing) and thing.__module__ == messages.__name__ and not name.startswith("_")
+    if inspect.isclass(thing) and thing.__module__.startswith(messages.__name__) and not name.startswith("_")
 ]
 
 

@@ -1,0 +1,105 @@
+"""Everything that is said on the mailbox and on the events plane: one small class each, one module for each subject.
+
+Each docstring says who sends it to whom, when, and what answers. A message that is asked is always answered: by what
+its docstring names, by `Failed` when the receiver could not do it, or by `Unreachable` when there is no receiver.
+Times are Unix seconds, durations seconds, sizes bytes.
+"""
+
+from actors.bus.messages.common import (
+    API,
+    LOGS,
+    METRICS,
+    SUPERVISOR,
+    WEBHOOKS,
+    Done,
+    Failed,
+    Hello,
+    SetLogLevel,
+    SetSettings,
+    Stop,
+    Trouble,
+    Unreachable,
+    forwarding_name,
+)
+from actors.bus.messages.events import Event, QuerySender, SenderState
+from actors.bus.messages.figures import Counters, ForgetProxy, ProxyStats, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.bus.messages.fleet import (
+    DescribeFleet,
+    Fleet,
+    ListenerRefused,
+    ListenerReserved,
+    PutProxy,
+    PutWish,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
+)
+from actors.bus.messages.forwarding import (
+    AdmitTester,
+    Configure,
+    Connection,
+    ConnectionFilter,
+    Connections,
+    EndConnections,
+    Ended,
+    Explain,
+    ExplainedAddress,
+    Explanation,
+    QueryConnections,
+)
+from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+
+__all__ = [
+    "API",
+    "LOGS",
+    "METRICS",
+    "SUPERVISOR",
+    "WEBHOOKS",
+    "AccessSpec",
+    "AdmitTester",
+    "Configure",
+    "Connection",
+    "ConnectionFilter",
+    "Connections",
+    "Counters",
+    "DescribeFleet",
+    "Done",
+    "EgressSpec",
+    "EndConnections",
+    "Ended",
+    "Event",
+    "Explain",
+    "ExplainedAddress",
+    "Explanation",
+    "Failed",
+    "Fleet",
+    "ForgetProxy",
+    "Hello",
+    "ListenerRefused",
+    "ListenerReserved",
+    "LogPage",
+    "ProxySpec",
+    "ProxyStats",
+    "PutProxy",
+    "PutWish",
+    "QueryConnections",
+    "QueryLogs",
+    "QuerySender",
+    "QueryStats",
+    "QuerySystem",
+    "RemoveProxy",
+    "ReserveListener",
+    "RestartProxy",
+    "Runtime",
+    "SenderState",
+    "SetLogLevel",
+    "SetSettings",
+    "Stats",
+    "Stop",
+    "SystemFigures",
+    "Trouble",
+    "Unreachable",
+    "forwarding_name",
+]

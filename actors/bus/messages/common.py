@@ -1,0 +1,86 @@
+"""The names of the actors, and what is said between any of them and the supervisor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bus.codec import message
+
+SUPERVISOR = "supervisor"
+API = "api"
+METRICS = "metrics"
+LOGS = "logs"
+WEBHOOKS = "webhooks"
+
+
+def forwarding_name(proxy_id: str) -> str:
+    """The actor name, and so the routing id, of the forwarding actor of a proxy."""
+    return f"forwarding.{proxy_id}"
+
+
+@message
+class Done:
+    """Receiver → asker: it is done, there is nothing more to say."""
+
+
+@message
+class Failed:
+    """Receiver → asker: it could not be done. `field` names the part of the request at fault, or is None."""
+
+    error: str
+    field: str | None = None
+
+
+@message
+class Unreachable:
+    """Supervisor → asker, at once: nobody called `actor` is on the bus, or its queue is full."""
+
+    actor: str
+    reason: str
+
+
+@message
+class Hello:
+    """Actor → supervisor, once at its start when it is ready for work. `instance` is the number of this start."""
+
+    instance: int
+    pid: int
+
+
+@message
+class Stop:
+    """Supervisor → actor: finish within `drain` seconds and end. A forwarding actor stops accepting at once.
+
+    Answered by `Done` as soon as nothing new is accepted any more, not at the end.
+    """
+
+    drain: float
+
+
+@message
+class SetLogLevel:
+    """Supervisor → actor: `logging.level` has changed. Nothing answers."""
+
+    level: str
+
+
+@message
+class Trouble:
+    """Forwarding actor → supervisor: an error that it outlives (out of descriptors, …), at most once a minute each.
+
+    `what` is one word for machines, `detail` a sentence.
+    """
+
+    what: str
+    detail: str
+
+
+@message
+class SetSettings:
+    """Supervisor → API: the operator's settings were read again. Nothing answers.
+
+    `settings` is what `Settings.model_dump(mode="json")` gives without secrets; the API takes over what it can
+    change while it runs: lifetimes of tokens, rate limits, the limit of failed sign-ins, defaults of proxies.
+    """
+
+    settings: dict[str, Any]

@@ -1,0 +1,33 @@
+"""What happened that people may want to hear of, and how its delivery is doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bus.codec import message
+
+
+@message
+class Event:
+    """Supervisor or API → events plane, topic `events.<type>`: something happened that people may want to hear of.
+
+    `id` is unique and stays the same through every delivery. `data` is JSON-like and holds no secret.
+    """
+
+    id: str
+    type: str
+    timestamp: float
+    data: dict[str, Any]
+
+
+@message
+class QuerySender:
+    """API → webhook sender: how is it? Answered by `SenderState`."""
+
+
+@message
+class SenderState:
+    """Webhook sender → API: how many events it took in since its start, and how many wait for delivery."""
+
+    taken: int
+    waiting: int

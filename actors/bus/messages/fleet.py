@@ -1,0 +1,103 @@
+"""The wish and what is really so: between the API and the supervisor."""
+
+from __future__ import annotations
+
+from actors.bus.codec import message
+from actors.bus.messages.specs import ProxySpec
+
+
+@message
+class ReserveListener:
+    """API → supervisor, before a proxy is stored or started: bind the listening socket and hold it.
+
+    Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `PutProxy` within ten seconds is let
+    go. A socket that the supervisor already holds for this proxy at this address is a success.
+    """
+
+    proxy_id: str
+    host: str
+    port: int
+
+
+@message
+class ListenerReserved:
+    """Supervisor → API: the socket is bound and listening."""
+
+    host: str
+    port: int
+
+
+@message
+class ListenerRefused:
+    """Supervisor → API: the address can't be bound. `field` is `host` or `port`; `error` is a sentence."""
+
+    field: str
+    error: str
+
+
+@message
+class PutProxy:
+    """API → supervisor, after the store has it: this is the wish for one proxy from now on. Answered by `Done`.
+
+    The answer to one that is inactive comes when its listener is closed. An older revision than the known is ignored.
+
+    An active one that has no socket yet is bound; when that fails its runtime becomes `failed`.
+    """
+
+    spec: ProxySpec
+
+
+@message
+class RemoveProxy:
+    """API → supervisor, after the store has it: this proxy is gone. Answered by `Done` when its listener is closed."""
+
+    proxy_id: str
+
+
+@message
+class RestartProxy:
+    """API → supervisor: a new process on the same socket; the old one drains.
+
+    Answered by `Done` when the new process has taken over, or after four seconds while it still starts; by `Failed`
+    when it died at its start (then the old one goes on), or when the proxy is unknown or inactive.
+    """
+
+    proxy_id: str
+
+
+@message
+class PutWish:
+    """API → supervisor, at the API's start: the whole wish, in place of what the supervisor remembers. → `Done`."""
+
+    specs: tuple[ProxySpec, ...]
+
+
+@message
+class DescribeFleet:
+    """API → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+
+    proxy_ids: tuple[str, ...]
+
+
+@message
+class Runtime:
+    """What is really so with one actor. A value, not a message by itself.
+
+    `state` is `starting`, `running`, `draining`, `failed` or `stopped`; `since` is when it entered that state;
+    `restarts` counts starts that were not asked for.
+    """
+
+    state: str
+    pid: int | None
+    since: float
+    restarts: int
+    error: str | None
+
+
+@message
+class Fleet:
+    """Supervisor → API: the runtime of proxies by proxy id, and of the other actors by name."""
+
+    proxies: dict[str, Runtime]
+    actors: dict[str, Runtime]
+    started_at: float

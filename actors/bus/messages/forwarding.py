@@ -1,0 +1,129 @@
+"""Between the supervisor or the API and the forwarding actor of a proxy."""
+
+from __future__ import annotations
+
+from actors.bus.codec import message
+from actors.bus.messages.specs import EgressSpec, ProxySpec
+
+
+@message
+class Configure:
+    """Supervisor → forwarding actor, at its hello and at every change: holds for new connections, drops none."""
+
+    spec: ProxySpec
+    egress: EgressSpec
+
+
+@message
+class AdmitTester:
+    """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`."""
+
+    user: str
+    token: str
+    ttl: float
+
+
+@message
+class Explain:
+    """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
+
+    `user` None means somebody with good credentials. No connection is made.
+    """
+
+    client_ip: str
+    user: str | None
+    target: str
+
+
+@message
+class ExplainedAddress:
+    """What is decided about one address of a target. A value, not a message by itself. `decision`: `allow`, `deny`."""
+
+    address: str
+    decision: str
+    reason: str
+    rule: str
+
+
+@message
+class Explanation:
+    """Forwarding actor → API: the decision, the word for it, and what decided at which stage (`explain.py`)."""
+
+    decision: str
+    reason: str
+    rule: str
+    stage: str
+    mode: str
+    host: str
+    port: int
+    addresses: tuple[ExplainedAddress, ...]
+
+
+@message
+class ConnectionFilter:
+    """Which connections: all that every given part matches. A value, not a message by itself.
+
+    `client` is an address or a network, `user` exact, `target` a part of it, `min_age` seconds.
+    """
+
+    client: str | None = None
+    user: str | None = None
+    target: str | None = None
+    min_age: float = 0.0
+
+
+@message
+class QueryConnections:
+    """API → forwarding actor: what is open? A page of at most 1,000. Answered by `Connections`, after up to a second.
+
+    `sort` is one of `connections.SORTS`, with `-` before it for the greatest first.
+    """
+
+    only: ConnectionFilter
+    sort: str
+    limit: int
+    offset: int
+
+
+@message
+class Connection:
+    """One live connection of a client. A value, not a message by itself.
+
+    `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
+    `tunnel` or `datagrams`; rates are bytes per second.
+    """
+
+    id: str
+    client: str
+    user: str
+    target: str
+    state: str
+    started_at: float
+    age: float
+    bytes_in: int
+    bytes_out: int
+    rate_in: float
+    rate_out: float
+
+
+@message
+class Connections:
+    """Forwarding actor → API: a page, and how many match in all."""
+
+    connections: tuple[Connection, ...]
+    total: int
+
+
+@message
+class EndConnections:
+    """API → forwarding actor: end what matches; `id` None means whichever. Answered by `Ended`."""
+
+    id: str | None
+    only: ConnectionFilter
+
+
+@message
+class Ended:
+    """Forwarding actor → API: so many connections were ended."""
+
+    count: int

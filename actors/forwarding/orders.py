@@ -1,0 +1,109 @@
+"""What every command of a session does to its client connection: the table, and the orders that are no questions."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from actors.forwarding.bulk import end_flows, relay_to_client, relay_to_origin
+from actors.forwarding.commands import (
+    Associate,
+    Authorize,
+    CloseClient,
+    Command,
+    LeaveOrigin,
+    Listen,
+    Open,
+    RelayDatagrams,
+    RelayToClient,
+    RelayToOrigin,
+    Report,
+    ToClient,
+    ToOrigin,
+    Tunnel,
+)
+from actors.forwarding.datagrams import Association
+from actors.forwarding.questions import associate, authorize, listen, open_origin
+from actors.forwarding.tunnel import Tunnel as RunningTunnel
+
+if TYPE_CHECKING:
+    from actors.forwarding.client import Client
+
+
+def _to_client(client: Client, command: ToClient) -> None:
+    client.send_client(command.data)
+
+
+def _to_origin(client: Client, command: ToOrigin) -> None:
+    if client.origin is not None:
+        client.send_origin(command.data)
+
+
+def leave_origin(client: Client, command: LeaveOrigin) -> None:
+    """Give the origin's connection back, or close it."""
+    origin, client.origin = client.origin, None
+    end_flows(client)
+    if origin is None:
+        return
+    if command.reusable and not client.origin_ended and origin.quiet:
+        client.serving.pool.give(origin)
+    else:
+        client.serving.pool.close(origin)
+
+
+def _tunnel(client: Client, command: Tunnel) -> None:
+    origin = client.origin
+    assert origin is not None
+    report = _marked(client, command.report)
+    client.origin = None
+    client.over = True
+    out = bytes(client.out)
+    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number)
+    client.serving.replaced(client, tunnel)
+
+
+def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
+    relay, client.relay = client.relay, None
+    control = client.sock
+    assert relay is not None
+    assert isinstance(control, socket.socket)
+    client.over = True
+    out = bytes(client.out)
+    association = Association(client.serving, control, client.client_ip, relay, out, command, client.number)
+    client.serving.replaced(client, association)
+
+
+def _report(client: Client, command: Report) -> None:
+    client.serving.reported(_marked(client, command), client.client_ip)
+
+
+def _marked(client: Client, report: Report) -> Report:
+    """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
+    word = client.reported or (client.origin.reported if client.origin is not None else "")
+    return report._replace(reason=word) if word and not report.reason else report
+
+
+def _close(client: Client, command: CloseClient) -> None:
+    if command.abort:
+        client.close(abort=True)
+    else:
+        client.close_when_sent()
+
+
+DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
+    ToClient: _to_client,
+    ToOrigin: _to_origin,
+    Authorize: authorize,
+    Open: open_origin,
+    Listen: listen,
+    Associate: associate,
+    LeaveOrigin: leave_origin,
+    RelayToClient: relay_to_client,
+    RelayToOrigin: relay_to_origin,
+    Tunnel: _tunnel,
+    RelayDatagrams: _relay_datagrams,
+    Report: _report,
+    CloseClient: _close,
+}
+"""Carries out a command of each kind; what comes back are the commands for an answer given at once."""

@@ -1,0 +1,124 @@
+"""The commands that are questions: who is it, a connection to there, one from there, a socket for datagrams.
+
+What cannot be answered at once is answered when it is known: the commands that the session gives for the answer are
+performed then. What can be is answered by the return value, so that nothing comes between question and answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from actors.forwarding import errors
+from actors.forwarding.commands import Associate, Authorize, Command, Listen, Open
+from actors.forwarding.datagrams import relay_socket
+from actors.forwarding.errors import Failure
+from actors.forwarding.inbound import Inbound
+from actors.forwarding.pool import Origin
+from actors.forwarding.socks.wire import Endpoint, endpoint_of
+
+if TYPE_CHECKING:
+    from actors.forwarding.client import Client
+
+
+def authorize(client: Client, command: Authorize) -> list[Command] | None:
+    """Have the credentials checked; `authorized` may be called at once or later."""
+    credentials = client.serving.credentials
+    assert credentials is not None
+    answers: list[list[Command]] = []
+    asking = True
+    question = client.question = object()
+
+    def checked(user: str | None) -> None:
+        # An answer that comes too late must not be taken for that of a later request.
+        if client.over or client.question is not question or not client.session.authorizing:
+            return
+        client.question = None
+        client.user = user or ""
+        commands = client.session.authorized(user, client.loop.now)
+        if asking:
+            answers.append(commands)
+        else:
+            client.perform(commands)
+            client.go_on()
+
+    credentials.check(command.user, command.password, checked)
+    asking = False
+    return answers[0] if answers else None
+
+
+def open_origin(client: Client, command: Open) -> list[Command] | None:
+    """A connection from the pool at once, else one that is made."""
+    target = client.target = command.target
+    serving = client.serving
+    origin = None if command.fresh else serving.pool.take(target)
+    if origin is not None:
+        _join(client, origin)
+        return client.session.opened(True, client.loop.now)
+    epoch = serving.pool.epoch
+    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial.reported))
+    client.dial = dial
+    return None
+
+
+def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
+    client.dial = None
+    now = client.loop.now
+    if isinstance(result, Failure):
+        client.perform(client.session.failed(result, now))
+    else:
+        origin = Origin(result, (command.target.host, command.target.port), epoch, reported)
+        origin.readable = True  # it may have spoken first: the edge that said so was the dial's
+        _join(client, origin)
+        address = endpoint_of(result.getsockname()) if command.tell_address else None
+        client.perform(client.session.opened(False, now, address))
+    client.go_on()
+
+
+def _join(client: Client, origin: Origin) -> None:
+    client.origin = origin
+    client.origin_ended = client.origin_broke = False
+    client.loop.hand_over(origin.fd, client.on_origin)
+
+
+def listen(client: Client, command: Listen) -> None:
+    """Wait for a connection that comes in."""
+    client.target = command.target
+
+    def listening(address: Endpoint) -> None:
+        client.perform(client.session.opened(False, client.loop.now, address))
+        client.go_on()
+
+    def came_in(result: tuple[socket.socket, Endpoint] | Failure) -> None:
+        _came_in(client, result)
+
+    client.dial = Inbound(client.serving.dialer, command.target, _own_address(client), listening, came_in)
+
+
+def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+    client.dial = None
+    if isinstance(result, Failure):
+        client.perform(client.session.failed(result, client.loop.now))
+    else:
+        sock, peer = result
+        origin = Origin(sock, peer)
+        origin.readable = True  # it may have spoken first, as above
+        _join(client, origin)
+        client.perform(client.session.opened(False, client.loop.now, peer))
+    client.go_on()
+
+
+def associate(client: Client, _command: Associate) -> list[Command]:
+    """Make the socket to which the client sends its datagrams."""
+    try:
+        client.relay = relay_socket(_own_address(client))
+    except OSError as error:
+        client.serving.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
+        return client.session.failed(errors.out_of_descriptors(), client.loop.now)
+    return client.session.opened(False, client.loop.now, endpoint_of(client.relay.getsockname()))
+
+
+def _own_address(client: Client) -> Endpoint:
+    """The proxy's address of the client's connection."""
+    assert isinstance(client.sock, socket.socket)
+    return endpoint_of(client.sock.getsockname())
