@@ -174,7 +174,7 @@ class Chunked:
         match = _TRAILER_LINE.match(data, at)
         if match is None:
             return _line_to_come(data, at, self._line_max, at)
-        if match[1].lower() in _NEVER_TRAILERS:
+        if bytes(match[1]).lower() in _NEVER_TRAILERS:
             raise malformed(f"{match[1].decode('ascii')} in the trailers")
         self._trailers += match.end() - at
         if self._trailers > TRAILERS_MAX:
