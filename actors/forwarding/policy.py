@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from actors.forwarding.errors import PROXY_NAME
 
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds that a client may take for all that comes before a request: an announcement, TLS, credentials, its head."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -17,6 +20,6 @@ class Policy:
     keep_alive: bool = True
     wants_credentials: bool = False
     timeout: float = 30.0
-    handshake_timeout: float = 10.0
+    handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0
     via: bytes = PROXY_NAME.encode()
