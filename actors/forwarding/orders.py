@@ -59,7 +59,8 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.origin = None
     client.over = True
     out = bytes(client.out)
-    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number)
+    readable = client.client_readable or client.client_ended
+    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number, readable)
     client.serving.replaced(client, tunnel)
 
 
