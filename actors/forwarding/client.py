@@ -7,7 +7,6 @@ read" is remembered (`client_readable`, `Origin.readable`) until a read says tha
 
 from __future__ import annotations
 
-import select
 import socket
 
 from actors.forwarding import errors
@@ -15,7 +14,7 @@ from actors.forwarding.bulk import flow_down, flow_up
 from actors.forwarding.commands import Command, LeaveOrigin
 from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER, QUANTUM
-from actors.forwarding.dial import Dial
+from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.flow import AnyFlow
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.inbound import Inbound
@@ -29,9 +28,6 @@ from actors.forwarding.transport import Transport, reset_on_close, unsent
 READ_SIZE = 64 * 1024
 ROUNDS = 16
 """Reads from one socket before the others get their turn."""
-
-_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-_IN = select.EPOLLIN | _ENDED
 
 
 class Client:
@@ -119,9 +115,9 @@ class Client:
 
     def on_client(self, mask: int) -> None:
         """The client's socket is ready for something."""
-        if mask & _IN:
+        if mask & READABLE:
             self.client_readable = True
-            if mask & _ENDED:
+            if mask & ENDED:
                 self.client_ended = True
         if self.out or self.origin is not None:
             self.go_on()
@@ -133,9 +129,9 @@ class Client:
         origin = self.origin
         if origin is None:
             return
-        if mask & _IN:
+        if mask & READABLE:
             origin.readable = True
-            if mask & _ENDED:
+            if mask & ENDED:
                 self.origin_ended = True
         self.go_on()
 
@@ -373,7 +369,7 @@ class Client:
         self._let_go()
         if abort:
             reset_on_close(self.sock)
-        self.loop.unwatch(self.sock.fileno())
+        self.loop.forget(self.sock.fileno())
         self.sock.close()
 
     def _let_go(self) -> None:

@@ -59,8 +59,9 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.origin = None
     client.over = True
     out = bytes(client.out)
+    readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
-        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter
+        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter, readable
     )
     client.serving.replaced(client, tunnel)
 

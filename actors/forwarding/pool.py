@@ -119,7 +119,7 @@ class Pool:
     def close(self, origin: Origin) -> None:
         """Close a connection that is not in the pool."""
         origin.leave()
-        self._loop.unwatch(origin.fd)
+        self._loop.forget(origin.fd)
         origin.sock.close()
 
     def flush(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from actors.forwarding import errors
 from actors.forwarding.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.datagrams import relay_socket
+from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.pool import Origin
@@ -59,7 +60,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
         _join(client, origin)
         return client.session.opened(True, client.loop.now)
     epoch = serving.pool.epoch
-    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial.reported))
+    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial))
     client.dial = dial
     return None
 
@@ -71,15 +72,16 @@ def _refused(client: Client) -> list[Command] | None:
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
-def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
+def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
     client.dial = None
     now = client.loop.now
     if isinstance(result, Failure):
         client.perform(client.session.failed(result, now))
     else:
-        origin = Origin(result, (command.target.host, command.target.port), epoch, reported)
-        origin.readable = True  # it may have spoken first: the edge that said so was the dial's
+        origin = Origin(result, (command.target.host, command.target.port), epoch, dial.reported)
+        origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
         _join(client, origin)
+        client.origin_ended = bool(dial.mask & ENDED)
         address = endpoint_of(result.getsockname()) if command.tell_address else None
         client.perform(client.session.opened(False, now, address))
     client.go_on()
@@ -116,7 +118,7 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
     else:
         sock, peer = result
         origin = Origin(sock, peer)
-        origin.readable = True  # it may have spoken first, as above
+        origin.readable = True  # it may have spoken first
         _join(client, origin)
         client.perform(client.session.opened(False, client.loop.now, peer))
     client.go_on()
