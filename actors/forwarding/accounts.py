@@ -108,10 +108,9 @@ class Account:
                 return errors.account_requests(limits.requests_per_minute, wait)
         return None
 
-    def bucket(self, inward: bool) -> Bucket | None:
-        """The bucket of a direction; None when it has no limit."""
-        bucket = self._inward if inward else self._outward
-        return bucket if bucket.rate else None
+    def bucket(self, inward: bool) -> Bucket:
+        """The bucket of a direction."""
+        return self._inward if inward else self._outward
 
     def _may_come_from(self, client_ip: str) -> bool:
         address = ip_address(client_ip.partition("%")[0])

@@ -445,3 +445,41 @@ def test_socks4_accounts_are_user_names() -> None:
                 sock.sendall(b"\x04\x01" + origin.port.to_bytes(2, "big") + LOOPBACK + user + b"\0")
                 assert exactly(sock, 2)[1] == code
         assert four.record(user="bob")["reason"] == "account_disabled"
+
+
+def test_a_connection_from_before_the_first_account_is_judged_at_its_next_request(rig: Rig) -> None:
+    rig.configure(auth_username="root", auth_hash=OTHER_HASH)
+    with Origin(answers(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
+        assert ask(client, origin, "root", "other-word")[0] == 200
+        give(rig, account("ada", enabled=False), account("bob", limits=LimitsSpec(requests_per_minute=1)))
+        assert ask(client, origin)[0] == 403
+        assert [ask(client, origin, "bob")[0] for _ in range(2)] == [200, 429]
+        assert ask(client, origin, "root", "other-word")[0] == 200
+    rig.configure(auth_username=None, auth_hash=None)
+
+
+def test_turning_auth_off_ends_nobody_and_what_was_used_is_not_forgotten(rig: Rig) -> None:
+    give(rig, account("ada"))
+    with Origin(echoes) as origin, tunnel(rig, origin) as sock:
+        echo(sock, b"x" * 5_000)
+        rig.configure(accounts=(), auth_required=False)
+        echo(sock, b"x" * 5_000)
+        give(rig, account("ada"))
+        echo(sock, b"x" * 5_000)
+        assert states(rig)["acc_ada"].usage.bytes_out >= 15_000
+
+
+def test_a_new_rate_holds_for_what_flows_already(rig: Rig) -> None:
+    give(rig, account("ada", limits=LimitsSpec(bandwidth_out=20_000)))
+    body = b"x" * 3_000_000
+    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+        client.sendall(get(origin, "/", credentials("ada")))
+        assert client.recv(1000)
+        began = time.monotonic()
+        give(rig, account("ada"))
+        left = len(body) - 1000
+        while left > 0:
+            part = client.recv(1 << 20)
+            assert part
+            left -= len(part)
+        assert time.monotonic() - began < 60
