@@ -183,6 +183,8 @@ class Account:
         """The collector's answer to `told`: what all processes have counted."""
         if (total.period, total.since) != (self.spec.period, self._since) or told.since != self._since:
             return  # one of the two is in the next period already
+        if told.resets not in (-1, self._resets):
+            return  # said before a reset that an earlier answer told of
         if told.resets in (-1, total.resets):
             self._others = max(0, total.bytes_in - told.bytes_in), max(0, total.bytes_out - told.bytes_out)
             self.told = AccountUsage(told.period, told.since, total.resets, told.bytes_in, told.bytes_out)
