@@ -52,7 +52,7 @@ class Gate:
 
     def share(self) -> int:
         """How many bytes may move now."""
-        least = UNLIMITED
+        least = UNLIMITED if self.account is None else self.account.room()
         for bucket in self._buckets:
             share = bucket.share()
             if share < least:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import bcrypt
@@ -17,6 +18,8 @@ from actors.forwarding.credentials import prehash
 from config.quotas import period_at
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
+from tests.forwarding.test_https import connect as connect_tls
+from tests.forwarding.test_https import make_pair
 from tests.forwarding.test_proxying import connect, get, read_answer
 from tests.forwarding.test_socks_proxying import LOOPBACK, address, exactly, reply
 
@@ -245,6 +248,21 @@ def test_a_quota_that_is_reached_ends_the_accounts_connections_and_no_others(rig
     give(rig, account("ada", quota=200_000), account("bob"))
     with Origin(answers(counted(b"yes"))) as other:
         assert once(rig, other)[0] == 200
+
+
+def test_a_long_answer_does_not_run_far_beyond_the_quota(rig: Rig) -> None:
+    give(rig, account("ada", quota=1_000_000))
+    with Origin(answers(counted(b"x" * 20_000_000))) as origin, connect(rig) as client:
+        client.sendall(get(origin, "/", credentials("ada")))
+        received = 0
+        try:
+            while part := client.recv(1 << 20):
+                received += len(part)
+        except ConnectionResetError:
+            assert received < 1_500_000
+    used = states(rig)["acc_ada"].usage
+    assert 1_000_000 <= used.bytes_in + used.bytes_out <= 1_300_000
+    assert rig.record(reason="account_quota_reached", method="GET")["status_code"] == 200
 
 
 def test_a_daily_quota_tells_when_the_next_day_begins(rig: Rig) -> None:
@@ -483,3 +501,33 @@ def test_a_new_rate_holds_for_what_flows_already(rig: Rig) -> None:
             assert part
             left -= len(part)
         assert time.monotonic() - began < 60
+
+
+# --- TLS ---
+
+
+def test_https_keeps_to_the_rate_both_ways_and_tells_a_client_too_many_within_tls(tmp_path: Path) -> None:
+    pair, rate = make_pair(tmp_path), 400_000
+    body = bytes(range(256)) * 1000
+    with ExitStack() as stack:
+        rig = stack.enter_context(Rig(protocol="https", tls=pair))
+        give(rig, account("ada", limits=LimitsSpec(bandwidth_in=rate, bandwidth_out=rate)))
+        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, answers(counted(body))))
+        began = time.monotonic()
+        client = stack.enter_context(connect_tls(rig, pair[0]))
+        client.sendall(get(other, "/", credentials("ada")))
+        assert read_answer(client)[1] == body
+        assert time.monotonic() - began > 0.7 * len(body) / rate
+        client.close()
+        sock = stack.enter_context(connect_tls(rig, pair[0]))
+        sock.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\n".encode())
+        assert read_head_alone(sock).startswith(b"HTTP/1.1 200 ")
+        began = time.monotonic()
+        sock.sendall(body)
+        assert exactly(sock, len(body)) == body
+        assert time.monotonic() - began > 0.7 * len(body) / rate
+        rig.configure(accounts=(), auth_required=False, limits=LimitsSpec(connections=1))
+        too_many = stack.enter_context(connect_tls(rig, pair[0]))
+        too_many.sendall(get(other))
+        head, _ = read_answer(too_many)
+        assert (head.split()[1], b"rule=client_connection_limit" in head) == (b"429", True)
