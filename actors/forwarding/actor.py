@@ -270,7 +270,7 @@ class ForwardingActor(Actor):
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(turned_away(self.serving.protocol, failure))
+            sock.send(turned_away(self.serving.protocol, failure, self.serving.policy.date(self.loop.now)))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)

@@ -187,6 +187,8 @@ class Client:
             self.perform(session.receive_from_client(data, self.loop.now))
             if not self.client_readable:
                 return
+            if self.loop.overdue():  # small chunks are a thousand times the work of large ones
+                break
         self.loop.call_soon(self.go_on)
 
     def origin_waits(self) -> bool:
@@ -219,6 +221,8 @@ class Client:
             self.perform(session.origin_lost(now) if broke else session.receive_from_origin(data, now))
             if self.origin is not origin or not origin.readable:
                 return
+            if self.loop.overdue():
+                break
         self.loop.call_soon(self.go_on)
 
     # --- sending ---

@@ -20,6 +20,7 @@ from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, LIMIT_REASONS, PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
+from actors.forwarding.http.dates import DateLine
 from actors.forwarding.judge import Judge
 from actors.forwarding.limits import Limits
 from actors.forwarding.meter import Gate
@@ -79,7 +80,7 @@ class Serving:
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
-        self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout)
+        self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout, date=DateLine())
         self.count = Count()
         self.open: set[Open] = set()
         self.book = Book(self)
@@ -126,6 +127,7 @@ class Serving:
             timeout=spec.timeout,
             handshake_timeout=self.policy.handshake_timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
+            date=self.policy.date,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 

@@ -51,7 +51,10 @@ class RuntimeForm(Form):
 
 
 class StatsForm(Form):
-    """Figures since the proxy was created; `uptime` since its process runs."""
+    """Figures since the proxy was created; `uptime` since its process runs.
+
+    `refusals` and `reported` are by the word of the rule, `records_dropped` are access records that were lost.
+    """
 
     total_requests: int
     active_connections: int
@@ -62,6 +65,9 @@ class StatsForm(Form):
     bytes_out: int
     errors: int
     denied: int
+    refusals: dict[str, int]
+    reported: dict[str, int]
+    records_dropped: int
     last_request: Moment | None
 
 
@@ -157,7 +163,7 @@ class Connection(Form):
     client: str
     user: str | None
     target: str | None
-    state: Literal["idle", "authorizing", "connecting", "active", "closing", "tunnel"]
+    state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float
     bytes_in: int

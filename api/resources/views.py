@@ -111,5 +111,8 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
         "bytes_out": stats.bytes_out,
         "errors": stats.errors,
         "denied": stats.denied,
+        "refusals": stats.refusals,
+        "reported": stats.reported,
+        "records_dropped": stats.records_dropped,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }
