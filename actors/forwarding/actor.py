@@ -358,12 +358,17 @@ class ForwardingActor(Actor):
         deadline = self.loop.now + LAST_RECORDS
         told = not self.serving.limits.accounts
 
-        def usage_told(_heard: bool) -> None:
+        def usage_told(heard: bool) -> None:
             nonlocal told
-            told = True
+            told = heard
+            if not heard:
+                self.loop.call_later(USAGE_RETRY, tell_usage)
+
+        def tell_usage() -> None:
+            self._usage.settle(usage_told, LAST_RECORDS, final=True)
 
         if not told:
-            self._usage.settle(usage_told, LAST_RECORDS, final=True)
+            tell_usage()
 
         def settle() -> None:
             if (told and self.records.settled) or self.loop.now > deadline:

@@ -68,7 +68,13 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
 def _refused(client: Client) -> list[Command] | None:
     """What follows when limits or the account don't let the request go on; else None, and it is counted."""
     meter = client.meter
-    failure = None if meter is None else meter.admit(client.user, client)
+    if meter is None:
+        limits = client.serving.limits
+        if not limits.active:
+            return None
+        meter = client.meter = limits.new_meter()  # there were no limits when it came
+        assert meter is not None
+    failure = meter.admit(client.user, client)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
