@@ -21,7 +21,10 @@ from actors.bus.messages import (
     Failed,
     ProxySpec,
     QueryConnections,
+    QueryUpstreams,
+    Recovered,
     Trouble,
+    Upstreams,
 )
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
@@ -69,6 +72,7 @@ class ForwardingActor(Actor):
             float(params.get("keep_alive_timeout", 60)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self.serving.announce = self._announce
         self._own_tls = _files(boot.params.get("tls"))
         self._tls: tuple[str, str] | None = None
         self._certificate: Certificate | None = None
@@ -84,7 +88,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections` and `EndConnections`."""
+        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections`, `QueryUpstreams` and `EndConnections`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._choose_certificate(message.spec)
@@ -97,6 +101,9 @@ class ForwardingActor(Actor):
             self._explain(message, answer)
         elif isinstance(message, QueryConnections):
             self.serving.book.query(message, answer)
+        elif isinstance(message, QueryUpstreams):
+            upstreams = self.serving.upstreams
+            answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
         else:
@@ -234,6 +241,11 @@ class ForwardingActor(Actor):
             self._told[what] = self.loop.now
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
+
+    def _announce(self, message: Trouble | Recovered) -> None:
+        """What limits itself."""
+        log.log(logging.WARNING if isinstance(message, Trouble) else logging.INFO, "%s", message.detail)
+        self.mailbox.tell(SUPERVISOR, message)
 
     def _publish_counters(self) -> None:
         serving, count = self.serving, self.serving.count

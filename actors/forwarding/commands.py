@@ -37,12 +37,15 @@ class Open(NamedTuple):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
     Answer with `opened(reused)` or `failed(failure)`; with `tell_address`, `opened` gets the proxy's own address of
-    the connection.
+    the connection. `forward`: it is for a request that a parent proxy may get in absolute-form, and `via` is the `Via`
+    of the request, if it has one.
     """
 
     target: Authority
     fresh: bool
     tell_address: bool = False
+    forward: bool = False
+    via: bytes | None = None
 
 
 class Listen(NamedTuple):
@@ -66,6 +69,10 @@ class LeaveOrigin(NamedTuple):
     """The origin connection is done with: into the pool when it is `reusable`, closed when not."""
 
     reusable: bool
+
+
+class ParentRefused(NamedTuple):
+    """The parent proxy does not accept this proxy's credentials: do without it for a while."""
 
 
 class RelayToClient(NamedTuple):
@@ -131,6 +138,7 @@ Command = (
     | Listen
     | Associate
     | LeaveOrigin
+    | ParentRefused
     | RelayToClient
     | RelayToOrigin
     | Tunnel

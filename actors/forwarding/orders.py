@@ -15,6 +15,7 @@ from actors.forwarding.commands import (
     LeaveOrigin,
     Listen,
     Open,
+    ParentRefused,
     RelayDatagrams,
     RelayToClient,
     RelayToOrigin,
@@ -46,6 +47,8 @@ def leave_origin(client: Client, command: LeaveOrigin) -> None:
     end_flows(client)
     if origin is None:
         return
+    if origin.parent is not None:
+        origin.parent.left()
     if command.reusable and not client.origin_ended and origin.quiet:
         client.serving.pool.give(origin)
     else:
@@ -75,7 +78,15 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
 
 
 def _report(client: Client, command: Report) -> None:
+    if client.parent is not None:
+        client.parent.moved(command.bytes_in, command.bytes_out)
     client.serving.reported(_marked(client, command), client.client_ip)
+
+
+def _parent_refused(client: Client, _command: ParentRefused) -> None:
+    from actors.forwarding.upstreams.through import parent_refused  # only proxies with parents pay for it
+
+    parent_refused(client)
 
 
 def _marked(client: Client, report: Report) -> Report:
@@ -96,6 +107,7 @@ DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToOrigin: _to_origin,
     Authorize: authorize,
     Open: open_origin,
+    ParentRefused: _parent_refused,
     Listen: listen,
     Associate: associate,
     LeaveOrigin: leave_origin,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages import EgressSpec, ProxySpec
+from actors.bus.messages import EgressSpec, ProxySpec, Recovered, Trouble, UpstreamsSpec
 from actors.bus.records import Row
 from actors.forwarding.commands import Report
 from actors.forwarding.connections import Book, Open
@@ -32,6 +32,8 @@ from actors.forwarding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actors.forwarding.upstreams.parents import Upstreams
 
 Side = tuple[Transport, int]
 """A connection with its descriptor."""
@@ -79,6 +81,8 @@ class Serving:
         self.protocol = "http"
         self.credentials: Credentials | None = None
         self.judge: Judge | None = None
+        self.upstreams: Upstreams | None = None
+        self.announce: Callable[[Trouble | Recovered], None] = lambda _message: None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
         self._spec: ProxySpec | None = None
@@ -93,6 +97,8 @@ class Serving:
             self._egress = egress
             self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
             self.pool.flush()
+        if self._spec is None or spec.upstreams != self._spec.upstreams:
+            self._choose_upstreams(spec.upstreams)
         if self._spec is None or (spec.auth_username, spec.auth_hash) != (
             self._spec.auth_username,
             self._spec.auth_hash,
@@ -109,6 +115,17 @@ class Serving:
             keep_alive_timeout=self.policy.keep_alive_timeout,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+
+    def _choose_upstreams(self, spec: UpstreamsSpec) -> None:
+        before = self.upstreams
+        if before is not None:
+            before.stop()
+        self.pool.flush()
+        self.upstreams = None
+        if spec.parents:
+            from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
+
+            self.upstreams = Upstreams(self, spec, before)
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""

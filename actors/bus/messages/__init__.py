@@ -15,6 +15,7 @@ from actors.bus.messages.common import (
     Failed,
     Heartbeat,
     Hello,
+    Recovered,
     SetLogLevel,
     SetSettings,
     Stop,
@@ -51,6 +52,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 
 __all__ = [
     "API",
@@ -91,6 +93,8 @@ __all__ = [
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUpstreams",
+    "Recovered",
     "RemoveProxy",
     "ReserveListener",
     "RestartProxy",
@@ -103,5 +107,9 @@ __all__ = [
     "SystemFigures",
     "Trouble",
     "Unreachable",
+    "UpstreamSpec",
+    "UpstreamState",
+    "Upstreams",
+    "UpstreamsSpec",
     "forwarding_name",
 ]

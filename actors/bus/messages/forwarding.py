@@ -90,6 +90,7 @@ class Connection:
     """One live connection of a client. A value, not a message by itself.
 
     `state` is `idle`, `authorizing`, `connecting`, `active`, `closing` or `tunnel`; rates are bytes per second.
+    `parent` is the name of the parent proxy that it goes through, empty without one.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Connection:
     bytes_out: int
     rate_in: float
     rate_out: float
+    parent: str = ""
 
 
 @message
