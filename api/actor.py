@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any
 
+from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
 from actors.process import Actor, Boot
@@ -29,6 +30,8 @@ class ApiActor(Actor):
 
     `boot.params`: `settings`, what `Settings.model_dump(mode="json")` gives without secrets; `supervisor_pid`.
     """
+
+    longest_wait = THREADED_WAIT
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
@@ -81,7 +84,7 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store))
+        wish = PutWish(read_specs(self._store, self._services.seal))
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:

@@ -32,10 +32,11 @@ from actors.bus.messages import (
 )
 from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
-from api.store import Document, NotStored, RevisionConflict, Store
+from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
+from config.fields import InvalidProxy
 from config.proxies import (
-    InvalidProxy,
     ProxyCreate,
     ProxyRecord,
     ProxyUpdate,
@@ -43,6 +44,7 @@ from config.proxies import (
     check_certificate,
     new_record,
 )
+from config.sealing import Seal, SealError
 from config.settings import ServerTls
 
 log = logging.getLogger(__name__)
@@ -65,8 +67,8 @@ class StoredProxy:
     record: ProxyRecord
     revision: int
 
-    def spec(self) -> ProxySpec:
-        """What supervisor and forwarding actor need of it."""
+    def spec(self, seal: Seal) -> ProxySpec:
+        """What supervisor and forwarding actor need of it. Raises `SealError`."""
         record = self.record
         with_auth = record.auth.enabled
         return ProxySpec(
@@ -84,6 +86,9 @@ class StoredProxy:
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
+            upstreams=upstreams_spec(record, seal),
+            accept_proxy_protocol=record.accept_proxy_protocol,
+            bind_address=record.bind_address,
         )
 
 
@@ -102,9 +107,12 @@ def load(document: Document) -> StoredProxy:
     return StoredProxy(ProxyRecord.model_validate(document.body), document.revision)
 
 
-def read_specs(store: Store) -> tuple[ProxySpec, ...]:
-    """The whole wish."""
-    return tuple(load(document).spec() for document in store.find(COLLECTION))
+def read_specs(store: Store, seal: Seal) -> tuple[ProxySpec, ...]:
+    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    try:
+        return tuple(load(document).spec(seal) for document in store.find(COLLECTION))
+    except SealError as error:
+        raise StoreDamaged(str(error)) from error
 
 
 class Proxies:
@@ -121,9 +129,11 @@ class Proxies:
         publish: Callable[[str, dict[str, Any]], None],
         default_timeout: int,
         tls: ServerTls,
+        seal: Seal,
     ) -> None:
         """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`."""
         self._tls = tls
+        self._seal = seal
         self._store = store
         self._bridge = bridge
         self._publish = publish
@@ -151,6 +161,7 @@ class Proxies:
         """A new, active proxy whose socket is bound."""
         try:
             record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+            record = self._with_parents(record, body)
             check_certificate(record, self._tls)
         except InvalidProxy as error:
             raise invalid(error.field, error.error) from error
@@ -167,7 +178,7 @@ class Proxies:
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             try:
-                record = apply(before.record, body, time.time())
+                record = self._with_parents(apply(before.record, body, time.time()), body)
                 check_certificate(record, self._tls)
             except InvalidProxy as error:
                 raise invalid(error.field, error.error) from error
@@ -225,6 +236,12 @@ class Proxies:
         self._say("proxy.restarted", after.record)
         return after
 
+    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
+        try:
+            return with_parents(record, body, self._seal)
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
+
     # --- the store ---
 
     @contextmanager
@@ -272,7 +289,7 @@ class Proxies:
             raise SupervisorLost(repr(reply))
 
     def _tell_wish(self, stored: StoredProxy) -> None:
-        self._tell(PutProxy(stored.spec()))
+        self._tell(PutProxy(stored.spec(self._seal)))
 
     def _tell(self, message: Any) -> None:
         """The store has it already, and the supervisor gets the whole wish again when the API starts anew."""

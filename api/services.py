@@ -22,6 +22,7 @@ from api.security.rates import RateLimits
 from api.security.tokens import Tokens
 from api.store import Store
 from config.paths import DataDir
+from config.sealing import seal_of
 from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,10 @@ class Services:
         self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.seal = seal_of(data)
+        self.proxies = Proxies(
+            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+        )
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 
     def take_over(self, settings: ApiSettings) -> None:

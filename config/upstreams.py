@@ -85,10 +85,6 @@ Password = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValida
 Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
 
 
-class _WithoutNulls(Input):
-    """None is how "not given" is written here; in a body it would be a wrong type."""
-
-
 class UpstreamAuth(Input):
     """`auth` of a parent. With `socks4` the user name is the USERID, and there is no password."""
 

@@ -47,7 +47,7 @@ class Client:
     - `sock` is the client's side with `out`, the bytes that it doesn't take yet, and `client_readable`, `client_ended`;
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `dial` is the way to it that is being looked for, `relay` the socket for datagrams that it may become;
-    - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for the choice;
+    - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for choosing;
     - `up` and `down` are the bodies that are moved past the session;
     - `closing` means that it ends when all is sent, `over` that it is no more, or is somebody else's.
     """

@@ -19,6 +19,7 @@ from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.judge import Judge
 from actors.forwarding.resolve import Answer, Found, OnAnswer, Resolver
+from actors.forwarding.source import ANY, Source, SourceLost
 
 STAGGER = 0.25
 ADDRESSES_MAX = 8
@@ -32,12 +33,13 @@ Connect = Callable[[str, int], socket.socket]
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
-def connect(address: str, port: int) -> socket.socket:
-    """A socket that is connecting. Raises `OSError` when the kernel refuses at once."""
+def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
+    """A socket that is connecting. Raises `OSError` when the kernel refuses at once, `SourceLost` among them."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        source.bind(sock)
         trouble = sock.connect_ex((address, port))
         if trouble not in (0, errno.EINPROGRESS):
             raise OSError(trouble, "connect")
@@ -54,8 +56,14 @@ class Dialer:
         self.loop = loop
         self.resolver = resolver
         self.connector = connector
+        self.source = ANY
         self.judge: Judge | None = None
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
+
+    def leave_from(self, source: Source) -> None:
+        """Where connections come from that are made from now on."""
+        self.source = source
+        self.connector = partial(connect, source=source)
 
     def look_up(self, target: Authority, done: OnAnswer) -> bool:
         """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
@@ -111,14 +119,17 @@ class Dial:
     def _judge(self, addresses: tuple[str, ...]) -> None:
         if self._done is None:
             return
-        judge = self._dialer.judge
+        judge, source = self._dialer.judge, self._dialer.source
         assert judge is not None
         judged = [(address, judge.address(self._target, address)) for address in addresses]
-        self._untried = [address for address, judgement in judged if judgement.failure is None][:ADDRESSES_MAX]
+        passed = [address for address, judgement in judged if judgement.failure is None]
+        self._untried = [address for address in passed if source.refuses(address) is None][:ADDRESSES_MAX]
         self._reasons = {address: judgement.reason for address, judgement in judged if judgement.reason}
         refused = [judgement.failure for _address, judgement in judged if judgement.failure is not None]
-        if not self._untried and refused:
+        if not passed and refused:
             self._end(refused[0])
+        elif passed and not self._untried:
+            self._end(source.refuses(passed[0]) or self._failure)
         else:
             self._try_next()
 
@@ -128,6 +139,10 @@ class Dial:
             address = self._untried.pop(0)
             try:
                 sock = self._dialer.connector(address, self._target.port)
+            except SourceLost as lost:
+                self._failure = errors.source_lost()
+                self._dialer.on_trouble("bind_address", f"no connection can leave from {lost.strerror}")
+                continue
             except OSError as error:
                 self._note(error.errno or 0, address)
                 continue

@@ -62,7 +62,7 @@ class Inbound:
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        verdicts = {address: self._verdict(address) for address in addresses}
+        verdicts = {address: self._verdict(address) or self._dialer.source.refuses(address) for address in addresses}
         passed = [address for address, verdict in verdicts.items() if verdict is None]
         if not passed:
             self._end(verdicts[addresses[0]] or errors.unroutable("no address of the peer is known"))
@@ -89,7 +89,12 @@ class Inbound:
         self._listening(endpoint_of(listener.getsockname()))
 
     def _own_address(self, family: socket.AddressFamily, towards: str) -> str:
-        """Where the peer reaches us: the source address on the way to it, else that of the client's connection."""
+        """Where the peer reaches us: the address that connections leave from, else the source address on the way to it,
+        else that of the client's connection.
+        """
+        source = self._dialer.source
+        if source.address and source.refuses(towards) is None:
+            return source.address
         if towards not in _UNSPECIFIED:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent by asking
                 probe.connect((towards, self._peer.port or 9))

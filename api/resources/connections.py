@@ -41,7 +41,7 @@ def end_connection(call: Call) -> Reply:
 
 def end_connections(call: Call) -> Reply:
     """All that match; none without a filter, unless all are asked for in so many words."""
-    call.query.only((*FILTERS, "all"))
+    call.query.refuse_others()
     everything = call.query.one_of("all", ("true", "false")) == "true"
     only = _filter(call)
     if only == EVERYTHING and not everything:
@@ -87,6 +87,7 @@ def _shown(connection: Connection) -> dict[str, Any]:
         **asdict(connection),
         "user": connection.user or None,
         "target": connection.target or None,
+        "parent": connection.parent or None,
         "started_at": timestamp_text(connection.started_at),
         "age": math.floor(connection.age * 1000) / 1000,
         "rate_in": round(connection.rate_in),

@@ -460,5 +460,12 @@ def test_udp_associate_is_answered_with_the_relays_address_and_handed_over() -> 
     assert relay.report.method == b"UDP"
 
 
+@pytest.mark.parametrize("name", [b"0", b"", b"a host"])
+def test_udp_associate_uses_no_more_than_the_port_of_where_datagrams_will_come_from(name: bytes) -> None:
+    written = b"\x03" + bytes([len(name)]) + name
+    (relay,) = Talk(5).client(NO_AUTH + b"\x05\x03\x00" + written + b"\x00\x35").opened().all(RelayDatagrams)
+    assert (relay.client.host, relay.client.port) == ("0.0.0.0", 53)
+
+
 def test_v4_has_no_udp() -> None:
     assert Talk(4).client(b"\x04\x03").to_client == V4_REJECTED

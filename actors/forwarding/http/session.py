@@ -60,6 +60,7 @@ class HttpSession:
 
     __slots__ = (
         "_client_ended",
+        "_empty_line",
         "_exchange",
         "_head_size",
         "_in",
@@ -78,6 +79,7 @@ class HttpSession:
         self._in: bytes | bytearray = b""
         self._searched = 0
         self._head_size = 0
+        self._empty_line = False
         self._started = now
         self._client_ended = False
         self._served = False
@@ -91,7 +93,9 @@ class HttpSession:
         exchange = self._exchange
         if self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
             return exchange.takes_content
-        return len(self._in) <= HEAD_MAX
+        if self.phase is Phase.IDLE or self.phase is Phase.HEAD:
+            return len(self._in) <= HEAD_MAX
+        return not self._in  # what is behind a request waits in the kernel, but for one read
 
     @property
     def reads_origin(self) -> bool:
@@ -163,14 +167,31 @@ class HttpSession:
         else:
             self._in = bytearray(self._in) + data
 
+    def _take(self, count: int) -> bytes:
+        """Remove and give the first `count` bytes of what is held.
+
+        What stays is cut in place: a thousand requests in one piece are not copied a thousand times.
+        """
+        held = self._in
+        if len(held) == count:
+            self._in = b""
+            return bytes(held)
+        if not isinstance(held, bytearray):
+            held = self._in = bytearray(held)
+        taken = bytes(held[:count])
+        del held[:count]
+        return taken
+
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
         if self.phase is Phase.IDLE:
-            if self._in.startswith(b"\r\n"):  # RFC 9112 2.2: an empty line before the request line is ignored
-                self._in = self._in[2:]
+            if self._in.startswith(b"\r\n") and not self._empty_line:
+                self._empty_line = True  # RFC 9112 2.2: one before the request line is ignored
+                self._take(2)
             if not self._in or self._in == b"\r":
                 return
             self.phase = Phase.HEAD
+            self._empty_line = False
             self._exchange = None
             self._started = now
             self.deadline = now + self._policy.handshake_timeout
@@ -180,10 +201,8 @@ class HttpSession:
             if end < 0:
                 self._searched = len(self._in)
                 return
-            held = self._in
             self._head_size = end
-            self._in = held[end:]
-            head = parse_request(bytes(held if len(held) == end else held[:end]))
+            head = parse_request(self._take(end))
             self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)
@@ -196,7 +215,8 @@ class HttpSession:
             raise Refused(errors.LOOP_DETECTED)
         self.phase = Phase.AUTHORIZE
         self.deadline = now + self._policy.timeout
-        if self._policy.wants_credentials:
+        policy = self._policy
+        if policy.wants_credentials or (policy.hears_users and fields.credentials is not None):
             out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
         else:
             self._open(exchange, out, now)
@@ -420,7 +440,8 @@ class HttpSession:
             self.phase = Phase.CLOSED
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
-        persists = persists and self._may_persist(exchange.head)
+        # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
+        persists = persists and not self._in and self._may_persist(exchange.head)
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
         exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)

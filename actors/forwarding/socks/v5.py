@@ -21,7 +21,7 @@ from actors.forwarding.errors import Failure, Refused, malformed
 from actors.forwarding.policy import Policy
 from actors.forwarding.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
 from actors.forwarding.socks.session import Operation, Phase, SocksSession
-from actors.forwarding.socks.wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address
+from actors.forwarding.socks.wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address, read_source
 
 VERSION = 5
 NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF
@@ -54,7 +54,9 @@ class Socks5Session(SocksSession):
         if len(held) < 2 or len(held) < 2 + held[1]:
             return False
         methods = self._take(2 + held[1])[2:]
-        method = USERNAME_PASSWORD if self._policy.wants_credentials else NO_CREDENTIALS
+        policy = self._policy
+        heard = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
+        method = USERNAME_PASSWORD if heard else NO_CREDENTIALS
         if method not in methods:
             raise Refused(errors.CREDENTIALS_WANTED)
         self._say(bytes((VERSION, method)), out)
@@ -100,7 +102,7 @@ class Socks5Session(SocksSession):
         if held[3] not in _ADDRESS_TYPES:
             raise Refused(UNKNOWN_ADDRESS_TYPE)
         self._operation = Operation(held[1])
-        found = read_address(held, 3)
+        found = (read_source if self._operation is Operation.UDP else read_address)(held, 3)
         if found is None:
             return False
         target, end = found

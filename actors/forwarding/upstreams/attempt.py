@@ -48,7 +48,8 @@ class Attempt:
         self._transport: Transport | None = None
         self._out = bytearray()
         self._secured = plan.context is None
-        self._began = False
+        self.began = False
+        """Has the handshake begun?"""
         self._started = self._loop.now
         self.latency: float | None = None
         """Seconds that connecting took; None before."""
@@ -59,7 +60,7 @@ class Attempt:
     def asked(self) -> bool:
         """Is the answer of the target's side awaited now?"""
         handshake = self._plan.handshake
-        return self._began and handshake is not None and handshake.asked
+        return self.began and handshake is not None and handshake.asked
 
     def cancel(self) -> None:
         """Give up; `done` is not called any more."""
@@ -111,8 +112,8 @@ class Attempt:
         if handshake is None:
             self._arrived()
             return
-        if not self._began:
-            self._began = True
+        if not self.began:
+            self.began = True
             self._out += handshake.begin()
             if handshake.asked:
                 self._stop_timer()

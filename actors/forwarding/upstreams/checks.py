@@ -1,8 +1,8 @@
 """Active checks: every parent is reached from time to time, so that a dead one is known before a client meets it.
 
 An `http` or `socks4` parent is only connected to; TLS is made with an `https` one; a `socks5` one is greeted and gets
-the credentials. So a wrong password of an HTTP parent is found by traffic alone. Parents take their turns spread over
-the interval, a parent that is down also when its back-off ends.
+the credentials. Whatever else such a parent may fail at, only traffic finds out, and finds out when it is mended.
+Parents take their turns spread over the interval, a parent that is down also when its back-off ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from actors.forwarding.transport import Transport
 from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import ParentFailed
 from actors.forwarding.upstreams.parent import DOWN, Parent
+from actors.forwarding.upstreams.preface import preface_for
 from actors.forwarding.upstreams.socks import Socks5Handshake
 
 if TYPE_CHECKING:
@@ -53,12 +54,16 @@ class Checks:
         self._timers[parent] = self._loop.call_later(delay, partial(self._check, parent))
 
     def _check(self, parent: Parent) -> None:
+        spec = parent.spec
+        if parent.state == DOWN and parent.deep and spec.protocol != "socks5":
+            self._schedule(parent, self._until_next(parent))  # it can be reached and still doesn't work: traffic tells
+            return
         try:
             plan = self._upstreams.reaching(parent)
         except ParentFailed as failed:
             self._checked(parent, failed)
             return
-        spec = parent.spec
+        plan = plan._replace(preface=preface_for(spec.proxy_protocol, None))
         if spec.protocol == "socks5":
             plan = plan._replace(handshake=Socks5Handshake(None, spec.username, spec.password))
         parent.tried(self._loop.now, plan.timeout)
@@ -66,8 +71,8 @@ class Checks:
 
     def _checked(self, parent: Parent, result: Transport | ParentFailed) -> None:
         attempt = self._running.pop(parent, None)
-        if attempt is not None and attempt.latency is not None:
-            parent.reached(attempt.latency)
+        if attempt is not None:
+            parent.reached(attempt.latency, attempt.began)
         if isinstance(result, ParentFailed):
             self._upstreams.failed(parent, result)
         else:

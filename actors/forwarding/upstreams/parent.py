@@ -51,6 +51,8 @@ class Parent:
         self.latency: float | None = None
         self.announced = False
         """Has anybody been told that it is down?"""
+        self.deep = False
+        """Did the last attempt get as far as the handshake? Then more is needed than to reach it."""
         self._back_off = BACK_OFF_FIRST
         self._doubts = 0
         self._trial_until = 0.0
@@ -69,8 +71,11 @@ class Parent:
         if self.state == DOWN:
             self._trial_until = now + longest
 
-    def reached(self, latency: float) -> None:
-        """Connecting took so many seconds."""
+    def reached(self, latency: float | None, deep: bool) -> None:
+        """An attempt is over: connecting took so many seconds, None if it failed; `deep`: the handshake had begun."""
+        self.deep = deep
+        if latency is None:
+            return
         mean = self.latency
         self.latency = latency if mean is None else mean + LATENCY_WEIGHT * (latency - mean)
 

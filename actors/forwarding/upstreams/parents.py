@@ -25,6 +25,7 @@ from actors.forwarding.upstreams.choice import new_choice
 from actors.forwarding.upstreams.connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed
 from actors.forwarding.upstreams.parent import DOWN, UP, Parent, identity
+from actors.forwarding.upstreams.preface import preface_for
 from actors.forwarding.upstreams.route import OnRouted, Route, Wanted
 from actors.forwarding.upstreams.socks import Socks4Handshake, Socks5Handshake
 from actors.forwarding.upstreams.stream import context_for
@@ -37,6 +38,8 @@ ANNOUNCED_WITHIN = 60.0
 """Of parents that go down, at most so many are told of within so many seconds; a list may hold hundreds."""
 
 TESTS_KEPT = 64
+NEVER_KEPT = -1
+"""No epoch of the pool's: what belongs to one client serves no other."""
 
 _ANYWHERE = EgressSpec("off", (), ())
 """The operator has written where the parents are: no guard holds for their addresses."""
@@ -67,6 +70,9 @@ class Upstreams:
         self._unreachable: bool = previous is not None and previous._unreachable
         self._tests: dict[str, str] = {}
         self.dialer = Dialer(self.loop, serving.dialer.resolver, serving.dialer.connector)
+        self.dialer.source = serving.dialer.source
+        self.announces = any(each.proxy_protocol is not None for each in spec.parents)
+        """Does any of them want the client's address in the PROXY protocol?"""
         self.dialer.judge = Judge(Guard(_ANYWHERE), Rules(AccessSpec()))
         self.dialer.on_trouble = serving.dialer.on_trouble
         self._checks = Checks(self) if spec.check_enabled else None
@@ -105,6 +111,8 @@ class Upstreams:
 
     def kept(self, parent: Parent, wanted: Wanted) -> Origin | None:
         """An idle connection through this parent that will do."""
+        if parent.spec.proxy_protocol is not None:
+            return None  # it was told of another client
         origin = self.pool.take_key(_pool_key(parent, wanted))
         if origin is not None:
             parent.taken()
@@ -113,7 +121,8 @@ class Upstreams:
     def plan(self, parent: Parent, wanted: Wanted) -> Plan:
         """What a new connection through this parent takes. Raises `ParentFailed` when it can't be made so."""
         base = self.reaching(parent)
-        return base._replace(handshake=self._handshake(parent, wanted))
+        preface = preface_for(parent.spec.proxy_protocol, wanted.ends)
+        return base._replace(handshake=self._handshake(parent, wanted), preface=preface)
 
     def reaching(self, parent: Parent) -> Plan:
         """The way to the parent itself. Raises `ParentFailed` when its `ca_file` can't be used."""
@@ -126,6 +135,8 @@ class Upstreams:
 
     def made(self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str) -> Origin:
         """The connection for the client."""
+        if parent.spec.proxy_protocol is not None:
+            epoch = NEVER_KEPT
         origin = Origin(transport, _pool_key(parent, wanted), epoch, reported)
         origin.readable = True  # what came behind the handshake gives no event any more
         origin.parent = parent

@@ -6,7 +6,6 @@ all the same, and a second such: a check may be wrong, and an error at once help
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from actors.forwarding.transport import Transport
 from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed
 from actors.forwarding.upstreams.parent import Parent
+from actors.forwarding.upstreams.preface import Ends
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.parents import Upstreams
@@ -32,8 +32,8 @@ OnRouted = Callable[[Origin | Failure], None]
 class Wanted(NamedTuple):
     """What a client wants. `forward`: a plain request, which an HTTP parent may get in absolute-form.
 
-    `key` is what `sticky` goes by; `via` the value of `Via` that came with the request; `client` and `own` are the
-    addresses of the client's connection, for the PROXY protocol.
+    `key` is what `sticky` goes by; `via` the value of `Via` that came with the request; `ends` are the addresses of the
+    client's connection, where a parent wants them.
     """
 
     target: Authority
@@ -41,8 +41,7 @@ class Wanted(NamedTuple):
     fresh: bool
     key: str
     via: bytes | None = None
-    client: tuple[str, int] | None = None
-    own: tuple[str, int] | None = None
+    ends: Ends | None = None
 
 
 class Route:
@@ -126,8 +125,7 @@ class Route:
         parent = self._parent
         assert attempt is not None
         assert parent is not None
-        if attempt.latency is not None:
-            parent.reached(attempt.latency)
+        parent.reached(attempt.latency, attempt.began)
         if isinstance(result, ParentFailed):
             self._note(parent, result)
             if result.blame is Blame.TARGET:
@@ -151,8 +149,3 @@ class Route:
 
     def __repr__(self) -> str:
         return f"<Route to {self._wanted.target.text!r}, tried {len(self._tried)}>"
-
-
-def is_plain(transport: Transport) -> bool:
-    """Is it a socket, and not TLS?"""
-    return isinstance(transport, socket.socket)

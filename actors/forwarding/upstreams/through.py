@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actors.forwarding.commands import Command, Open
 from actors.forwarding.errors import Failure
 from actors.forwarding.pool import Origin
-from actors.forwarding.questions import join
+from actors.forwarding.questions import TESTERS, join
 from actors.forwarding.socks.wire import endpoint_of
 from actors.forwarding.upstreams.handshake import wrong_credentials
 from actors.forwarding.upstreams.route import Wanted
@@ -38,8 +38,12 @@ def parent_refused(client: Client) -> None:
 
 def _wanted(client: Client, command: Open) -> Wanted:
     word = client.session_word
-    key = client.client_ip if word is None else f"{client.user}\0{word}"
-    return Wanted(command.target, command.forward, command.fresh, key, command.via)
+    key = client.client_ip if word is None else word
+    ends = None
+    if client.serving.upstreams is not None and client.serving.upstreams.announces:
+        port = client.sock.getpeername()[1]
+        ends = (client.client_ip, port), endpoint_of(client.sock.getsockname())
+    return Wanted(command.target, command.forward, command.fresh, key, command.via, ends)
 
 
 def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
@@ -59,5 +63,5 @@ def _take(client: Client, origin: Origin) -> None:
     assert parent is not None
     join(client, origin)
     upstreams = client.serving.upstreams
-    if client.user.startswith("test-") and upstreams is not None:
+    if client.user.startswith(TESTERS) and upstreams is not None:
         upstreams.noted_test(client.user, parent.name)
