@@ -148,6 +148,8 @@ class CreatedProxy(Form):
     upstreams: list[UpstreamForm]
     upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
     upstream_check: UpstreamCheckForm
+    accept_proxy_protocol: bool
+    bind_address: str
     tags: list[str]
     created_at: Moment
     updated_at: Moment
@@ -207,7 +209,7 @@ class Connection(Form):
     user: str | None
     target: str | None
     parent: str | None
-    state: Literal["idle", "authorizing", "connecting", "active", "closing", "tunnel"]
+    state: Literal["idle", "authorizing", "connecting", "active", "closing", "tunnel", "announcing", "datagrams"]
     started_at: Moment
     age: float
     bytes_in: int
