@@ -72,6 +72,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
     target = client.target = command.target
     serving = client.serving
+    client.parent = None
     if serving.upstreams is not None:
         from actors.forwarding.upstreams.through import open_through_parent  # only proxies with parents pay for it
 

@@ -20,7 +20,6 @@ def open_through_parent(client: Client, command: Open) -> list[Command] | None:
     """A kept connection of the chosen parent at once, else one that is made."""
     upstreams = client.serving.upstreams
     assert upstreams is not None
-    client.parent = None
     route = upstreams.route(_wanted(client, command), lambda result: _routed(client, command, result))
     if route.origin is None:
         client.dial = route
