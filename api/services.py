@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
+from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.bridge import Bridge
 from api.fleet import Fleet
@@ -79,6 +80,7 @@ class Services:
         self.proxies = Proxies(
             store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
         )
+        self.accounts = Accounts(self.proxies, bridge)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 
     def take_over(self, settings: ApiSettings) -> None:

@@ -62,7 +62,9 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.origin = None
     client.over = True
     out = bytes(client.out)
-    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number)
+    tunnel = RunningTunnel(
+        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter
+    )
     client.serving.replaced(client, tunnel)
 
 
@@ -73,7 +75,9 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
     assert isinstance(control, socket.socket)
     client.over = True
     out = bytes(client.out)
-    association = Association(client.serving, control, client.client_ip, relay, out, command, client.number)
+    association = Association(
+        client.serving, control, client.client_ip, relay, out, command, client.number, client.meter
+    )
     client.serving.replaced(client, association)
 
 
@@ -81,6 +85,8 @@ def _report(client: Client, command: Report) -> None:
     if client.parent is not None:
         client.parent.moved(command.bytes_in, command.bytes_out)
     client.serving.reported(_marked(client, command), client.client_ip)
+    if client.meter is not None:
+        client.meter.exchange_over()
 
 
 def _parent_refused(client: Client, _command: ParentRefused) -> None:

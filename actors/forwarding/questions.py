@@ -73,6 +73,9 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     target = client.target = command.target
     serving = client.serving
     client.parent = None
+    refused = _refused(client)
+    if refused is not None:
+        return refused
     if serving.upstreams is not None:
         from actors.forwarding.upstreams.through import open_through_parent  # only proxies with parents pay for it
 
@@ -85,6 +88,13 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial.reported))
     client.dial = dial
     return None
+
+
+def _refused(client: Client) -> list[Command] | None:
+    """What follows when limits or the account don't let the request go on; else None, and it is counted."""
+    meter = client.meter
+    failure = None if meter is None else meter.admit(client.user, client)
+    return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
 def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
@@ -111,6 +121,9 @@ def join(client: Client, origin: Origin) -> None:
 def listen(client: Client, command: Listen) -> list[Command] | None:
     """Wait for a connection that comes in."""
     client.target = command.target
+    refused = _refused(client)
+    if refused is not None:
+        return refused
     if client.serving.upstreams is not None:
         return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
 
@@ -140,6 +153,9 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
 
 def associate(client: Client, _command: Associate) -> list[Command]:
     """Make the socket to which the client sends its datagrams."""
+    refused = _refused(client)
+    if refused is not None:
+        return refused
     if client.serving.upstreams is not None:
         return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
     try:

@@ -5,6 +5,17 @@ its docstring names, by `Failed` when the receiver could not do it, or by `Unrea
 Times are Unix seconds, durations seconds, sizes bytes.
 """
 
+from actors.bus.messages.accounts import (
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    ForgetAccounts,
+    QueryAccounts,
+    QueryUsage,
+    ResetUsage,
+    TellUsage,
+    Usage,
+)
 from actors.bus.messages.common import (
     API,
     LOGS,
@@ -50,7 +61,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.bus.messages.records import LogPage, QueryLogs
-from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 
 __all__ = [
@@ -60,6 +71,10 @@ __all__ = [
     "SUPERVISOR",
     "WEBHOOKS",
     "AccessSpec",
+    "AccountSpec",
+    "AccountState",
+    "AccountStates",
+    "AccountUsage",
     "AdmitTester",
     "Configure",
     "Connection",
@@ -77,8 +92,10 @@ __all__ = [
     "Explanation",
     "Failed",
     "Fleet",
+    "ForgetAccounts",
     "ForgetProxy",
     "Hello",
+    "LimitsSpec",
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
@@ -86,15 +103,18 @@ __all__ = [
     "ProxyStats",
     "PutProxy",
     "PutWish",
+    "QueryAccounts",
     "QueryConnections",
     "QueryLogs",
     "QuerySender",
     "QueryStats",
     "QuerySystem",
     "QueryUpstreams",
+    "QueryUsage",
     "Recovered",
     "RemoveProxy",
     "ReserveListener",
+    "ResetUsage",
     "RestartProxy",
     "Runtime",
     "SenderState",
@@ -103,11 +123,13 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TellUsage",
     "Trouble",
     "Unreachable",
     "UpstreamSpec",
     "UpstreamState",
     "Upstreams",
     "UpstreamsSpec",
+    "Usage",
     "forwarding_name",
 ]
