@@ -51,6 +51,7 @@ from config.proxies import (
 )
 from config.sealing import Seal, SealError
 from config.settings import ServerTls
+from config.upstreams import refuse_circle
 
 log = logging.getLogger(__name__)
 
@@ -275,9 +276,12 @@ class Proxies:
 
     def _with_parents(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
         try:
-            return with_parents(record, body, self._seal)
+            record = with_parents(record, body, self._seal)
         except SealError as error:
             raise StoreWriteError(str(error)) from error
+        if body.upstreams:
+            refuse_circle(record, [each.record for each in self.all()])
+        return record
 
     # --- the store ---
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     AfterValidator,
@@ -157,6 +157,16 @@ class UpstreamCheck(BaseModel):
     timeout: float = 5
 
 
+class Node(Protocol):
+    """A proxy as a link of chains."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    upstreams: list[ProxyUpstream]
+
+
 def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: Seal) -> list[ProxyUpstream]:
     """The list as it is to be stored. Raises `InvalidProxy`, `SealError`."""
     passwords = {parent.identity: parent.password for parent in before}
@@ -177,10 +187,36 @@ def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput],
 
 def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> None:
     """A proxy that is its own parent would go round in circles. Raises `InvalidProxy`."""
-    anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
     for index, parent in enumerate(parents):
-        if parent.port == port and (parent.host == host or (anywhere and _is_loopback(parent.host))):
+        if is_listener(parent, host, port):
             raise InvalidProxy(f"upstreams.{index}.port", "is this proxy itself")
+
+
+def refuse_circle(start: Node, others: Iterable[Node]) -> None:
+    """A chain of own listeners that comes back to where it began would go on until nothing is left.
+
+    Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
+    """
+    nodes = [each for each in others if each.id != start.id]
+    for index, parent in enumerate(start.upstreams):
+        reached: set[str] = set()
+        waiting = [each for each in nodes if is_listener(parent, each.host, each.port)]
+        while waiting:
+            node = waiting.pop()
+            if node.id in reached:
+                continue
+            reached.add(node.id)
+            if any(is_listener(each, start.host, start.port) for each in node.upstreams):
+                raise InvalidProxy(f"upstreams.{index}", f"the chain comes back to this proxy, by way of {node.name!r}")
+            waiting += [each for each in nodes for above in node.upstreams if is_listener(above, each.host, each.port)]
+
+
+def is_listener(parent: ProxyUpstream, host: str, port: int) -> bool:
+    """Is this parent what listens there?"""
+    if parent.port != port:
+        return False
+    anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    return parent.host == host or ((anywhere or _is_loopback(host)) and _is_loopback(parent.host))
 
 
 def shown(parent: ProxyUpstream) -> dict[str, Any]:

@@ -111,3 +111,31 @@ def test_the_wish_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_t
     with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
         read_wish(api.data)
     assert not key.exists()
+
+
+def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict[str, str]) -> None:
+    def through(port: int) -> dict[str, Any]:
+        return {
+            "upstreams": [
+                {"protocol": "http", "host": "10.9.9.9", "port": 1},
+                {**PARENT, "host": "127.0.0.1", "port": port},
+            ]
+        }
+
+    first = create(api, headers, name="first", port=4001)
+    create(api, headers, name="second", port=4002, **through(4001))
+    create(api, headers, name="third", port=4003, host="0.0.0.0", **through(4002))
+    answer = api.patch(f"/proxies/{first['id']}", through(4003), headers)
+    status, _code, details = error_of(answer)
+    assert (status, details["field"]) == (400, "upstreams.1")
+    assert "'second'" in details["error"] or "'third'" in details["error"]
+    status, _code, details = error_of(api.patch(f"/proxies/{first['id']}", through(4001), headers))
+    assert (status, details["field"]) == (400, "upstreams.1.port")
+    assert api.patch(f"/proxies/{first['id']}", through(4004), headers).status_code == 200
+
+
+def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
+    api.store.close()
+    assert not (api.data.keys / "secrets.key").exists()
+    read_wish(api.data)
+    assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600
