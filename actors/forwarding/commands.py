@@ -90,7 +90,7 @@ class RelayToOrigin(NamedTuple):
 class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
 
-    `reason` is an error type of RFC 9209, or empty.
+    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver.
     """
 
     method: bytes
@@ -102,6 +102,7 @@ class Report(NamedTuple):
     answered: float
     bytes_in: int
     bytes_out: int
+    parent: str = ""
 
 
 class Tunnel(NamedTuple):

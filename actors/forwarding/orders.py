@@ -97,6 +97,8 @@ def _parent_refused(client: Client, _command: ParentRefused) -> None:
 
 def _marked(client: Client, report: Report) -> Report:
     """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
+    if client.parent is not None:
+        report = report._replace(parent=client.parent.name)
     word = client.reported or (client.origin.reported if client.origin is not None else "")
     return report._replace(reason=word) if word and not report.reason else report
 

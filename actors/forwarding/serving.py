@@ -259,6 +259,7 @@ class Serving:
                 report.bytes_out,
                 f"{self._id_prefix}{next(self._request_ids):08x}",
                 report.reason,
+                report.parent,
             )
         )
 

@@ -265,6 +265,7 @@ class LogEntry(Form):
     bytes_out: int
     request_id: str
     reason: str
+    parent: str
 
 
 class Logs(Form):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import bcrypt
 import pytest
@@ -350,3 +351,34 @@ def test_a_change_of_parents_drops_no_tunnel_and_holds_for_the_next(child: Rig, 
         with tunnel(child, target):
             page = child.ask(QueryConnections(ConnectionFilter(), "-age", 10, 0)).connections
             assert [bool(each.parent) for each in page] == [True, False]
+
+
+def test_a_parent_that_never_answers_is_504_and_down_after_three_of_these() -> None:
+    with Origin(lambda sock: read_all(sock) and None) as hung, Rig(timeout=1.0) as rig:
+        spec = scripted(hung)
+        rig.configure(upstreams=parents(spec))
+        clients = [connect(rig) for _ in range(3)]
+        for client in clients:
+            client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
+        assert {read_head(client)[:13] for client in clients} == {b"HTTP/1.1 504 "}
+        state = states(rig)[spec.name]
+        assert (state.state, state.failures) == ("down", 3)
+        for client in clients:
+            client.close()
+
+
+def _has_connections(origin: Origin, count: int) -> bool:
+    return origin.connections == count
+
+
+def test_a_client_that_goes_away_says_nothing_against_the_parent(child: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as hung:
+        spec = scripted(hung)
+        child.configure(upstreams=parents(spec))
+        for _ in range(4):
+            with connect(child) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                asked = hung.connections + 1
+                client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
+                until(partial(_has_connections, hung, asked), "the parent is asked")
+        assert states(child)[spec.name].failures == 0

@@ -76,10 +76,14 @@ def test_requests_reach_their_origin_through_the_parent(child: Rig, through: Rig
 
 def test_tunnels_pass_both_ways_and_half_close_through_the_parent(child: Rig, through: Rig) -> None:
     with Origin(echoes) as origin, tunnel(child, origin) as client:
+        authority = origin.authority
         client.sendall(b"x" * 300_000)
         client.shutdown(socket.SHUT_WR)
         assert read_all(client) == b"x" * 300_000
-    assert through.record(target_url=origin.authority, method="CONNECT")["reason"] == ""
+    assert through.record(target_url=authority, method="CONNECT")["parent"] == ""
+    name = f"{through.spec.protocol}-{through.port}"
+    assert child.record(target_url=authority, method="CONNECT")["parent"] == name
+    assert states(child)[name].bytes_out > 300_000
 
 
 def test_what_the_target_says_first_comes_behind_the_handshake(child: Rig, through: Rig) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2
+PATIENCE = 0.9
+"""The part of `settings.timeout` after which it was not the client who gave up; the rest may have gone by before."""
 
 NONE_LEFT = Failure(503, "destination_unavailable", "no parent proxy can be used")
 
@@ -81,7 +83,7 @@ class Route:
         attempt, self._attempt = self._attempt, None
         if attempt is None or self._parent is None:
             return
-        silent = attempt.asked and self._loop.now - self._started >= self._upstreams.timeout
+        silent = attempt.asked and self._loop.now - self._started >= PATIENCE * self._upstreams.timeout
         attempt.cancel()
         if silent:
             late = ParentFailed(Blame.UNCLEAR, NONE_LEFT, "it did not answer within the timeout")
