@@ -83,7 +83,9 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
 
 def _report(client: Client, command: Report) -> None:
     if client.parent is not None:
-        client.parent.moved(command.bytes_in, command.bytes_out)
+        from actors.forwarding.upstreams.through import reported  # only proxies with parents pay for it
+
+        reported(client, client.parent, command)
     client.serving.reported(_marked(client, command), client.client_ip)
     if client.meter is not None:
         client.meter.exchange_over()

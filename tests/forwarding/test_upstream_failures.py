@@ -382,3 +382,29 @@ def test_a_client_that_goes_away_says_nothing_against_the_parent(child: Rig) -> 
                 client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
                 until(partial(_has_connections, hung, asked), "the parent is asked")
         assert states(child)[spec.name].failures == 0
+
+
+def test_a_parent_that_takes_requests_and_answers_none_is_down_after_three_of_these(child: Rig, good: Rig) -> None:
+    with Origin(says(b"")) as bad, Origin(answers(counted(b"one"))) as origin:
+        spec = scripted(bad)
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with connect(child) as client:
+            for _ in range(3):
+                client.sendall(get(origin))
+                assert read_answer(client)[0].startswith(b"HTTP/1.1 502 ")
+            assert states(child)[spec.name].state == "down"
+            client.sendall(get(origin))
+            assert read_answer(client)[1] == b"one"
+
+
+def test_clients_that_break_off_their_requests_say_nothing_against_the_parent(child: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as slow:
+        spec = scripted(slow)
+        child.configure(upstreams=parents(spec))
+        for count in range(1, 6):
+            with connect(child) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+                until(partial(_has_connections, slow, count), "the parent is asked")
+        until(lambda: states(child)[spec.name].active == 0, "all uses are over")
+        assert states(child)[spec.name].failures == 0

@@ -135,7 +135,8 @@ class Route:
             else:
                 self._try(self._choose())
             return
-        self._upstreams.succeeded(parent)
+        if attempt.began:  # a mere connection says nothing yet: the answer to the request will
+            self._upstreams.succeeded(parent)
         self._end(self._upstreams.made(parent, self._wanted, result, self._epoch, self.reported))
 
     def _note(self, parent: Parent, failed: ParentFailed) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.forwarding.commands import Command, Open
+from actors.forwarding.commands import Command, Open, Report
 from actors.forwarding.errors import Failure
 from actors.forwarding.pool import Origin
 from actors.forwarding.questions import TESTERS, join
 from actors.forwarding.socks.wire import endpoint_of
-from actors.forwarding.upstreams.handshake import wrong_credentials
-from actors.forwarding.upstreams.route import Wanted
+from actors.forwarding.upstreams.handshake import Blame, ParentFailed, wrong_credentials
+from actors.forwarding.upstreams.parent import Parent
+from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
 
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
+
+
+_DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))
+"""How a request ends that a parent took and did not answer, or not in HTTP."""
 
 
 def open_through_parent(client: Client, command: Open) -> list[Command] | None:
@@ -33,6 +38,22 @@ def parent_refused(client: Client) -> None:
     upstreams, parent = client.serving.upstreams, client.parent
     if upstreams is not None and parent is not None:
         upstreams.failed(parent, wrong_credentials("it answers 407: it wants other credentials"))
+
+
+def reported(client: Client, parent: Parent, report: Report) -> None:
+    """A request that a parent had is over. What became of one in absolute-form is also news of the parent itself."""
+    parent.moved(report.bytes_in, report.bytes_out)
+    upstreams = client.serving.upstreams
+    if upstreams is None or report.method == b"CONNECT" or parent.spec.protocol not in ("http", "https"):
+        return
+    if report.reason in _DOUBTFUL:
+        if client.client_ended:
+            return  # it may be the client that broke off
+        parent.deep = True
+        said = f"a request to it ended in {report.reason}"
+        upstreams.failed(parent, ParentFailed(Blame.UNCLEAR, NONE_LEFT, said))
+    elif not report.reason:
+        upstreams.succeeded(parent)
 
 
 def _wanted(client: Client, command: Open) -> Wanted:
