@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import zmq
 
+from actors.bus.codec import decode
+from actors.bus.messages import Event
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.product import Product
@@ -90,6 +94,42 @@ def test_without_its_key_file_the_product_says_so_and_does_not_start(own_product
     assert own_product.process is not None
     assert own_product.process.wait(20) == 1
     assert "secrets.key: missing" in own_product.log
+
+
+def test_a_parent_that_goes_down_and_comes_back_is_told_as_events(product: Product) -> None:
+    port = product.free_port()
+    with zmq.Context() as context, context.socket(zmq.SUB) as events:
+        events.linger = 0
+        events.connect(f"ipc://{product.run_dir}/events.out")
+        for kind in ("proxy.error", "proxy.recovered"):
+            events.subscribe(f"events.{kind}")
+        proxy = product.proxy(upstreams=[{"protocol": "http", "host": "127.0.0.1", "port": port, "name": "above"}])
+        wait_until(lambda: _state(product, proxy) == "down", "the check has found nobody", 10)
+        with socket.create_server(("127.0.0.1", port)):
+            wait_until(lambda: _state(product, proxy) == "up", "the check has found somebody", 20)
+        told = [_event(events, proxy) for _ in range(4)]
+    assert told == [
+        ("proxy.error", "upstream_down"),
+        ("proxy.error", "upstreams_unreachable"),
+        ("proxy.recovered", "upstreams_unreachable"),
+        ("proxy.recovered", "upstream_down"),
+    ]
+    product.api("DELETE", f"/proxies/{proxy['id']}")
+
+
+def _state(product: Product, proxy: dict[str, Any]) -> str:
+    runtime = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]
+    return str(runtime["upstreams"][0]["state"]) if runtime["upstreams"] else ""
+
+
+def _event(events: zmq.Socket[bytes], proxy: dict[str, Any]) -> tuple[str, str]:
+    """Type and error of the next event about this proxy."""
+    while True:
+        assert events.poll(10_000), "an event"
+        message = decode(events.recv_multipart()[1]).message
+        assert isinstance(message, Event)
+        if message.data["proxy_id"] == proxy["id"]:
+            return message.type, message.data["error"]
 
 
 def _users(product: Product, proxy: dict[str, Any]) -> set[str]:
