@@ -310,6 +310,9 @@ class Exchange:
         self.persists = may_persist and delimited and self.request_body is None
         connection = b"close" if not self.persists else None if modern else b"keep-alive"
         start = answer_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
+        # An answer may last for hours, and nothing is sent a second time any more.
+        self._origin_head = b""
+        self.head.fields.lines = answer.fields.lines = []
         if body is None:
             self.stage = Stage.COMPLETE
             self.rest = data
