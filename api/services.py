@@ -23,6 +23,7 @@ from api.security.rates import RateLimits
 from api.security.tokens import Tokens
 from api.store import Store
 from config.paths import DataDir
+from config.sealing import seal_of
 from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,10 @@ class Services:
         self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.seal = seal_of(data)
+        self.proxies = Proxies(
+            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+        )
         self.accounts = Accounts(self.proxies, bridge)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 

@@ -23,7 +23,10 @@ from actors.bus.messages import (
     ProxySpec,
     QueryAccounts,
     QueryConnections,
+    QueryUpstreams,
+    Recovered,
     Trouble,
+    Upstreams,
 )
 from actors.bus.records import RecordSender
 from actors.forwarding import errors
@@ -79,6 +82,7 @@ class ForwardingActor(Actor):
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self.serving.announce = self._announce
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
@@ -94,7 +98,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester`, `Explain`, `QueryAccounts`, `QueryConnections` and `EndConnections`."""
+        """All that is asked of it or ordered."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
@@ -111,6 +115,9 @@ class ForwardingActor(Actor):
             self._tell_accounts(message, answer)
         elif isinstance(message, QueryConnections):
             self.serving.book.query(message, answer)
+        elif isinstance(message, QueryUpstreams):
+            upstreams = self.serving.upstreams
+            answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
         else:
@@ -297,6 +304,11 @@ class ForwardingActor(Actor):
             self._told[what] = self.loop.now
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
+
+    def _announce(self, message: Trouble | Recovered) -> None:
+        """What limits itself."""
+        log.log(logging.WARNING if isinstance(message, Trouble) else logging.INFO, "%s", message.detail)
+        self.mailbox.tell(SUPERVISOR, message)
 
     def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count

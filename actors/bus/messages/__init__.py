@@ -25,6 +25,7 @@ from actors.bus.messages.common import (
     Done,
     Failed,
     Hello,
+    Recovered,
     SetLogLevel,
     SetSettings,
     Stop,
@@ -61,6 +62,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 
 __all__ = [
     "API",
@@ -107,7 +109,9 @@ __all__ = [
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUpstreams",
     "QueryUsage",
+    "Recovered",
     "RemoveProxy",
     "ReserveListener",
     "ResetUsage",
@@ -122,6 +126,10 @@ __all__ = [
     "TellUsage",
     "Trouble",
     "Unreachable",
+    "UpstreamSpec",
+    "UpstreamState",
+    "Upstreams",
+    "UpstreamsSpec",
     "Usage",
     "forwarding_name",
 ]

@@ -76,6 +76,17 @@ class Trouble:
 
 
 @message
+class Recovered:
+    """Forwarding actor → supervisor: what a `Trouble` with the same `what` told of is over. Nothing answers.
+
+    `detail` is a sentence.
+    """
+
+    what: str
+    detail: str
+
+
+@message
 class SetSettings:
     """Supervisor → API: the operator's settings were read again. Nothing answers.
 
