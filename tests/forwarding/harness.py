@@ -125,8 +125,8 @@ class Rig:
         return until(lambda: answers, f"an answer to {message}")[0]
 
     def stop(self, drain: float) -> None:
-        """Order the actor to end."""
-        self.do(lambda: self._exchange.tell(forwarding_name(PROXY_ID), Stop(drain)) and None)
+        """Order the actor to end; it has begun to when this returns."""
+        self.ask(Stop(drain))
 
     def record(self, **wanted: Any) -> dict[str, Any]:
         """The first access record with these values, when it has come."""
