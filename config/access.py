@@ -28,6 +28,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from config import patterns
+
 Network = IPv4Network | IPv6Network
 Ports = tuple[int, int]
 
@@ -35,7 +37,8 @@ ALL_PORTS: Ports = (1, 65535)
 ENTRIES_MAX = 10_000
 """Entries in one list."""
 
-_PORTS = re.compile(r":([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+_LENGTH = re.compile(r"[^/]*(?:/(?:0|[1-9][0-9]{0,2}))?")
+_PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)$", re.ASCII)
@@ -57,6 +60,8 @@ def read_network(text: str) -> Network:
     if "%" in text:
         raise ValueError("must have no zone")
     try:
+        if _LENGTH.fullmatch(text) is None:
+            raise ValueError  # a netmask, which ip_network would take too
         network = ip_network(text, strict=False)
     except ValueError:
         raise ValueError("must be an IP address or a network like 10.0.0.0/8 or 2001:db8::/32") from None
@@ -97,7 +102,7 @@ def _host(text: str) -> Network | str:
     except ValueError:
         name = text.lower().removesuffix(".")
     plain = name.removeprefix("*.")
-    if len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
+    if not text.isascii() or len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
         raise ValueError(f"must be {_FORMS}")
     return name
 
@@ -120,8 +125,18 @@ def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:
     return check
 
 
-Clients = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_network))]
-Destinations = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_destination))]
+Clients = Annotated[
+    list[str],
+    Field(max_length=ENTRIES_MAX),
+    BeforeValidator(_each(read_network)),
+    patterns.texts(patterns.NETWORK, ENTRIES_MAX),
+]
+Destinations = Annotated[
+    list[str],
+    Field(max_length=ENTRIES_MAX),
+    BeforeValidator(_each(read_destination)),
+    patterns.texts(patterns.DESTINATION, ENTRIES_MAX),
+]
 Mode = Literal["enforce", "report"]
 
 

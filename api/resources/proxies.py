@@ -12,6 +12,7 @@ from api.proxies import StoredProxy
 from api.proxy_test import test_target
 from api.resources import views
 from api.upstreams import ask_upstreams, shown_states
+from config import patterns
 from config.proxies import PROTOCOLS, refuse_nulls
 
 STATUSES = ("active", "inactive")
@@ -23,7 +24,15 @@ class ProxyTest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Annotated[StrictStr, Field(max_length=2048), AfterValidator(test_target)] | None = None
+    url: (
+        Annotated[
+            StrictStr,
+            Field(max_length=2048),
+            AfterValidator(test_target),
+            patterns.text(patterns.WEB_URL, highest=2048),
+        ]
+        | None
+    ) = None
     timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] = TEST_TIMEOUT
 
     @model_validator(mode="before")
