@@ -31,7 +31,7 @@ from api.http.errors import (
 from api.http.query import Query
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
-from api.queries import names
+from api.queries import by_name
 from api.security.authentication import Caller
 from api.services import Services
 from api.store import RevisionConflict, StoreError
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write"))
 """What is beyond any scope: it reaches everything."""
+CREATES_PROXY = "createProxy"
+"""What would be outside of any scope of proxies."""
 EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
 
 
@@ -119,7 +121,7 @@ def _resource(services: Services, operations: list[Operation]) -> object:
 
 
 def _responder(services: Services, operation: Operation) -> Any:
-    declared = names(operation.query)
+    declared = by_name(operation.query)
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         caller = _permitted(operation, req, params)
@@ -156,6 +158,8 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise forbidden("a key with a scope can't change users: it would give away more than it has")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
+    if caller.scope is not None and operation.id == CREATES_PROXY:
+        raise forbidden("a key with a scope of proxies can't create proxies")
     return caller
 
 

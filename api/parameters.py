@@ -49,7 +49,12 @@ def text(name: str, summary: str, example: str, highest: int = 500, lowest: int 
 
 def moment(name: str, summary: str, example: str = "2026-01-31T12:00:00Z") -> Parameter:
     """A date and time, ISO 8601."""
-    return Parameter(name, {"type": "string", "format": "date-time"}, summary, example)
+    return Parameter(name, patterns.MOMENT, summary, example)
+
+
+def one_address(name: str, summary: str, example: str = "192.0.2.7") -> Parameter:
+    """One address."""
+    return Parameter(name, {"type": "string", "pattern": patterns.ADDRESS}, summary, example)
 
 
 def address(name: str, summary: str, example: str = "192.0.2.0/24") -> Parameter:

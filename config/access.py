@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -68,6 +68,16 @@ def read_network(text: str) -> Network:
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
         return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
     return network
+
+
+def one_address(text: str) -> str:
+    """`text` in the usual form, if it is one address without a zone; else `ValueError`."""
+    try:
+        if "%" not in text:
+            return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+    raise ValueError("must have no zone")
 
 
 def read_destination(text: str) -> Destination:

@@ -1,5 +1,7 @@
 """What texts look like, as regular expressions for the description of the API, and the JSON schemas made of them.
 
+Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
+
 The readers (`config.access`, `config.fields`, `api.proxy_test` …) stay what decides; a test proves for each of them
 that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA 262 and Python have in
 common (JSON Schema, section 6.4). What only the machine or the store can know is not here: whether a name is in use.
@@ -39,32 +41,30 @@ _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NUMBER = r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)"
 """As the last label of a name it makes an odd spelling of an address."""
 
-# --- whole texts --------------------------------------------------------------------------------------------------
+# --- whole texts; lengths are in the patterns where they are no mere count of characters ---
 
 PLAIN = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
 """No control characters, and not blank."""
 USER_NAME = rf"^[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*$"
 ACCOUNT_NAME = rf"^(?!\.{{1,2}}$)[^:/{_CONTROL}]*[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
-FILE_PATH = rf"^/[^{_CONTROL}]*$"
+FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
 ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"
 NETWORK = rf"^(?:{_NET4}|{_NET6})$"
-HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*)$"
-PARENT_HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?)$"
+HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*)$"
+PARENT_HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?)$"
 _PORTS = rf":{_PORT}(?:-{_PORT})?"
-_ANY_NAME = (
-    rf"(?!(?:[^:]*\.)?{_NUMBER}\.?(?::|$))(?=(?:\*\.)?[^:]{{1,253}}\.?(?::|$))(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?"
-)
+_LONG = r"[^:]{253}(?:[^:.]|\.[^:])"
+"""More than 253 characters, a dot at the end left out."""
+_ANY_NAME = rf"(?!(?:[^:]*\.)?{_NUMBER}\.?(?::|$))(?!\*\.{_LONG})(?!(?!\*\.){_LONG})(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?"
 DESTINATION = rf"^(?:{_PORTS}|(?:\*|{_NET4}|{_ANY_NAME})(?:{_PORTS})?|{_NET6}|\[{_NET6}\](?:{_PORTS})?)$"
 """`config.access` tells the grammar."""
 _TARGET_LABEL = r"[A-Za-z0-9_-]{1,63}"
 _TARGET_NAME = rf"(?!(?:[^:/?#]*\.)?{_NUMBER}\.?(?:[:/?#]|$)){_TARGET_LABEL}(?:\.{_TARGET_LABEL})*\.?"
-_AUTHORITY = (
-    rf"(?:{_IPV4}|(?=[^:/?#]{{1,255}}(?:[:/?#]|$)){_TARGET_NAME}|\[{_IPV6}\])(?::(?=[0-9]{{1,5}}(?:[/?#]|$))0*{_PORT})?"
-)
+_AUTHORITY = rf"(?:{_IPV4}|(?![^:/?#]{{256}}){_TARGET_NAME}|\[{_IPV6}\])(?::(?![0-9]{{6}})0*{_PORT})?"
 _WEB = r"[hH][tT][tT][pP][sS]?"
-TARGET = rf"^(?:{_WEB}://{_AUTHORITY}(?:[/?#][\s\S]*)?|{_AUTHORITY}|{_IPV6})$"
+TARGET = rf"^(?![\s\S]{{2049}})(?:{_WEB}://{_AUTHORITY}(?:[/?#][\s\S]*)?|{_AUTHORITY}|{_IPV6})$"
 """An http or https URL, `host:port` or a host alone."""
-WEB_URL = rf"^{_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
+WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
 """An http or https URL without user information, in ASCII (RFC 3986)."""
 LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
 """The year of a date: 1970 to 8999."""
@@ -88,6 +88,11 @@ def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None
 def texts(pattern: str, most: int) -> WithJsonSchema:
     """A list of at most so many texts."""
     return WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most})
+
+
+def number(highest: float, **bound: float) -> WithJsonSchema:
+    """A number up to `highest`; `bound` is `minimum` or `exclusiveMinimum`."""
+    return WithJsonSchema({"type": "number", **bound, "maximum": highest})
 
 
 def one_of(*allowed: str) -> WithJsonSchema:

@@ -67,9 +67,7 @@ def _absolute_path(text: str) -> str:
 Name = Annotated[
     StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
 ]
-Host = Annotated[
-    StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), patterns.text(patterns.HOST, 1, 253)
-]
+Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), patterns.text(patterns.HOST)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Protocol = Annotated[StrictStr, AfterValidator(_protocol), patterns.one_of(*PROTOCOLS)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
@@ -78,7 +76,7 @@ FilePath = Annotated[
     StrictStr,
     Field(max_length=4096),
     AfterValidator(_absolute_path),
-    patterns.text(patterns.FILE_PATH, highest=4096),
+    patterns.text(patterns.FILE_PATH),
 ]
 BindAddress = Annotated[
     StrictStr,

@@ -83,7 +83,7 @@ Host = Annotated[
     StrictStr,
     Field(min_length=1, max_length=253),
     AfterValidator(_parent_host),
-    patterns.text(patterns.PARENT_HOST, 1, 253),
+    patterns.text(patterns.PARENT_HOST),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Username = Annotated[
@@ -96,9 +96,7 @@ Name = Annotated[
     StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
 ]
 
-FilePath = Annotated[
-    StrictStr, Field(max_length=4096), AfterValidator(_path), patterns.text(patterns.FILE_PATH, highest=4096)
-]
+FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_path), patterns.text(patterns.FILE_PATH)]
 
 
 class UpstreamAuth(Input):
@@ -133,8 +131,10 @@ class UpstreamCheckInput(Input):
     """`upstream_check` of a request, seconds; in an update what is not given stays."""
 
     enabled: StrictBool | None = None
-    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600)] | None = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] | None = None
+    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), patterns.number(3600, minimum=1)] | None = None
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] | None = (
+        None
+    )
 
 
 Parents = Annotated[
