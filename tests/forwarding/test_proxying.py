@@ -15,7 +15,7 @@ import bcrypt
 import psutil
 import pytest
 
-from actors.bus.messages import AdmitTester, Done, EgressSpec
+from actors.bus.messages import AdmitTester, Done, EgressSpec, Stop
 from actors.forwarding.credentials import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
@@ -361,7 +361,7 @@ def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> N
     with Rig() as rig, Origin(answers(*[counted(body)] * 2)) as origin, connect(rig) as fresh, connect(rig) as slow:
         slow.sendall(get(origin))
         until(lambda: rig.counters and rig.counters.requests == 1, "the answer is on its way")
-        rig.stop(drain=30)
+        assert rig.ask(Stop(30)) == Done()  # it has heard it before the request comes
         fresh.sendall(get(origin))
         head, content = read_answer(fresh)
         assert b"Connection: close" in head
