@@ -13,6 +13,7 @@ from typing import Any
 
 import falcon
 
+from api.accounts import CollectorLost
 from api.http.body import read_body, read_model
 from api.http.call import Call, Reply
 from api.http.client import client_address, request_id
@@ -206,6 +207,7 @@ def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(StoreError, _on_store_error)
     app.add_error_handler(RevisionConflict, _on_conflict)
     app.add_error_handler(SupervisorLost, _on_supervisor_lost)
+    app.add_error_handler(CollectorLost, _on_collector_lost)
     app.add_error_handler(ApiError, _on_api_error)
 
 
@@ -234,6 +236,12 @@ def _on_conflict(req: Any, resp: falcon.Response, error: RevisionConflict, param
 def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: SupervisorLost, params: Any) -> None:
     log.error("request %s: %s %s: the supervisor: %s", req.context.request_id, req.method, req.path, error)
     message = "The supervisor does not answer; try again in a moment"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: CollectorLost, params: Any) -> None:
+    log.error("request %s: %s %s: the collector: %s", req.context.request_id, req.method, req.path, error)
+    message = "The metrics collector does not answer; try again in a moment"
     _on_api_error(req, resp, internal(req.context.request_id, message), params)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
+from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.bridge import Bridge
 from api.fleet import Fleet
@@ -75,6 +76,7 @@ class Services:
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.accounts = Accounts(self.proxies, bridge)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 
     def take_over(self, settings: ApiSettings) -> None:

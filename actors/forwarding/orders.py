@@ -60,7 +60,9 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.over = True
     out = bytes(client.out)
     readable = client.client_readable or client.client_ended
-    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number, readable)
+    tunnel = RunningTunnel(
+        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter, readable
+    )
     client.serving.replaced(client, tunnel)
 
 
@@ -71,12 +73,16 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
     assert isinstance(control, socket.socket)
     client.over = True
     out = bytes(client.out)
-    association = Association(client.serving, control, client.client_ip, relay, out, command, client.number)
+    association = Association(
+        client.serving, control, client.client_ip, relay, out, command, client.number, client.meter
+    )
     client.serving.replaced(client, association)
 
 
 def _report(client: Client, command: Report) -> None:
     client.serving.reported(_marked(client, command), client.client_ip)
+    if client.meter is not None:
+        client.meter.exchange_over()
 
 
 def _marked(client: Client, report: Report) -> Report:

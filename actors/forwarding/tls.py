@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 CHECK_PERIOD = 1.0
 """Seconds between two looks at whether the files have changed."""
 
-READ_SIZE = 128 * 1024
-SEAL_SIZE = 128 * 1024
-"""Clear bytes that are encrypted at a time, at most."""
+READ_SIZE = 32 * 1024
+SEAL_SIZE = 32 * 1024
+"""Clear bytes that are encrypted at a time, at most. OpenSSL keeps room for as much as it was ever given at once."""
 
 
 class TlsStream:

@@ -21,6 +21,7 @@ _CREATE = {
     "tags": ["office"],
 }
 _UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
+_ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
 _USER_UPDATE = {"email": "bob@example.com"}
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -32,6 +33,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "updateProxy": _UPDATE,
     "testProxy": {"url": "https://example.com/", "timeout": 10},
     "explainAccess": {"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"},
+    "createAccount": {
+        "username": "alice",
+        "password": "correct horse",
+        "limits": {"bandwidth_out": 1_000_000},
+        "quota": {"bytes": 10_000_000_000, "period": "month"},
+        "expires_at": "2030-01-01T00:00:00Z",
+    },
+    "replaceAccount": _ACCOUNT_UPDATE,
+    "updateAccount": _ACCOUNT_UPDATE,
     "createUser": {
         "username": "bob",
         "email": "bob@example.com",

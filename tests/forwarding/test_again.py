@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from actors.forwarding.errors import Refused
 from actors.forwarding.http import again
-from actors.forwarding.http.again import HEAD_SIZE_MAX, HEADS_KEPT, Memory, passed_to_client, passed_to_origin, route_of
+from actors.forwarding.http.again import (
+    HEAD_SIZE_MAX,
+    HEADS_KEPT,
+    Memory,
+    let_go,
+    passed_to_client,
+    passed_to_origin,
+    route_of,
+)
 from actors.forwarding.http.fields import answer_to_client, request_to_origin
 from actors.forwarding.http.heads import parse_answer, parse_request
 from actors.forwarding.http.targets import parse_absolute
@@ -83,3 +91,12 @@ def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> No
     for number in range(3 * HEADS_KEPT):
         memory(REQUEST % (b"%d" % number, b""))
         assert len(memory) <= HEADS_KEPT
+
+
+def test_letting_go_leaves_what_others_share_and_empties_what_nobody_does() -> None:
+    memory = Memory(parse_request)
+    shared, own = (memory(REQUEST % (b"", fields)) for fields in (b"Accept: */*\r\n", b"Cookie: a=b\r\n"))
+    for head in (shared, own):
+        let_go(head)
+    assert shared.fields.lines == [b"Accept: */*"]
+    assert own.fields.lines == []

@@ -1,10 +1,12 @@
-"""What holds of every session at every moment, whatever came in."""
+"""What holds of every session, whatever came in."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from enum import Enum
+from types import FrameType
 from typing import Any
 
 from actors.forwarding.policy import Policy
@@ -12,6 +14,10 @@ from actors.forwarding.protocol import Session
 
 HELD_MAX = 256 * 1024
 """Octets that one connection may take, its session's objects included."""
+
+CALLS_PER_OCTET = 8
+"""The shortest request has some thirty octets and takes about a hundred calls, the fuzzer's own among them."""
+CALLS_AT_ONCE = 2_000
 
 _SHARED = (Policy, Enum, type)
 
@@ -35,12 +41,33 @@ def _parts(thing: object) -> list[Any]:
     return [getattr(thing, name) for name in names if hasattr(thing, name)]
 
 
+def check_work(run: Callable[[], object], size: int) -> None:
+    """What `run` does with so many octets is a bounded number of calls for each of them."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    assert calls <= CALLS_PER_OCTET * size + CALLS_AT_ONCE, f"{calls} calls for {size} octets"
+
+
 def check(session: Session, over: bool, now: float, longest_wait: float) -> None:
-    """The invariants of a session; `over` says that its last word has come out."""
-    taken = held(session)
-    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"
+    """After every step: `over` says that the session's last word has come out."""
     if over:
         return
     assert not session.closed, f"{session!r} is closed and has not said so"
     assert math.isfinite(session.deadline), f"{session!r} waits for ever"
     assert session.deadline <= now + longest_wait, f"{session!r} waits too long"
+
+
+def check_held(session: Session) -> None:
+    """At the end of a conversation."""
+    taken = held(session)
+    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"

@@ -5,6 +5,17 @@ its docstring names, by `Failed` when the receiver could not do it, or by `Unrea
 Times are Unix seconds, durations seconds, sizes bytes.
 """
 
+from actors.bus.messages.accounts import (
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    ForgetAccounts,
+    QueryAccounts,
+    QueryUsage,
+    ResetUsage,
+    TellUsage,
+    Usage,
+)
 from actors.bus.messages.common import (
     API,
     LOGS,
@@ -49,7 +60,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.bus.messages.records import LogPage, QueryLogs
-from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 
 __all__ = [
     "API",
@@ -58,6 +69,10 @@ __all__ = [
     "SUPERVISOR",
     "WEBHOOKS",
     "AccessSpec",
+    "AccountSpec",
+    "AccountState",
+    "AccountStates",
+    "AccountUsage",
     "AdmitTester",
     "Configure",
     "Connection",
@@ -75,8 +90,10 @@ __all__ = [
     "Explanation",
     "Failed",
     "Fleet",
+    "ForgetAccounts",
     "ForgetProxy",
     "Hello",
+    "LimitsSpec",
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
@@ -84,13 +101,16 @@ __all__ = [
     "ProxyStats",
     "PutProxy",
     "PutWish",
+    "QueryAccounts",
     "QueryConnections",
     "QueryLogs",
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUsage",
     "RemoveProxy",
     "ReserveListener",
+    "ResetUsage",
     "RestartProxy",
     "Runtime",
     "SenderState",
@@ -99,7 +119,9 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TellUsage",
     "Trouble",
     "Unreachable",
+    "Usage",
     "forwarding_name",
 ]

@@ -5,7 +5,7 @@ A head that comes again, byte for byte, costs a look-up in place of the reading 
 that is passed on (3 µs); one that is new costs the look-up on top. The memory is small and bounded, and it holds no
 secrets: heads with credentials or cookies are not remembered.
 
-What is remembered is shared by all connections. Nobody changes a head after it was read.
+What is remembered is shared by all connections. Nobody changes a head after it was read, but by `let_go`.
 """
 
 from __future__ import annotations
@@ -88,3 +88,9 @@ def passed_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
         if known is not None:
             known[key] = passed
     return passed
+
+
+def let_go(head: RequestHead | AnswerHead) -> None:
+    """Its lines are not wanted any more: give their memory back, unless others share them."""
+    if head.worked_out is None:
+        head.fields.lines = []

@@ -21,7 +21,7 @@ from typing import Final
 from actors.forwarding import errors
 from actors.forwarding.commands import Command, RelayToClient, RelayToOrigin, Report, ToClient, ToOrigin
 from actors.forwarding.errors import Refused
-from actors.forwarding.http.again import answer_head, passed_to_client, passed_to_origin, route_of
+from actors.forwarding.http.again import answer_head, let_go, passed_to_client, passed_to_origin, route_of
 from actors.forwarding.http.bodies import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
 from actors.forwarding.http.fields import answer_to_client
 from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end
@@ -296,6 +296,10 @@ class Exchange:
         self.persists = may_persist and delimited and self.request_body is None
         connection = b"close" if not self.persists else None if modern else b"keep-alive"
         start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
+        # An answer may last for hours, and nothing is sent a second time any more.
+        self._origin_head = b""
+        let_go(self.head)
+        let_go(answer)
         if body is None:
             self.stage = Stage.COMPLETE
             self.rest = data
