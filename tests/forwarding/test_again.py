@@ -16,6 +16,7 @@ from actors.forwarding.http.again import (
     passed_to_client,
     passed_to_origin,
     route_of,
+    url_of,
 )
 from actors.forwarding.http.fields import answer_to_client, request_to_origin
 from actors.forwarding.http.heads import parse_answer, parse_request
@@ -51,6 +52,7 @@ def test_a_request_that_comes_again_reads_and_passes_on_as_one_that_is_new(
         head = again.request_head(bytes(bytearray(written)))
         assert head == fresh
         assert route_of(head) == parse_absolute(fresh.target)
+        assert url_of(head) == "http://example.com/path"
         assert passed_to_origin(head, via, upgrade=upgrade) == expected
 
 

@@ -68,6 +68,17 @@ def route_of(head: RequestHead) -> tuple[Authority, bytes]:
     return route
 
 
+def url_of(head: RequestHead) -> str:
+    """Its target as text: one for all the tunnels to one target, each of which keeps it for as long as it lives."""
+    known = head.worked_out
+    if known is None:
+        return head.target.decode("latin-1")
+    url: str | None = known.get("url")
+    if url is None:
+        url = known["url"] = head.target.decode("latin-1")
+    return url
+
+
 def passed_to_origin(head: RequestHead, via: bytes, *, upgrade: bool) -> bytes:
     """`request_to_origin` of the head and its own target."""
     known, key = head.worked_out, (via, upgrade)

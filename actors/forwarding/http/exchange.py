@@ -21,7 +21,7 @@ from typing import Final
 from actors.forwarding import errors
 from actors.forwarding.commands import Command, RelayToClient, RelayToOrigin, Report, ToClient, ToOrigin
 from actors.forwarding.errors import Refused
-from actors.forwarding.http.again import answer_head, let_go, passed_to_client, passed_to_origin, route_of
+from actors.forwarding.http.again import answer_head, let_go, passed_to_client, passed_to_origin, route_of, url_of
 from actors.forwarding.http.bodies import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
 from actors.forwarding.http.fields import answer_to_client
 from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end
@@ -216,7 +216,7 @@ class Exchange:
         """What is to be told of it at its end."""
         return Report(
             self.head.method,
-            self.head.target.decode("latin-1"),
+            url_of(self.head),
             self.answer.status if self.answer is not None else status,
             reason,
             self.user,
