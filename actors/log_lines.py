@@ -7,6 +7,13 @@ import logging
 
 from config.units import timestamp_text
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def levels_from(level: str) -> frozenset[str]:
+    """`level` and all that matters more."""
+    return frozenset(LEVELS[LEVELS.index(level) :])
+
 
 class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO logger: message`."""

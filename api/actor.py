@@ -12,6 +12,7 @@ from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
+from api.door import Door
 from api.proxies import read_specs
 from api.security.keyfile import signing_key
 from api.server import ApiServer
@@ -50,6 +51,9 @@ class ApiActor(Actor):
             boot.params.get("supervisor_pid"),
         )
         self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections)
+        self._door = Door(self.loop, self.run_dir.api_door, self._server.move)
+        self._services.on_moved = lambda: self._bridge.call(self._door.pass_through)
+        self._services.on_max_connections = self._server.limit
         self._tell_wish()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -74,6 +78,7 @@ class ApiActor(Actor):
 
     def close(self) -> None:
         """End the threads, then give everything back."""
+        self._door.close()
         self._bridge.close()
         self._server.close()
         self._store.close()

@@ -14,7 +14,7 @@ from typing import Any
 import falcon
 
 from api.http.body import read_body, read_model
-from api.http.call import Call, Reply
+from api.http.call import AFTER, Call, Reply
 from api.http.client import client_address, request_id
 from api.http.errors import (
     INVALID_REQUEST,
@@ -130,7 +130,10 @@ def _responder(services: Services, operation: Operation) -> Any:
             identified=caller,
             if_match_header=req.get_header("If-Match"),
         )
-        _answer(resp, operation.handler(call))
+        reply = operation.handler(call)
+        if reply.then is not None:
+            req.env[AFTER] = reply.then
+        _answer(resp, reply)
 
     return respond
 

@@ -1,12 +1,14 @@
-"""What the operator does to the configuration while the product is not running."""
+"""What the operator does to the configuration from the command line, mostly while the product is not running."""
 
 from __future__ import annotations
 
 import time
 
-from api import users
+from api import settings, users
 from api.first_start import ADMINISTRATOR, check_length, new_password
-from api.store import open_store
+from api.store import StoreError, open_store
+from api.store.storage import parse
+from config.live import Stored
 from config.passwords import hash_password
 from config.paths import DataDir, forget_initial_password
 
@@ -37,3 +39,28 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         return chosen
     finally:
         store.close()
+
+
+def reset_settings(data: DataDir) -> list[str]:
+    """Forget what was set through the API; the keys. The caller holds the lock. Raises `StoreError`."""
+    store = open_store(data)
+    try:
+        stored = settings.read_stored(store)
+        if stored:
+            store.delete(settings.COLLECTION, settings.DOCUMENT)
+        return [f"{group}.{key}" for group, values in stored.items() for key in values]
+    finally:
+        store.close()
+
+
+def peek_settings(data: DataDir) -> Stored:
+    """What was set through the API, read without a lock while the product may run. Raises `ValueError`."""
+    file = data.store / f"{settings.COLLECTION}.json"
+    try:
+        entries = parse(file, file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, StoreError) as error:
+        raise ValueError(f"{file}: {error}") from error
+    body = (entries.get(settings.DOCUMENT) or {}).get("body")
+    return {} if body is None else settings.stored_of(body)

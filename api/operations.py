@@ -15,7 +15,9 @@ from api import api_keys, users
 from api.http.call import Call, Reply
 from api.resources import access, auth, connections, health, logs, proxies
 from api.resources import api_keys as key_handlers
+from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
+from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
@@ -200,5 +202,27 @@ OPERATIONS: tuple[Operation, ...] = (
         own=True,
     ),
     Operation("DELETE", _USER, "users.delete", "deleteUser", "Delete a user", user_handlers.delete_user),
+    # --- the system ---
+    Operation(
+        "GET", f"{V1}/settings", "settings.read", "getSettings", "Show the settings", settings_handlers.get_settings
+    ),
+    Operation(
+        "PUT",
+        f"{V1}/settings",
+        "settings.write",
+        "replaceSettings",
+        "Change the settings",
+        settings_handlers.update_settings,
+        SettingsUpdate,
+    ),
+    Operation(
+        "PATCH",
+        f"{V1}/settings",
+        "settings.write",
+        "updateSettings",
+        "Change the settings",
+        settings_handlers.update_settings,
+        SettingsUpdate,
+    ),
     Operation("GET", f"{V1}/logs", "metrics.read", "queryLogs", "Search access records", logs.query_logs),
 )

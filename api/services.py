@@ -19,10 +19,11 @@ from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
 from api.security.authentication import Authenticator
 from api.security.rates import RateLimits
-from api.security.tokens import Tokens
+from api.security.tokens import Lifetimes, Tokens
+from api.settings import LiveSettings
 from api.store import Store
 from config.paths import DataDir
-from config.settings import Auth, Proxy, Security, Server
+from config.settings import Auth, Logging, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class ApiSettings:
     """The part of the settings that the API needs."""
 
     server: Server = field(default_factory=Server)
+    logging: Logging = field(default_factory=Logging)
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
@@ -41,6 +43,7 @@ class ApiSettings:
         """From `Settings.model_dump(mode="json")`."""
         return cls(
             server=Server.model_validate(plain.get("server", {})),
+            logging=Logging.model_validate(plain.get("logging", {})),
             auth=Auth.model_validate(plain.get("auth", {})),
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
@@ -69,25 +72,45 @@ class Services:
         self.data = data
         self.supervisor_pid = supervisor_pid
         self.started_at = time.time()
-        self.tokens = Tokens(store, signing_key, settings.auth.jwt)
+        self.tokens = Tokens(store, signing_key, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
         self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
+        self.on_moved: Callable[[], None] = _nothing
+        """Called when the answer to a change of the API's own address was written."""
+        self.on_max_connections: Callable[[int], None] = _of_no_interest
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
 
     def take_over(self, settings: ApiSettings) -> None:
         """The settings were read again: what can change while the API runs does, for the requests to come."""
         self.settings = settings
-        self.tokens.lifetimes = settings.auth.jwt
+        self.tokens.lifetimes = _lifetimes(settings.auth)
         self.attempts.limit = settings.auth.max_login_attempts
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
         self.tester.default_url = settings.proxy.test_url
+        self.on_max_connections(settings.server.max_connections)
+
+    def _put_in_force(self, plain: Mapping[str, Any]) -> None:
+        self.take_over(ApiSettings.from_plain(plain))
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Say on the events plane that something happened."""
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
+
+
+def _lifetimes(auth: Auth) -> Lifetimes:
+    return Lifetimes(auth.access_token_ttl, auth.jwt.refresh_token_ttl)
+
+
+def _nothing() -> None:
+    """Nobody listens, so nobody moves."""
+
+
+def _of_no_interest(_number: int) -> None:
+    """There is no server."""

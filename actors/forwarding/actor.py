@@ -21,9 +21,10 @@ from actors.bus.messages import (
     Failed,
     ProxySpec,
     QueryConnections,
+    SetPooling,
     Trouble,
 )
-from actors.bus.records import RecordSender
+from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
 from actors.forwarding import errors
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
@@ -33,6 +34,7 @@ from actors.forwarding.lingering import linger
 from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport
+from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ FIRST_REQUEST = 1.0
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
+_LEVEL = ACCESS_FIELDS.index("level")
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -61,10 +64,11 @@ class ForwardingActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         params = boot.params.get("proxy", {})
+        self._kept_levels = levels_from(boot.log_level)
         self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
         self.serving = Serving(
             self.loop,
-            self.records.add,
+            self._record,
             int(params.get("max_idle_connections", 100)),
             float(params.get("keep_alive_timeout", 60)),
         )
@@ -84,7 +88,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections` and `EndConnections`."""
+        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections`, `EndConnections` and `SetPooling`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._choose_certificate(message.spec)
@@ -99,8 +103,19 @@ class ForwardingActor(Actor):
             self.serving.book.query(message, answer)
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
+        elif isinstance(message, SetPooling):
+            self.serving.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
+            answer(Done())
         else:
             refuse(sender, message, answer)
+
+    def level_changed(self, level: str) -> None:
+        """What is below it is not even sent from now on: by the time it was indexed the level might be another one."""
+        self._kept_levels = levels_from(level)
+
+    def _record(self, row: Row) -> None:
+        if row[_LEVEL] in self._kept_levels:
+            self.records.add(row)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:
         if self.serving.credentials is None:

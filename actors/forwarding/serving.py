@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
@@ -109,6 +109,11 @@ class Serving:
             keep_alive_timeout=self.policy.keep_alive_timeout,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+
+    def set_pooling(self, limit: int, kept: float) -> None:
+        """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""
+        self.pool.set_limits(limit, kept)
+        self.policy = replace(self.policy, keep_alive_timeout=kept)
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""

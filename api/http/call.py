@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,9 @@ from api.security.authentication import Caller
 from api.services import Services
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
+
+AFTER = "proxyfleet.after"
+"""Key of the WSGI environment: a function that the server calls when it has written the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A success: `data` for the envelope. `revision` becomes the ETag."""
+    """A success: `data` for the envelope. `revision` becomes the ETag; `then` is called when the answer was written."""
 
     data: dict[str, Any]
     status: int = 200
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    then: Callable[[], None] | None = None

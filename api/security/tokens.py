@@ -24,7 +24,6 @@ from typing import Any
 import jwt
 
 from api.store import NotStored, RevisionConflict, Store
-from config.settings import Jwt
 
 ISSUER = "proxyfleet"
 AUDIENCE = "proxyfleet-api"
@@ -66,10 +65,18 @@ class TokenPair:
     expires_in: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """Seconds that tokens live from their issue."""
+
+    access_token_ttl: int
+    refresh_token_ttl: int
+
+
 class Tokens:
     """Issues, checks and revokes. Thread-safe."""
 
-    def __init__(self, store: Store, key: bytes, lifetimes: Jwt, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, key: bytes, lifetimes: Lifetimes, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._key = key
         self.lifetimes = lifetimes
