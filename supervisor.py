@@ -7,6 +7,7 @@ API's socket and hands over to `actors.supervision.service`. The other commands 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -109,6 +110,40 @@ def reset_password(
     except (StoreError, LookupError, ValueError) as error:
         _fail(str(error))
     typer.echo(f"The password of {user} is now: {fresh}" if password is None else f"The password of {user} is changed.")
+
+
+audit_app = typer.Typer(help="The audit trail.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("verify")
+def verify_audit(
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    head: Annotated[
+        str | None, typer.Option(help="SEQ:HASH as an earlier verify printed it; it must be in the chain.")
+    ] = None,
+) -> None:
+    """Follow the hash chain of the audit trail; ends with 1 and names the row when it is broken. Only reads."""
+    from api.audit import Broken, verify
+    from api.store import StoreError
+
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    noted = _noted(head)
+    data = DataDir(settings.data_dir or default_data_dir())
+    found = _translated(StoreError, lambda: verify(data, noted))
+    if isinstance(found, Broken):
+        _fail(f"row {found.seq} {found.error}")
+    typer.echo(f"The audit trail is whole: {found.seq} rows.\nhead {found.seq}:{found.hash}")
+
+
+def _noted(text: str | None) -> Any:
+    from api.audit import Head
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text, re.ASCII)
+    return Head(int(match[1]), match[2]) if match else _fail("--head: must be a number, a colon and 64 hex digits")
 
 
 @app.command()

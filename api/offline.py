@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from api import settings, users
+from api.audit.store import audited
 from api.first_start import ADMINISTRATOR, check_length, new_password
 from api.store import StoreError, open_store
 from api.store.storage import parse
@@ -31,7 +32,8 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
             raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
         chosen = new_password() if password is None else check_length(password)
         changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
-        store.put(users.COLLECTION, changed.model_dump(mode="json"))
+        with audited(data, store, "command_line", "reset-password") as recorded:
+            recorded.put(users.COLLECTION, changed.model_dump(mode="json"))
         for document in store.find("refresh_families", user_id=user.id):
             store.delete("refresh_families", document.id)
         if username == ADMINISTRATOR:
@@ -47,7 +49,8 @@ def reset_settings(data: DataDir) -> list[str]:
     try:
         stored = settings.read_stored(store)
         if stored:
-            store.delete(settings.COLLECTION, settings.DOCUMENT)
+            with audited(data, store, "command_line", "reset-settings") as recorded:
+                recorded.delete(settings.COLLECTION, settings.DOCUMENT)
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
     finally:
         store.close()

@@ -13,10 +13,11 @@ from pydantic import BaseModel
 
 from api import api_keys, users
 from api.http.call import Call, Reply
-from api.resources import access, auth, connections, health, logs, proxies
+from api.resources import access, audit, auth, connections, health, logs, proxies
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
+from api.security.permissions import ADMIN
 from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
@@ -31,7 +32,7 @@ class Operation:
     """One operation. `model` is what its body must be; with `optional_body` it may be left out.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
-    account; their handler says what of it may be changed.
+    account; their handler says what of it may be changed. `role` may do it without having the permission.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Operation:
     optional_body: bool = False
     exempt: bool = False
     own: bool = False
+    role: str | None = None
     status: int = 200
 
     @property
@@ -224,5 +226,6 @@ OPERATIONS: tuple[Operation, ...] = (
         settings_handlers.update_settings,
         SettingsUpdate,
     ),
+    Operation("GET", f"{V1}/audit", ADMIN, "queryAudit", "Search the audit trail", audit.query_audit, role="auditor"),
     Operation("GET", f"{V1}/logs", "metrics.read", "queryLogs", "Search access records", logs.query_logs),
 )

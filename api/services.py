@@ -6,12 +6,14 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
 from api.api_keys import LastUsed
+from api.audit import AuditedStore, Trail
+from api.audit.masking import difference
 from api.bridge import Bridge
 from api.fleet import Fleet
 from api.proxies import Proxies
@@ -21,7 +23,8 @@ from api.security.authentication import Authenticator
 from api.security.rates import RateLimits
 from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
-from api.store import Store
+from api.store import Store, StoreError
+from api.users import User
 from config.paths import DataDir
 from config.settings import Auth, Logging, Proxy, Security, Server
 
@@ -49,6 +52,10 @@ class ApiSettings:
             security=Security.model_validate(plain.get("security", {})),
         )
 
+    def plain(self) -> dict[str, Any]:
+        """The opposite of `from_plain`."""
+        return {each.name: getattr(self, each.name).model_dump(mode="json") for each in fields(self)}
+
 
 Publish = Callable[[str, dict[str, Any]], None]
 """Called as `(event type, data)`."""
@@ -66,7 +73,8 @@ class Services:
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
-        self.store = store
+        self.audit = Trail(data)
+        self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
         self.settings = settings
         self.data = data
@@ -74,7 +82,9 @@ class Services:
         self.started_at = time.time()
         self.tokens = Tokens(store, signing_key, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
-        self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
+        self.authenticator = Authenticator(
+            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
+        )
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
@@ -94,6 +104,31 @@ class Services:
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
         self.tester.default_url = settings.proxy.test_url
         self.on_max_connections(settings.server.max_connections)
+
+    def reread(self, settings: ApiSettings) -> None:
+        """The configuration file was read again."""
+        before, after = self.settings.plain(), settings.plain()
+        if before != after:
+            old, new = difference(before, after)
+            self._append(
+                "settings.reread", {"type": "settings", "id": "configuration", "name": None}, before=old, after=new
+            )
+        self.take_over(settings)
+
+    def close(self) -> None:
+        """Give back what the services opened themselves."""
+        self.audit.close()
+
+    def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
+        """A sign-in that failed, which stays one even if this can't be written."""
+        resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
+        self._append(action, resource, outcome="failed", details={"reason": reason})
+
+    def _append(self, action: str, resource: dict[str, Any], **more: Any) -> None:
+        try:
+            self.audit.append(action, resource, **more)
+        except StoreError as error:
+            log.error("not in the audit trail: %s of %s: %s", action, resource["id"], error)
 
     def _put_in_force(self, plain: Mapping[str, Any]) -> None:
         self.take_over(ApiSettings.from_plain(plain))

@@ -39,6 +39,15 @@ class BadToken(Exception):
     """The token is not one of ours, or its family is dead."""
 
 
+class ReusedToken(BadToken):
+    """A refresh token came a second time; its family is dead now."""
+
+    def __init__(self, user_id: str, family: str) -> None:
+        super().__init__("the refresh token was used before")
+        self.user_id = user_id
+        self.family = family
+
+
 class ExpiredToken(Exception):
     """The token was good until `expired_at` (Unix seconds)."""
 
@@ -133,7 +142,7 @@ class Tokens:
         body = document.body
         if not hmac.compare_digest(_digest(secret), body["secret_hash"]):
             self.revoke(family)
-            raise BadToken
+            raise ReusedToken(body["user_id"], family)
         if body["refresh_until"] <= self._clock():
             raise ExpiredToken(body["refresh_until"])
         fresh = secrets.token_urlsafe(32)

@@ -143,6 +143,8 @@ class Api:
 
     def start(self) -> None:
         """A new process, as far as the application can tell: only store and key file remain."""
+        if hasattr(self, "services"):
+            self.services.close()
         self.services = Services(self.store, self.fleet, self.settings, signing_key(self.data), self.data)
         self.client = TestClient(create_app(self.services))
 
@@ -183,6 +185,7 @@ class Api:
         return self.request("PATCH", path, headers, json=body)
 
     def close(self) -> None:
+        self.services.close()
         self.store.close()
         self.folder.cleanup()
 
