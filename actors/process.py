@@ -1,4 +1,4 @@
-"""What every actor process is: a name on the bus, a heartbeat, a life that ends with its supervisor's.
+"""What every actor process is: a name on the bus, a pulse, a life that ends with its supervisor's.
 
 An actor subclasses `Actor`, sets itself up in `__init__`, answers in `receive` and finishes in `drain`. It runs in a
 process that the zygote has forked (`actors.supervision.zygote`); `main` is the first thing that runs there.
@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,14 @@ from typing import Any
 import zmq
 
 from actors.bus.events import Publisher
-from actors.bus.loop import Loop
+from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Heartbeat, Hello, SetLogging, Stop
+from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop
 from actors.log_lines import JsonLines, TextLines
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_PERIOD = 2.0
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
 
@@ -57,11 +57,15 @@ class Boot:
 class Actor:
     """Base of all actors. Subclasses override `receive` and `drain`, and call `ready` when they can work."""
 
+    longest_wait = LONGEST_WAIT
+    """Seconds after which its loop turns in any case."""
+
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         self.boot = boot
         self.run_dir = RunDir(Path(boot.run_dir))
         self.data_dir = DataDir(Path(boot.data_dir))
         self.loop = Loop()
+        self.loop.longest_wait = self.longest_wait
         self.context: zmq.Context[Any] = zmq.Context()
         own = address_of(boot.name, boot.instance)
         self.mailbox = Mailbox(self.loop, self.context, self.run_dir.mailbox, own, self._received)
@@ -81,9 +85,8 @@ class Actor:
         """`logging.level` is another one from now on."""
 
     def ready(self) -> None:
-        """Say hello, and send heartbeats from now on."""
+        """Say hello: it can work. From now on it must keep the promises of its pulse."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
-        self.loop.call_every(HEARTBEAT_PERIOD, self._beat)
 
     def finish(self) -> None:
         """End the loop after this turn."""
@@ -94,9 +97,6 @@ class Actor:
         self.mailbox.close()
         self.events.close()
         self.context.term()
-
-    def _beat(self) -> None:
-        self.mailbox.tell(SUPERVISOR, Heartbeat(self.boot.instance))
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Stop):
@@ -116,14 +116,20 @@ class Actor:
             self.drain(drain)
 
 
-def main(entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int) -> int:
-    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process."""
+def main(
+    entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None] = unheard
+) -> int:
+    """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
+
+    `promise` is told the time until which it may be silent (`actors.pulse`).
+    """
     set_up_logging(boot.log_level, boot.log_format)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
+    actor.loop.promise = promise
     _end_with_the_supervisor(actor, lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the supervisor decides
-    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.stop(0.0))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.loop.interrupt(lambda: actor.stop(0.0)))
     try:
         actor.loop.run()
     finally:

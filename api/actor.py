@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Any
 
+from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
 from actors.process import Actor, Boot
@@ -30,6 +31,8 @@ class ApiActor(Actor):
 
     `boot.params`: `settings`, what `Settings.model_dump(mode="json")` gives without secrets; `supervisor_pid`.
     """
+
+    longest_wait = THREADED_WAIT
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""

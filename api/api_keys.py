@@ -15,7 +15,16 @@ import time
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.users import Permissions
@@ -53,6 +62,9 @@ class Scope(BaseModel):
     ip_whitelist: Annotated[list[Annotated[StrictStr, AfterValidator(_network)]], Field(max_length=100)] | None = None
 
 
+_MOMENT = WithJsonSchema({"type": "string", "format": "date-time"})
+
+
 class ApiKeyCreate(BaseModel):
     """The body of a create. Without `permissions` the key may do what its owner may."""
 
@@ -60,7 +72,7 @@ class ApiKeyCreate(BaseModel):
 
     name: Name
     permissions: Permissions | None = None
-    expires_at: Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future)] | None = None
+    expires_at: Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), _MOMENT] | None = None
     scope: Scope | None = None
 
     @model_validator(mode="before")

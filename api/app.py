@@ -30,6 +30,7 @@ from api.http.errors import (
 from api.http.query import Query
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
+from api.queries import names
 from api.security.authentication import Caller
 from api.security.permissions import ROLES
 from api.services import Services
@@ -80,13 +81,15 @@ def _resource(services: Services, operations: list[Operation]) -> object:
 
 
 def _responder(services: Services, operation: Operation) -> Any:
+    declared = names(operation.query)
+
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
         caller = _permitted(operation, req, params)
-        _require_json_accepted(req)
+        _require_accepted(req, operation.produces)
         call = Call(
             services=services,
-            query=Query(req),
+            query=Query(req, declared),
             params=params,
             body=_body(operation, req),
             address=req.context.address,
@@ -148,9 +151,9 @@ def _is_own(operation: Operation, caller: Caller, params: dict[str, str]) -> boo
     return operation.own and caller.key is None and params.get("user_id") == caller.user.id
 
 
-def _require_json_accepted(req: falcon.Request) -> None:
-    if not req.client_accepts("application/json"):
-        raise invalid("Accept", "the answers are application/json", 406)
+def _require_accepted(req: falcon.Request, media_type: str) -> None:
+    if "*" not in media_type and not req.client_accepts(media_type):
+        raise invalid("Accept", f"the answer is {media_type}", 406)
 
 
 def _body(operation: Operation, req: falcon.Request) -> Any:
@@ -165,7 +168,11 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         resp.set_header("ETag", f'"{reply.revision}"')
     for name, value in reply.headers.items():
         resp.set_header(name, value)
-    _write(resp, reply.status, {"success": True, "data": reply.data})
+    if reply.document is None:
+        _write(resp, reply.status, {"success": True, "data": reply.data})
+    else:
+        resp.status = reply.status
+        resp.data, resp.content_type = reply.document
 
 
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:

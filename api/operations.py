@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from api import api_keys, users
+from api import api_keys, queries, users
 from api.http.call import Call, Reply
-from api.resources import access, audit, auth, connections, health, logs, proxies
+from api.parameters import Parameter
+from api.resources import access, audit, auth, connections, document, health, logs, proxies
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
@@ -30,6 +31,9 @@ NOTHING: frozenset[str] = frozenset()
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation. `model` is what its body must be; with `optional_body` it may be left out.
+
+    `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
+    its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -48,6 +52,11 @@ class Operation:
     own: bool = False
     role: str | None = None
     status: int = 200
+    query: tuple[Parameter, ...] = ()
+    matches: bool = False
+    produces: str = "application/json"
+    enveloped: bool = True
+    may_be_unwell: bool = False
 
     @property
     def permission(self) -> str | None:
@@ -60,10 +69,12 @@ _PROXY = f"{V1}/proxies/{{proxy_id}}"
 
 OPERATIONS: tuple[Operation, ...] = (
     # --- is it well? ---
-    Operation("GET", "/health", NONE, "health", "Is it well, in one word", health.small, exempt=True),
+    Operation(
+        "GET", "/health", NONE, "health", "Is it well, in one word", health.small, exempt=True, may_be_unwell=True
+    ),
     Operation("GET", "/livez", NONE, "livez", "Does the process answer", health.live, exempt=True),
-    Operation("GET", "/readyz", NONE, "readyz", "Can it do its work", health.small, exempt=True),
-    Operation("GET", f"{V1}/health", ANY, "getHealth", "The health report", health.report),
+    Operation("GET", "/readyz", NONE, "readyz", "Can it do its work", health.small, exempt=True, may_be_unwell=True),
+    Operation("GET", f"{V1}/health", ANY, "getHealth", "The health report", health.report, may_be_unwell=True),
     Operation("GET", f"{V1}/status", "metrics.read", "getStatus", "The system status", health.system_status),
     # --- credentials ---
     Operation("POST", f"{V1}/auth/login", NONE, "login", "Sign in", auth.login, auth.Login),
@@ -87,7 +98,15 @@ OPERATIONS: tuple[Operation, ...] = (
         "DELETE", f"{V1}/api-keys/{{key_id}}", PERSON, "revokeApiKey", "Revoke an API key", key_handlers.revoke_key
     ),
     # --- proxies ---
-    Operation("GET", f"{V1}/proxies", "proxy.read", "listProxies", "List proxies", proxies.list_proxies),
+    Operation(
+        "GET",
+        f"{V1}/proxies",
+        "proxy.read",
+        "listProxies",
+        "List proxies",
+        proxies.list_proxies,
+        query=queries.LIST_PROXIES,
+    ),
     Operation(
         "POST",
         f"{V1}/proxies",
@@ -99,7 +118,7 @@ OPERATIONS: tuple[Operation, ...] = (
         READ_ONLY_FIELDS,
         status=201,
     ),
-    Operation("GET", _PROXY, "proxy.read", "getProxy", "Show a proxy", proxies.get_proxy),
+    Operation("GET", _PROXY, "proxy.read", "getProxy", "Show a proxy", proxies.get_proxy, matches=True),
     Operation(
         "PUT",
         _PROXY,
@@ -109,6 +128,7 @@ OPERATIONS: tuple[Operation, ...] = (
         proxies.update_proxy,
         ProxyUpdate,
         READ_ONLY_FIELDS,
+        matches=True,
     ),
     Operation(
         "PATCH",
@@ -119,11 +139,22 @@ OPERATIONS: tuple[Operation, ...] = (
         proxies.update_proxy,
         ProxyUpdate,
         READ_ONLY_FIELDS,
+        matches=True,
     ),
-    Operation("DELETE", _PROXY, "proxy.delete", "deleteProxy", "Delete a proxy", proxies.delete_proxy),
-    Operation("POST", f"{_PROXY}/start", "proxy.write", "startProxy", "Start a proxy", proxies.start_proxy),
-    Operation("POST", f"{_PROXY}/stop", "proxy.write", "stopProxy", "Stop a proxy", proxies.stop_proxy),
-    Operation("POST", f"{_PROXY}/restart", "proxy.write", "restartProxy", "Restart a proxy", proxies.restart_proxy),
+    Operation("DELETE", _PROXY, "proxy.delete", "deleteProxy", "Delete a proxy", proxies.delete_proxy, matches=True),
+    Operation(
+        "POST", f"{_PROXY}/start", "proxy.write", "startProxy", "Start a proxy", proxies.start_proxy, matches=True
+    ),
+    Operation("POST", f"{_PROXY}/stop", "proxy.write", "stopProxy", "Stop a proxy", proxies.stop_proxy, matches=True),
+    Operation(
+        "POST",
+        f"{_PROXY}/restart",
+        "proxy.write",
+        "restartProxy",
+        "Restart a proxy",
+        proxies.restart_proxy,
+        matches=True,
+    ),
     Operation(
         "POST",
         f"{_PROXY}/test",
@@ -150,6 +181,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "listConnections",
         "List live connections",
         connections.list_connections,
+        query=queries.LIST_CONNECTIONS,
     ),
     Operation(
         "DELETE",
@@ -158,6 +190,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "endConnections",
         "End the connections that match",
         connections.end_connections,
+        query=queries.END_CONNECTIONS,
     ),
     Operation(
         "DELETE",
@@ -180,7 +213,7 @@ OPERATIONS: tuple[Operation, ...] = (
         users.READ_ONLY_FIELDS,
         status=201,
     ),
-    Operation("GET", _USER, "users.read", "getUser", "Show a user", user_handlers.get_user, own=True),
+    Operation("GET", _USER, "users.read", "getUser", "Show a user", user_handlers.get_user, own=True, matches=True),
     Operation(
         "PUT",
         _USER,
@@ -191,6 +224,7 @@ OPERATIONS: tuple[Operation, ...] = (
         users.UserUpdate,
         users.READ_ONLY_FIELDS | {"username"},
         own=True,
+        matches=True,
     ),
     Operation(
         "PATCH",
@@ -202,11 +236,44 @@ OPERATIONS: tuple[Operation, ...] = (
         users.UserUpdate,
         users.READ_ONLY_FIELDS | {"username"},
         own=True,
+        matches=True,
     ),
-    Operation("DELETE", _USER, "users.delete", "deleteUser", "Delete a user", user_handlers.delete_user),
+    Operation("DELETE", _USER, "users.delete", "deleteUser", "Delete a user", user_handlers.delete_user, matches=True),
+    Operation(
+        "GET",
+        f"{V1}/logs",
+        "metrics.read",
+        "queryLogs",
+        "Search access records",
+        logs.query_logs,
+        query=queries.QUERY_LOGS,
+    ),
+    # --- the API itself ---
+    Operation(
+        "GET", f"{V1}/openapi.json", NONE, "getOpenapi", "This API as OpenAPI 3.1", document.openapi, enveloped=False
+    ),
+    Operation(
+        "GET", f"{V1}/docs", NONE, "getDocs", "This API as a page", document.page, enveloped=False, produces="text/html"
+    ),
+    Operation(
+        "GET",
+        f"{V1}/docs/{{file}}",
+        NONE,
+        "getDocsFile",
+        "A file of that page",
+        document.page_file,
+        enveloped=False,
+        produces="*/*",
+    ),
     # --- the system ---
     Operation(
-        "GET", f"{V1}/settings", "settings.read", "getSettings", "Show the settings", settings_handlers.get_settings
+        "GET",
+        f"{V1}/settings",
+        "settings.read",
+        "getSettings",
+        "Show the settings",
+        settings_handlers.get_settings,
+        matches=False,
     ),
     Operation(
         "PUT",
@@ -216,6 +283,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Change the settings",
         settings_handlers.update_settings,
         SettingsUpdate,
+        matches=True,
     ),
     Operation(
         "PATCH",
@@ -225,7 +293,16 @@ OPERATIONS: tuple[Operation, ...] = (
         "Change the settings",
         settings_handlers.update_settings,
         SettingsUpdate,
+        matches=True,
     ),
-    Operation("GET", f"{V1}/audit", ADMIN, "queryAudit", "Search the audit trail", audit.query_audit, role="auditor"),
-    Operation("GET", f"{V1}/logs", "metrics.read", "queryLogs", "Search access records", logs.query_logs),
+    Operation(
+        "GET",
+        f"{V1}/audit",
+        ADMIN,
+        "queryAudit",
+        "Search the audit trail",
+        audit.query_audit,
+        role="auditor",
+        query=queries.QUERY_AUDIT,
+    ),
 )

@@ -84,6 +84,8 @@ class StoredProxy:
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
+            accept_proxy_protocol=record.accept_proxy_protocol,
+            bind_address=record.bind_address,
         )
 
 

@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from actors.bus.messages import AdmitTester, Done, forwarding_name
+from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
 from api.http.errors import rate_limited
 from api.proxies import StoredProxy
@@ -125,20 +127,29 @@ def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> st
 class _OwnProxies(HTTPAdapter):
     """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
 
+    def __init__(self, announced: bool) -> None:
+        """`announced`: the proxy wants a header of the PROXY protocol first."""
+        self._announced = announced
+        super().__init__()
+
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-        return super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
+        manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
+        if self._announced:
+            manager.pool_classes_by_scheme = ANNOUNCING_POOLS
+        return manager
 
 
 def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
     """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
     host = _WILDCARDS.get(record.host, record.host)
-    route = Route(record.protocol, (host, record.port), user, token, timeout)
+    announced = record.accept_proxy_protocol
+    route = Route(record.protocol, (host, record.port), user, token, timeout, announced)
     socks = record.protocol in ("socks4", "socks5")
     for scheme in ("http://", "https://"):
-        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies())
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(announced))
     if not socks:
         url = _proxy_url(record.protocol, host, record.port, user, token)
         session.proxies = {"http": url, "https": url}
@@ -148,6 +159,10 @@ def _send_through(session: requests.Session, record: ProxyRecord, user: str, tok
 def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
     deadline = time.monotonic() + timeout
     outcome = _Outcome()
+
+    def source() -> str | None:
+        return record.bind_address or _source_address(url)
+
     with requests.Session() as session:
         session.trust_env = False
         session.headers["User-Agent"] = "proxyfleet-test"
@@ -155,7 +170,9 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
-                _judge(outcome, response, _read(response, deadline), url)
+                _judge(
+                    outcome, response, _read(response, deadline), lambda: record.bind_address or _source_address(url)
+                )
         except (requests.Timeout, TimeoutError):
             late = _late(timeout)
             outcome.status, outcome.error = late.status, late.error
@@ -180,7 +197,7 @@ def _read(response: requests.Response, deadline: float) -> bytes:
     return content
 
 
-def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: str) -> None:
+def _judge(outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]) -> None:
     by_proxy = response.headers.get("Proxy-Status")
     if response.status_code == 504 and by_proxy:
         outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
@@ -190,7 +207,7 @@ def _judge(outcome: _Outcome, response: requests.Response, content: bytes, url: 
         outcome.error = f"the target answered {response.status_code}"
     else:
         outcome.status = "success"
-        outcome.external_ip = told_address(content) or _source_address(url)
+        outcome.external_ip = told_address(content) or source()
 
 
 def _explain(outcome: _Outcome, error: Exception) -> None:

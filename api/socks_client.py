@@ -17,6 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 
+from actors.forwarding.proxy_protocol import LOCAL_V2
 from actors.forwarding.socks.replies import V4_GRANTED, status_of
 from actors.forwarding.socks.wire import pack_address
 
@@ -35,13 +36,17 @@ class SocksRefused(OSError):
 
 @dataclass(slots=True)
 class Route:
-    """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is what it said when it refused."""
+    """The way through one proxy. `protocol` is `socks4` or `socks5`; `refusal` is what it said when it refused.
+
+    `announced`: the proxy wants a header of the PROXY protocol first.
+    """
 
     protocol: str
     proxy: tuple[str, int]
     user: str
     password: str
     timeout: float
+    announced: bool = False
     refusal: SocksRefused | None = None
 
     def connect(self, host: str, port: int) -> socket.socket:
@@ -52,6 +57,8 @@ class Route:
         sock = socket.create_connection(self.proxy, self.timeout)
         try:
             wire = _Wire(sock, deadline)
+            if self.announced:
+                wire.send(LOCAL_V2)
             (self._greet_v4 if self.protocol == "socks4" else self._greet_v5)(wire, host.strip("[]"), port)
             sock.settimeout(self.timeout)
         except SocksRefused as refusal:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 from pydantic_core import PydanticCustomError
 
 from config.access import AccessInput, ProxyAccess
+from config.addresses import not_local, read_bind_address
 from config.certificates import CertificateError, server_context
 from config.passwords import hash_password
 from config.settings import ServerTls
@@ -24,6 +25,9 @@ SOCKS5_TEXT_MAX = 255
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
+
+_PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_protocol", "bind_address")
+"""What a request gives is stored as it is."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
@@ -80,6 +84,7 @@ MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
+BindAddress = Annotated[StrictStr, Field(max_length=45), AfterValidator(read_bind_address)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
@@ -122,6 +127,8 @@ class ProxyUpdate(_Input):
     access: AccessInput | None = None
     tags: Tags | None = None
     tls: TlsInput | None = None
+    accept_proxy_protocol: StrictBool | None = None
+    bind_address: BindAddress | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -176,6 +183,8 @@ class ProxyRecord(BaseModel):
     access: ProxyAccess = ProxyAccess()
     tags: list[str]
     tls: ProxyTls | None = None
+    accept_proxy_protocol: bool = False
+    bind_address: str = ""
     created_at: float
     updated_at: float
 
@@ -209,8 +218,10 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     """`record` with the changes of `body`. Raises `InvalidProxy`."""
-    given = {name: getattr(body, name) for name in ("name", "host", "port", "protocol", "tags")}
+    given = {name: getattr(body, name) for name in _PLAIN_FIELDS}
     changed = {name: value for name, value in given.items() if value is not None}
+    if body.bind_address:
+        _refuse_foreign(body.bind_address)
     if body.settings is not None:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.access is not None:
@@ -253,6 +264,12 @@ def _apply_auth(auth: ProxyAuth, body: AuthInput, protocol: str) -> ProxyAuth:
         _refuse_long("auth.password", body.password)
     hashed = auth.password_hash if body.password is None else hash_password(body.password)
     return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
+
+
+def _refuse_foreign(bind_address: str) -> None:
+    trouble = not_local(bind_address)
+    if trouble is not None:
+        raise InvalidProxy("bind_address", trouble)
 
 
 def _refuse_password(enabled: bool, auth: ProxyAuth, body: AuthInput) -> None:

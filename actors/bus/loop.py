@@ -28,6 +28,8 @@ PUMP_LIMIT = 200
 """Messages taken from one ZeroMQ socket before the others get their turn."""
 
 LONGEST_WAIT = 60.0
+THREADED_WAIT = 10.0
+"""The longest wait of a process with other threads: one that holds the interpreter for good is found by it."""
 _GOLDEN = 0.6180339887
 """Multiples of it lie evenly between whole numbers: offsets that spread the ticks of processes."""
 
@@ -64,6 +66,10 @@ class Loop:
         self._numbers = itertools.count()
         self._offset = os.getpid() * _GOLDEN % 1.0
         self._soon: deque[Callable[[], None]] = deque()
+        self.longest_wait = LONGEST_WAIT
+        self.promise: Callable[[float], None] = unheard
+        """Called with the time until which this loop may be silent: before each wait, and after it."""
+        self._when_stirred: Callable[[], None] | None = None
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
         self._running = False
 
@@ -116,6 +122,24 @@ class Loop:
         """Call in the next turn, without waiting for anything."""
         self._soon.append(call)
 
+    def interrupt(self, call: Callable[[], None]) -> None:
+        """Call in the next turn, and end the wait for it: for signal handlers, after which a wait goes on (PEP 475)."""
+        ready = os.eventfd(1, os.EFD_CLOEXEC)
+
+        def woken(_mask: int) -> None:
+            self.unwatch(ready)
+            os.close(ready)
+            call()
+
+        self.watch(ready, select.EPOLLIN, woken)
+
+    def when_stirred(self, call: Callable[[], None]) -> None:
+        """Call once, after the next turn in which something happened at a descriptor: time alone doesn't count.
+
+        So an idle process needs no timer for what can only have changed when somebody came. The last caller is called.
+        """
+        self._when_stirred = call
+
     # --- ZeroMQ ---
 
     def attach(self, socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> None:
@@ -135,7 +159,7 @@ class Loop:
         """Turn until `stop`."""
         self._running = True
         while self._running:
-            self.turn()
+            self.turn(self.longest_wait)
 
     def stop(self) -> None:
         """End `run` after this turn."""
@@ -148,14 +172,19 @@ class Loop:
         self._run_soon()
         pending = self._pump()
         wait = 0.0 if pending or self._soon or not self._running else self._until_next(longest)
+        self.promise(self.now + wait)
         ready = self._epoll.poll(wait)
-        self.now = self._clock()
+        self.now = now = self._clock()
+        self.promise(now)
         handlers, gone = self._handlers, self._gone
         gone.clear()
         for fd, mask in ready:
             handler = handlers[fd]
             if handler is not None and fd not in gone:
                 handler(mask)
+        if ready and self._when_stirred is not None:
+            call, self._when_stirred = self._when_stirred, None
+            call()
 
     def close(self) -> None:
         """Give the epoll descriptor back."""
@@ -177,7 +206,8 @@ class Loop:
             heapq.heappop(self._timers)
         if not self._timers:
             return longest
-        return min(longest, max(0.0, self._timers[0][0] - self._clock()))
+        self.now = self._clock()
+        return min(longest, max(0.0, self._timers[0][0] - self.now))
 
     def _pump(self) -> bool:
         """Read `EVENTS` of every ZeroMQ socket as the last act before the wait; True when messages are left over."""
@@ -203,6 +233,10 @@ def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) 
         if socket.closed:
             return count + 1
     return PUMP_LIMIT
+
+
+def unheard(_when: float) -> None:
+    """Nobody watches this loop."""
 
 
 def _nothing(_mask: int) -> None:

@@ -26,13 +26,16 @@ from actors.bus.messages import (
 )
 from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
 from actors.forwarding import errors
+from actors.forwarding.announcement import Announcement
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
 from actors.forwarding.errors import Failure, Refused
 from actors.forwarding.explain import explain
 from actors.forwarding.lingering import linger
+from actors.forwarding.policy import HANDSHAKE_TIMEOUT
 from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
+from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.log_lines import levels_from
 from actors.process import Actor, Boot
@@ -43,9 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACCEPTED_AT_ONCE = 64
-COUNT_PERIOD = 1.0
-QUIET_PERIOD = 5.0
-"""Seconds between two tellings of counters that have not changed."""
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
@@ -59,7 +59,10 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class ForwardingActor(Actor):
-    """Says hello at once, and accepts from the first `Configure` on. `boot.params["proxy"]` has the pool's limits."""
+    """Says hello at once, and accepts from the first `Configure` on.
+
+    `boot.params["proxy"]` has the limits of the pool, and deadlines.
+    """
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -71,18 +74,17 @@ class ForwardingActor(Actor):
             self._record,
             int(params.get("max_idle_connections", 100)),
             float(params.get("keep_alive_timeout", 60)),
+            float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.serving.dialer.on_trouble = self._trouble
         self._own_tls = _files(boot.params.get("tls"))
         self._tls: tuple[str, str] | None = None
         self._certificate: Certificate | None = None
         self._wants_tls = False
-        self._last_counters: Counters | None = None
-        self._last_told = 0.0
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._told: dict[str, float] = {}
-        self.loop.call_every(COUNT_PERIOD, self._publish_counters)
+        self._teller = Teller(self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said))
         self.ready()
 
     # --- messages ---
@@ -155,10 +157,25 @@ class ForwardingActor(Actor):
             except OSError as error:
                 self._cannot_accept(error)
                 return
-            self._admit_client(sock, address[0])
+            sock.setblocking(False)
+            if self.serving.accept_proxy_protocol:
+                self._await_announcement(sock, address[0])
+            else:
+                self._admit_client(sock, address[0])
 
-    def _admit_client(self, sock: socket.socket, client_ip: str) -> None:
-        sock.setblocking(False)
+    def _await_announcement(self, sock: socket.socket, peer_ip: str) -> None:
+        if len(self.serving.open) < self.serving.max_connections:
+            Announcement(self.serving, sock, peer_ip, self._announced)
+        else:
+            self._last_ip = peer_ip
+            self._turn_away_from_full(sock)
+
+    def _announced(self, announcement: Announcement, client_ip: str) -> None:
+        """The client is known. Its connection has a place already."""
+        self._admit_client(announcement.sock, client_ip, places=1)
+        self.serving.ended(announcement)
+
+    def _admit_client(self, sock: socket.socket, client_ip: str, places: int = 0) -> None:
         serving = self.serving
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
@@ -167,9 +184,8 @@ class ForwardingActor(Actor):
         if judgement.failure is not None:
             self._turn_away(sock, judgement.failure)
             return
-        if len(serving.open) >= serving.max_connections:
-            serving.count.errors += 1
-            self._turn_away(sock, errors.out_of_connections(serving.max_connections))
+        if len(serving.open) - places >= serving.max_connections:
+            self._turn_away_from_full(sock)
             return
         transport = self._transport(sock)
         if transport is None:
@@ -179,6 +195,8 @@ class ForwardingActor(Actor):
         client.reported = judgement.reason
         serving.began(client)
         self.loop.watch(client.fileno, EDGE, client.on_client)
+        if self._listener is None:
+            client.retire(patient=True)  # it was announced while the actor is about to end
 
     def _transport(self, sock: socket.socket) -> Transport | None:
         """The connection as the protocol wants it; None when it wants TLS and there is no certificate."""
@@ -213,6 +231,10 @@ class ForwardingActor(Actor):
             self._certificate = Certificate(*self._tls, self._trouble)
         except CertificateError as error:
             self._trouble("certificate", f"the certificate can't be used; clients are turned away: {error}")
+
+    def _turn_away_from_full(self, sock: socket.socket) -> None:
+        self.serving.count.errors += 1
+        self._turn_away(sock, errors.out_of_connections(self.serving.max_connections))
 
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
@@ -250,11 +272,11 @@ class ForwardingActor(Actor):
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
 
-    def _publish_counters(self) -> None:
+    def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
-            return
-        counters = Counters(
+            return None
+        return Counters(
             proxy_id=serving.proxy_id,
             instance=self.boot.instance,
             requests=count.requests,
@@ -271,10 +293,6 @@ class ForwardingActor(Actor):
             refusals=dict(count.refusals),
             reported=dict(count.reported),
         )
-        quiet = counters == self._last_counters and self.loop.now - self._last_told < QUIET_PERIOD
-        if not quiet:
-            self._last_counters, self._last_told = counters, self.loop.now
-            self.events.publish(counters_topic(counters), counters)
 
     # --- ending ---
 
@@ -299,6 +317,8 @@ class ForwardingActor(Actor):
         for connection in tuple(self.serving.open):
             if isinstance(connection, Client):
                 connection.retire(patient=False)
+            elif isinstance(connection, Announcement):
+                connection.end("connection_terminated")
 
     def _cut(self) -> None:
         for connection in tuple(self.serving.open):
@@ -307,7 +327,7 @@ class ForwardingActor(Actor):
     def _emptied(self) -> None:
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.serving.on_empty = None
-        self._publish_counters()
+        self._teller.tell()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
 

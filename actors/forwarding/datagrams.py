@@ -1,9 +1,9 @@
 """A UDP association (RFC 1928 section 7): datagrams between one client and whom it sends to.
 
 The client's datagrams come to a socket at the address of its control connection, and leave from another socket, one
-for each address family. The association belongs to the address of the control connection and to the port that the
-request named, else the first that is seen. What comes back is passed on only from where something was sent to. It ends
-with the control connection, or when nothing has moved for `settings.timeout`.
+for each address family. The association belongs to the client's address, which a balancer may have announced, and to
+the port that the request named, else the first that is seen. What comes back is passed on only from where something
+was sent to. It ends with the control connection, or when nothing has moved for `settings.timeout`.
 
 Datagrams are dropped, as on any network, when they can't be sent on at once. What is held is bounded: the peers that
 are remembered, and the datagrams that wait for a name.
@@ -96,7 +96,7 @@ class Association:
         self._report = command.report
         self.client_ip = client_ip
         self.number = number
-        self._client = endpoint_of(control.getpeername())[0]
+        self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
         self._peers: OrderedDict[Endpoint, None] = OrderedDict()
@@ -195,7 +195,7 @@ class Association:
         by_name = judge.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
-            refused = judge.address(target, address).failure
+            refused = judge.address(target, address).failure or self._serving.dialer.source.refuses(address)
             if refused is None:
                 self._send_to((address, target.port), payload)
                 return
@@ -218,7 +218,8 @@ class Association:
         """The socket from which datagrams leave, made when the first one does."""
         sock = self._senders.get(family)
         if sock is None:
-            sock = _datagram_socket(family, "::" if family is socket.AF_INET6 else "0.0.0.0")  # noqa: S104
+            anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
+            sock = _datagram_socket(family, self._serving.dialer.source.address or anywhere)
             self._senders[family] = sock
             self._serving.loop.watch(sock.fileno(), select.EPOLLIN, partial(self._on_peer, sock))
         return sock

@@ -18,7 +18,8 @@ from actors.forwarding import errors
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.judge import Judge
-from actors.forwarding.resolve import Answer, Resolver
+from actors.forwarding.resolve import Answer, Found, OnAnswer, Resolver
+from actors.forwarding.source import ANY, Source, SourceLost
 
 STAGGER = 0.25
 ADDRESSES_MAX = 8
@@ -32,12 +33,13 @@ Connect = Callable[[str, int], socket.socket]
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
-def connect(address: str, port: int) -> socket.socket:
-    """A socket that is connecting. Raises `OSError` when the kernel refuses at once."""
+def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
+    """A socket that is connecting. Raises `OSError` when the kernel refuses at once, `SourceLost` among them."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        source.bind(sock)
         trouble = sock.connect_ex((address, port))
         if trouble not in (0, errno.EINPROGRESS):
             raise OSError(trouble, "connect")
@@ -54,8 +56,31 @@ class Dialer:
         self.loop = loop
         self.resolver = resolver
         self.connector = connector
+        self.source = ANY
         self.judge: Judge | None = None
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
+
+    def leave_from(self, source: Source) -> None:
+        """Where connections come from that are made from now on."""
+        self.source = source
+        self.connector = partial(connect, source=source)
+
+    def look_up(self, target: Authority, done: OnAnswer) -> bool:
+        """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
+
+        True when that is a matter of the resolver, and so of time.
+        """
+        assert self.judge is not None
+        refused = self.judge.name(target)
+        if refused is not None and refused.failure is not None:
+            answer: Answer = refused.failure
+        elif target.literal:
+            answer = Found((target.host,))
+        else:
+            self.resolver.resolve(target.host, lambda found: self.loop.call_soon(lambda: done(found)))
+            return True
+        self.loop.call_soon(lambda: done(answer))
+        return False
 
     def dial(self, target: Authority, done: OnDialled) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before."""
@@ -77,22 +102,14 @@ class Dial:
         self._reasons: dict[str, str] = {}
         self.reported = ""
         """What rules in report mode would have refused about the connection that was made."""
-        assert dialer.judge is not None
-        refused = dialer.judge.name(target)
-        self.resolving = refused is None and not target.literal
-        if refused is not None:
-            self._loop.call_soon(lambda: self._end(refused.failure or self._failure))
-        elif target.literal:
-            self._loop.call_soon(lambda: self._judge((target.host,)))
-        else:
-            dialer.resolver.resolve(target.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
+        self.resolving = dialer.look_up(target, self._looked_up)
 
     def cancel(self) -> None:
         """Give up; `done` is not called any more."""
         self._done = None
         self._drop_all()
 
-    def _resolved(self, answer: Answer) -> None:
+    def _looked_up(self, answer: Answer) -> None:
         self.resolving = False
         if isinstance(answer, Failure):
             self._end(answer)
@@ -102,14 +119,17 @@ class Dial:
     def _judge(self, addresses: tuple[str, ...]) -> None:
         if self._done is None:
             return
-        judge = self._dialer.judge
+        judge, source = self._dialer.judge, self._dialer.source
         assert judge is not None
         judged = [(address, judge.address(self._target, address)) for address in addresses]
-        self._untried = [address for address, judgement in judged if judgement.failure is None][:ADDRESSES_MAX]
+        passed = [address for address, judgement in judged if judgement.failure is None]
+        self._untried = [address for address in passed if source.refuses(address) is None][:ADDRESSES_MAX]
         self._reasons = {address: judgement.reason for address, judgement in judged if judgement.reason}
         refused = [judgement.failure for _address, judgement in judged if judgement.failure is not None]
-        if not self._untried and refused:
+        if not passed and refused:
             self._end(refused[0])
+        elif passed and not self._untried:
+            self._end(source.refuses(passed[0]) or self._failure)
         else:
             self._try_next()
 
@@ -119,6 +139,10 @@ class Dial:
             address = self._untried.pop(0)
             try:
                 sock = self._dialer.connector(address, self._target.port)
+            except SourceLost as lost:
+                self._failure = errors.source_lost()
+                self._dialer.on_trouble("bind_address", f"no connection can leave from {lost.strerror}")
+                continue
             except OSError as error:
                 self._note(error.errno or 0, address)
                 continue

@@ -117,6 +117,26 @@ def out_of_descriptors() -> Failure:
     return Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
 
 
+def source_lost() -> Failure:
+    """The address that this proxy's connections are to leave from is gone."""
+    return Failure(503, "proxy_internal_error", "the source address of this proxy is not there")
+
+
+BAD_ANNOUNCEMENT = "proxy_protocol_error"
+LATE_ANNOUNCEMENT = "proxy_protocol_timeout"
+
+
+def bad_announcement(detail: str) -> Failure:
+    """The connection does not begin with a header of the PROXY protocol."""
+    return Failure(400, "http_request_error", detail, close=True, rule=BAD_ANNOUNCEMENT)
+
+
+def late_announcement() -> Failure:
+    """The header of the PROXY protocol did not come in time."""
+    detail = "no header of the PROXY protocol in time"
+    return Failure(408, "http_request_error", detail, close=True, rule=LATE_ANNOUNCEMENT)
+
+
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forwarded this request", close=True)
 

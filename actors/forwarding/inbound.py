@@ -42,18 +42,14 @@ class Inbound:
         self._came_in: OnCameIn | None = came_in
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = not peer.literal
-        if peer.literal:
-            self._loop.call_soon(lambda: self._judge((peer.host,)))
-        else:
-            dialer.resolver.resolve(peer.host, lambda answer: self._loop.call_soon(lambda: self._resolved(answer)))
+        self.resolving = dialer.look_up(peer, self._looked_up)
 
     def cancel(self) -> None:
         """Give up; `came_in` is not called any more."""
         self._came_in = None
         self._close()
 
-    def _resolved(self, answer: Answer) -> None:
+    def _looked_up(self, answer: Answer) -> None:
         self.resolving = False
         if isinstance(answer, Failure):
             self._end(answer)
@@ -63,15 +59,10 @@ class Inbound:
     def _judge(self, addresses: tuple[str, ...]) -> None:
         if self._came_in is None:
             return
-        assert self._dialer.judge is not None
-        by_name = self._dialer.judge.name(self._peer)
-        if by_name is not None and by_name.failure is not None:
-            self._end(by_name.failure)
-            return
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        verdicts = {address: self._verdict(address) for address in addresses}
+        verdicts = {address: self._verdict(address) or self._dialer.source.refuses(address) for address in addresses}
         passed = [address for address, verdict in verdicts.items() if verdict is None]
         if not passed:
             self._end(verdicts[addresses[0]] or errors.unroutable("no address of the peer is known"))
@@ -98,7 +89,12 @@ class Inbound:
         self._listening(endpoint_of(listener.getsockname()))
 
     def _own_address(self, family: socket.AddressFamily, towards: str) -> str:
-        """Where the peer reaches us: the source address on the way to it, else that of the client's connection."""
+        """Where the peer reaches us: the address that connections leave from, else the source address on the way to it,
+        else that of the client's connection.
+        """
+        source = self._dialer.source
+        if source.address and source.refuses(towards) is None:
+            return source.address
         if towards not in _UNSPECIFIED:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent by asking
                 probe.connect((towards, self._peer.port or 9))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.forwarding.errors import Failure, error_response
-from actors.forwarding.http.session import HttpSession, Policy
+from actors.forwarding.http.session import HttpSession
+from actors.forwarding.policy import Policy
 from actors.forwarding.protocol import Session
 from actors.forwarding.socks import v4, v5
 

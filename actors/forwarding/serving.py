@@ -17,16 +17,17 @@ from actors.forwarding.connections import Book, Open
 from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import PROXY_NAME, Failure
+from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
-from actors.forwarding.http.session import Policy
 from actors.forwarding.judge import Judge
+from actors.forwarding.policy import HANDSHAKE_TIMEOUT, Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver
 from actors.forwarding.rules import REASONS, REPORTED, Rules
+from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
 
@@ -37,7 +38,7 @@ Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
 PIPE_WAIT = 0.1
-DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", *REASONS))
+DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, *REASONS))
 
 
 @dataclass(slots=True)
@@ -60,14 +61,21 @@ class Count:
 class Serving:
     """The shared part. `configure` may be called at any time; it holds for new connections."""
 
-    def __init__(self, loop: Loop, add_record: Callable[[Row], None], pool_limit: int, pool_kept: float) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        add_record: Callable[[Row], None],
+        pool_limit: int,
+        pool_kept: float,
+        handshake_timeout: float = HANDSHAKE_TIMEOUT,
+    ) -> None:
         self.loop = loop
         self.deadlines = Deadlines(loop)
         self.pipes = PipePool()
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
-        self.policy = Policy(keep_alive_timeout=pool_kept)
+        self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout)
         self.count = Count()
         self.open: set[Open] = set()
         self.book = Book(self)
@@ -77,6 +85,7 @@ class Serving:
         self.max_connections = 0
         self.proxy_id = ""
         self.protocol = "http"
+        self.accept_proxy_protocol = False
         self.credentials: Credentials | None = None
         self.judge: Judge | None = None
         self.on_empty: Callable[[], None] | None = None
@@ -93,6 +102,9 @@ class Serving:
             self._egress = egress
             self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
             self.pool.flush()
+        if spec.bind_address != self.dialer.source.address:
+            self.dialer.leave_from(Source(spec.bind_address))
+            self.pool.flush()
         if self._spec is None or (spec.auth_username, spec.auth_hash) != (
             self._spec.auth_username,
             self._spec.auth_hash,
@@ -102,10 +114,12 @@ class Serving:
         self.proxy_id = spec.id
         self.protocol = spec.protocol
         self.max_connections = spec.max_connections
+        self.accept_proxy_protocol = spec.accept_proxy_protocol
         self.policy = Policy(
             keep_alive=spec.keep_alive,
             wants_credentials=spec.auth_username is not None,
             timeout=spec.timeout,
+            handshake_timeout=self.policy.handshake_timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from actors.bus.loop import Loop
+from actors.bus.loop import THREADED_WAIT, Loop
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class Workers:
         self._waiting += 1
         if self._started < min(self._limit, self._waiting):
             self._started += 1
+            self._loop.longest_wait = min(self._loop.longest_wait, THREADED_WAIT)
             threading.Thread(target=self._run, name=f"worker-{self._started}", daemon=True).start()
         self._jobs.put((work, done))
 

@@ -18,6 +18,7 @@ from actors.sqlite import open_database
 LIVE_FOR = 12.0
 """Seconds without a word after which a process's active connections count no more."""
 FOLDED_AFTER = 3600.0
+FOLD_PERIOD = 60.0
 DELETED = ""
 """Stands for all proxies that were deleted, in place of an id."""
 
@@ -72,7 +73,6 @@ class _Process:
     word: Word
     active: int = 0
     heard: float = 0.0
-    dirty: bool = False
 
 
 class Totals:
@@ -82,6 +82,8 @@ class Totals:
         self._clock = clock
         self._database = open_database(folder / "totals.sqlite", _SCHEMA)
         self._proxies: dict[str, dict[int, _Process]] = {}
+        self._unsaved: set[tuple[str, int]] = set()
+        self._folded = clock()
         self.moved = Word()
         for proxy_id, instance, *counted in self._database.execute("SELECT * FROM words"):
             self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock())
@@ -92,7 +94,8 @@ class Totals:
         process = processes.setdefault(counters.instance, _Process(Word()))
         word = Word.of(counters)
         self._move(process.word, word)
-        process.dirty = process.dirty or word != process.word
+        if word != process.word:
+            self._unsaved.add((counters.proxy_id, counters.instance))
         process.word, process.active, process.heard = word, counters.active_connections, self._clock()
 
     def stats(self, proxy_ids: Iterable[str] = ()) -> dict[str, ProxyStats]:
@@ -112,28 +115,26 @@ class Totals:
         kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(Word()))
         for process in gone.values():
             kept.word.add(process.word)
-        kept.dirty = True
+        self._unsaved.add((DELETED, _FOLDED))
         self._database.execute("DELETE FROM words WHERE proxy_id = ?", (proxy_id,))
         self.save()
 
     def save(self) -> None:
         """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""
-        self._fold()
-        changed = [
-            (proxy_id, instance, process)
-            for proxy_id, processes in self._proxies.items()
-            for instance, process in processes.items()
-            if process.dirty
-        ]
-        if not changed:
+        if self._clock() - self._folded >= FOLD_PERIOD:
+            self._fold()
+        if not self._unsaved:
             return
         marks = ", ".join("?" * (2 + len(fields(Word))))
-        rows = [(proxy_id, instance, *astuple(process.word)) for proxy_id, instance, process in changed]
+        rows = [
+            (proxy_id, instance, *astuple(self._proxies[proxy_id][instance].word))
+            for proxy_id, instance in self._unsaved
+            if instance in self._proxies.get(proxy_id, {})  # else folded or forgotten meanwhile
+        ]
         with self._database:  # commits, or rolls back when it raises
             self._database.execute("BEGIN")
             self._database.executemany(f"INSERT OR REPLACE INTO words VALUES ({marks})", rows)  # noqa: S608
-        for _proxy_id, _instance, process in changed:
-            process.dirty = False
+        self._unsaved.clear()
 
     def close(self) -> None:
         """Close the file."""
@@ -164,7 +165,7 @@ class Totals:
 
     def _fold(self) -> None:
         """Processes that are long gone, and aren't the newest of their proxy, become one row."""
-        now = self._clock()
+        now = self._folded = self._clock()
         for proxy_id, processes in self._proxies.items():
             newest = max(processes)
             gone = [

@@ -27,7 +27,6 @@ from actors.bus.messages import (
     EgressSpec,
     Failed,
     ForgetProxy,
-    Heartbeat,
     Hello,
     ListenerRefused,
     ListenerReserved,
@@ -94,7 +93,6 @@ class Fleet:
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
             Hello: self._hello,
-            Heartbeat: self._heartbeat,
             ReserveListener: self._reserve,
             PutProxy: self._put,
             RemoveProxy: self._remove,
@@ -221,11 +219,6 @@ class Fleet:
         actor = self._by_name(sender)
         if actor is not None:
             actor.hello(message.instance)
-
-    def _heartbeat(self, sender: str, message: Heartbeat, _answer: Answer) -> None:
-        actor = self._by_name(sender)
-        if actor is not None:
-            actor.heartbeat(message.instance)
 
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:

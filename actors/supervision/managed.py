@@ -25,7 +25,7 @@ from actors.supervision.states import Happening, Life, State
 log = logging.getLogger(__name__)
 
 SILENCE_MAX = 10.0
-"""Seconds without a heartbeat after which an actor counts as hung and is killed."""
+"""Seconds beyond what its pulse has promised after which an actor counts as hung and is killed."""
 START_MAX = 30.0
 """Seconds that a new process may take to its hello."""
 STOP_ANSWER_MAX = 1.0
@@ -78,6 +78,16 @@ class _Generation:
     process: ActorProcess
     asked: float
     heard: float | None = None
+
+    def feel(self, now: float) -> None:
+        """Its pulse: who works has been silent since the promise ran out, who waits is well unless it was stopped."""
+        promise = self.process.promise
+        if self.heard is None:
+            return
+        if promise <= now:
+            self.heard = max(self.heard, promise)
+        elif now - self.heard > SILENCE_MAX / 2 and not self.process.stopped:
+            self.heard = now
 
 
 class Managed:
@@ -183,12 +193,6 @@ class Managed:
         self._tell_outcome(Done())
         self._owner.actor_up(self)
 
-    def heartbeat(self, instance: int) -> None:
-        """A process is alive."""
-        generation = self._find(instance)
-        if generation is not None and generation.heard is not None:
-            generation.heard = self._world.loop.now
-
     def pardon(self) -> None:
         """The supervisor itself was held up: nobody's silence until now counts."""
         for each in self._all():
@@ -196,11 +200,12 @@ class Managed:
             each.heard = each.heard and self._world.loop.now
 
     def check(self) -> None:
-        """Kill what hangs."""
+        """Feel the pulse of its processes, and kill what hangs."""
         now = self._world.loop.now
         for each in (self._current, self._successor):
             if each is None:
                 continue
+            each.feel(now)
             since, allowed = (each.asked, START_MAX) if each.heard is None else (each.heard, SILENCE_MAX)
             if now - since > allowed:
                 log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, now - since)

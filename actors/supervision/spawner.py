@@ -23,6 +23,7 @@ import msgpack
 
 from actors.bus.loop import Loop
 from actors.process import Boot
+from actors.pulse import PulsePage
 from actors.supervision.restarts import Backoff
 from actors.supervision.zygote import PACKET_MAX
 
@@ -38,7 +39,7 @@ _PROGRAM = """
 import json, os, sys
 sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
 from actors.supervision.zygote import run
-run(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
 """
 
 
@@ -55,7 +56,7 @@ class Watcher(Protocol):
 class ActorProcess:
     """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
 
-    def __init__(self, boot: Boot, watcher: Watcher) -> None:
+    def __init__(self, boot: Boot, watcher: Watcher, page: PulsePage) -> None:
         self.boot = boot
         self.watcher = watcher
         self.pid: int | None = None
@@ -63,11 +64,27 @@ class ActorProcess:
         self.pidfd: int | None = None
         self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
         self._kill_at_start = False
+        self._page = page
+        self.slot = page.take()
 
     @property
     def instance(self) -> int:
         """The number of this start."""
         return self.boot.instance
+
+    @property
+    def promise(self) -> float:
+        """Its pulse: the time until which it may be silent, by the monotonic clock."""
+        return self._page.promise(self.slot)
+
+    @property
+    def stopped(self) -> bool:
+        """Has a signal or a debugger stopped it (proc(5), the field behind the name)?"""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb", buffering=0) as stat:
+                return stat.read(1024).rpartition(b") ")[2][:1] in b"Tt"
+        except OSError:
+            return False  # it has just ended; its pidfd says so, too
 
     def take_far_end(self) -> int:
         """The read end of the lifeline, for the new process."""
@@ -102,6 +119,8 @@ class ActorProcess:
 
     def close(self) -> None:
         """Give back what the supervisor holds of it. A process that still lives ends by this."""
+        if not self.ended:
+            self._page.give(self.slot)
         self.ended = True
         self.sent()
         self.let_go()
@@ -131,6 +150,7 @@ class Spawner:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._closed = False
+        self._page = PulsePage()
         self._start_zygote()
 
     @property
@@ -143,7 +163,7 @@ class Spawner:
 
         The sockets' descriptors are copied at once: the caller may close its own.
         """
-        process = ActorProcess(boot, watcher)
+        process = ActorProcess(boot, watcher, self._page)
         self._waiting.append((process, entry, [os.dup(each.fileno()) for each in sockets]))
         self._loop.call_soon(self._send_waiting)
         return process
@@ -163,6 +183,7 @@ class Spawner:
         """End the zygote. Actors are not touched."""
         self._closed = True
         self._drop_zygote()
+        self._page.close()
 
     # --- requests ---
 
@@ -171,8 +192,8 @@ class Spawner:
             process, entry, sockets = self._waiting.popleft()
             self._tokens += 1
             self._under_way[self._tokens] = process
-            packet = msgpack.packb({"token": self._tokens, "entry": entry, "boot": asdict(process.boot)})
-            self._send(self._control, packet, [process.take_far_end(), *sockets])
+            request = {"token": self._tokens, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
+            self._send(self._control, msgpack.packb(request), [process.take_far_end(), *sockets])
             process.sent()
             for fd in sockets:
                 os.close(fd)
@@ -235,11 +256,12 @@ class Spawner:
     def _start_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *self._logging]
+            descriptors = (theirs.fileno(), self._page.descriptor)
+            command = [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging]
             self._zygote = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *self._inherited),
+                pass_fds=(*descriptors, *self._inherited),
                 env={**os.environ, "ZYGOTE_PATH": json.dumps(sys.path)},  # where the supervisor finds its modules
             )
         ours.setblocking(False)

@@ -10,12 +10,13 @@ Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map.
 =========  ==================================================  ======================================
 direction  packet                                              descriptors with it
 =========  ==================================================  ======================================
-to it      `{token, entry, boot}`: make this actor             the lifeline, then the actor's sockets
+to it      `{token, entry, boot, slot}`: make this actor       the lifeline, then the actor's sockets
 from it    `{started: pid, token}`                             a pidfd of the new process
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
-The socket's end is the zygote's end.
+The socket's end is the zygote's end. `slot` is the actor's place on the page of pulses (`actors.pulse`), which the
+zygote has mapped and every fork of it shares.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import msgpack
 from setproctitle import setproctitle
 
 from actors.process import Boot, main
+from actors.pulse import open_page, promiser
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ COMM_MAX = 15
 """Bytes of a process name that Linux keeps (proc(5), comm)."""
 
 
-def serve(control: socket.socket, preload: Sequence[str] = PRELOAD) -> None:
+def serve(control: socket.socket, pulses: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
     """Fork an actor for every request until the control socket ends."""
     _name_process("zygote")
     for module in preload:
@@ -66,7 +68,7 @@ def serve(control: socket.socket, preload: Sequence[str] = PRELOAD) -> None:
             if fd == wake:
                 os.read(wake, 4096)
                 _report_ended(control)
-            elif not _fork_on_request(control):
+            elif not _fork_on_request(control, pulses):
                 return
 
 
@@ -99,7 +101,7 @@ def _report_ended(control: socket.socket) -> None:
         _send(control, {"ended": pid, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _fork_on_request(control: socket.socket) -> bool:
+def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
     try:
         packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
     except ConnectionResetError:
@@ -110,7 +112,7 @@ def _fork_on_request(control: socket.socket) -> bool:
     pid = os.fork()
     if pid == 0:
         control.close()
-        _become(request, descriptors)
+        _become(request, descriptors, pulses)
     for descriptor in descriptors:
         os.close(descriptor)
     pidfd = os.pidfd_open(pid)
@@ -126,7 +128,7 @@ def _send(control: socket.socket, packet: dict[str, Any], *descriptors: int) -> 
         os._exit(0)  # the supervisor is gone
 
 
-def _become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
+def _become(request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]) -> NoReturn:
     """The first thing in a new process: leave the zygote behind and be the actor."""
     status = 1
     try:
@@ -134,7 +136,8 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
         boot = Boot(**request["boot"])
         _name_process(boot.name)
         lifeline, *others = descriptors
-        status = main(request["entry"], boot, [socket.socket(fileno=fd) for fd in others], lifeline)
+        sockets = [socket.socket(fileno=fd) for fd in others]
+        status = main(request["entry"], boot, sockets, lifeline, promiser(pulses, request["slot"]))
     except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process
         traceback.print_exc()
     finally:
@@ -162,11 +165,13 @@ def _name_process(name: str) -> None:
         log.debug("the process can't be named: %s", error)
 
 
-def run(descriptor: int, log_level: str, log_format: str) -> None:
-    """The zygote's main: `descriptor` is its end of the control socket."""
+def run(descriptor: int, page: int, log_level: str, log_format: str) -> None:
+    """The zygote's main: `descriptor` is its end of the control socket, `page` the descriptor of the page of pulses."""
     from actors.process import set_up_logging
 
     set_up_logging(log_level, log_format)
     gc.disable()
+    pulses = open_page(page)
+    os.close(page)
     with socket.socket(fileno=descriptor) as control:
-        serve(control)
+        serve(control, pulses)

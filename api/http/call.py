@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from api.http.errors import unauthorized
 from api.http.query import Query
@@ -48,12 +48,23 @@ class Call:
         return int(match[1]) if match else -1
 
 
+class Document(NamedTuple):
+    """A body that is in no envelope."""
+
+    content: bytes
+    media_type: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A success: `data` for the envelope. `revision` becomes the ETag; `then` is called when the answer was written."""
+    """A success: `data` for the envelope. `revision` becomes the ETag. A `document` is the body itself.
+
+    `then` is called when the answer was written.
+    """
 
     data: dict[str, Any]
     status: int = 200
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     then: Callable[[], None] | None = None
+    document: Document | None = None

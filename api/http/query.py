@@ -14,19 +14,25 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
 class Query:
-    """The query of one request. All methods raise `ApiError` 400."""
+    """The query of one request. All methods raise `ApiError` 400.
 
-    def __init__(self, request: falcon.Request) -> None:
+    `declared` names what the operation says that it reads (`api.queries`); reading another name is a bug: `KeyError`.
+    """
+
+    def __init__(self, request: falcon.Request, declared: frozenset[str]) -> None:
         self._params = request.params
+        self._declared = declared
 
-    def only(self, names: Collection[str]) -> None:
+    def refuse_others(self) -> None:
         """Refuse parameters that mean nothing here: an answer that ignored a filter would be taken for filtered."""
         for name in self._params:
-            if name not in names:
-                raise invalid(name, f"unknown parameter; allowed: {', '.join(names)}")
+            if name not in self._declared:
+                raise invalid(name, f"unknown parameter; allowed: {', '.join(sorted(self._declared))}")
 
     def text(self, name: str) -> str | None:
         """The value of a parameter that may occur once; None when it doesn't occur."""
+        if name not in self._declared:
+            raise KeyError(f"the operation does not declare the parameter {name}")
         value = self._params.get(name)
         if isinstance(value, list):
             raise invalid(name, "must not be given twice")

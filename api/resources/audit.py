@@ -21,7 +21,6 @@ EXACT = (
     "resource_type",
     "resource_id",
 )
-PARAMETERS = ("start_time", "end_time", "limit", "offset", "cursor", *EXACT)
 OUTCOMES = ("done", "failed")
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -29,7 +28,7 @@ _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 def query_audit(call: Call) -> Reply:
     """Newest first. `next_cursor` goes on where this page ends, whatever was added meanwhile."""
     query = call.query
-    query.only(PARAMETERS)
+    query.refuse_others()
     limit = query.integer("limit", 100, 1, 1000)
     offset = query.integer("offset", 0, 0, 1_000_000_000)
     entries, total = call.services.audit.find(_selection(call), limit + 1, offset)

@@ -41,7 +41,7 @@ def end_connection(call: Call) -> Reply:
 
 def end_connections(call: Call) -> Reply:
     """All that match; none without a filter, unless all are asked for in so many words."""
-    call.query.only((*FILTERS, "all"))
+    call.query.refuse_others()
     everything = call.query.one_of("all", ("true", "false")) == "true"
     only = _filter(call)
     if only == EVERYTHING and not everything:

@@ -15,18 +15,6 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 HOUR = 3600.0
 SEARCH_MAX = 500
 WORDS_MAX = 20
-PARAMETERS = (
-    "start_time",
-    "end_time",
-    "limit",
-    "offset",
-    "level",
-    "min_level",
-    "client_ip",
-    "status_code",
-    "search",
-    "proxy_id",
-)
 
 
 def query_logs(call: Call) -> Reply:
@@ -43,7 +31,7 @@ def query_logs(call: Call) -> Reply:
 def _question(call: Call) -> QueryLogs:
     now = time.time()
     query = call.query
-    query.only(PARAMETERS)
+    query.refuse_others()
     return QueryLogs(
         start=query.moment("start_time", now - HOUR),
         end=query.moment("end_time", now),

@@ -10,6 +10,9 @@ from api.fleet import NO_STATS, Fleet
 from api.proxies import StoredProxy
 from config.units import size_text, timestamp_text, uptime_text
 
+_DETAILS = frozenset(("auth", "settings", "tls", "access", "accept_proxy_protocol", "bind_address"))
+"""What the list form leaves out."""
+
 RUNNING_STATES = ("running", "draining")
 
 
@@ -44,6 +47,8 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
         "access": record.access.model_dump(),
+        "accept_proxy_protocol": record.accept_proxy_protocol,
+        "bind_address": record.bind_address,
         "tags": record.tags,
         "created_at": timestamp_text(record.created_at),
         "updated_at": timestamp_text(record.updated_at),
@@ -52,7 +57,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in ("auth", "settings", "tls", "access")}
+    return {name: value for name, value in form.items() if name not in _DETAILS}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:

@@ -1,25 +1,42 @@
-"""`scripts/bench`: run the measures that were asked for and print the table. Ends with 1 when a bar is missed."""
+"""`scripts/bench [soak]`: run the measures that are asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import platform
-import resource
-import shutil
-import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.measures import FULL, MEASURES, QUICK, Bench, Effort
+from benchmarks import fleet, forwarding, python_peers, soak, streaming, tunnelling
+from benchmarks.install import install
 from benchmarks.ours import Product
-from benchmarks.peers import Origin
-from benchmarks.processes import BenchError
-from benchmarks.report import Row, save, table
+from benchmarks.paced import Pace
+from benchmarks.peers import Origin, version_of
+from benchmarks.processes import BenchError, allow_many_descriptors
+from benchmarks.report import Row, markdown, plain, save
+from benchmarks.rounds import FULL, QUICK, Bench, Effort
 
-PACKAGES = ("wrk", "squid", "tinyproxy", "haproxy", "nginx-light")
+MEASURES: dict[str, Callable[[Bench], list[Row]]] = {
+    "rest": fleet.at_rest,
+    "actor": fleet.idle_actor,
+    "fleet": fleet.many_idle_actors,
+    "create": fleet.create_among_many,
+    "small": forwarding.small,
+    "fresh": forwarding.fresh,
+    "medium": forwarding.medium,
+    "connect": streaming.connect,
+    "socks5": streaming.socks5,
+    "tls": streaming.tls,
+    "short": tunnelling.set_up,
+    "idle": tunnelling.idle,
+    "crowd": tunnelling.crowd,
+}
 
 
 def main() -> int:
@@ -27,66 +44,88 @@ def main() -> int:
     arguments = _parser().parse_args()
     try:
         if arguments.install:
-            install()
-        rows = run(arguments.only or list(MEASURES), QUICK if arguments.quick else FULL, not arguments.peers_only)
+            install(arguments.peers_dir)
+        rows, about = _soak(arguments) if arguments.command == "soak" else _measure(arguments)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    print(_machine(), table(rows), sep="\n\n")
+    print(_heading(about), (markdown if arguments.markdown else plain)(rows), sep="\n\n")
     if arguments.json:
-        save(rows, arguments.json)
+        save(rows, about, arguments.json)
     return 1 if any(row.reached is False for row in rows) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure the product beside its peers.")
-    parser.add_argument("--install", action="store_true", help=f"install {', '.join(PACKAGES)} first (Debian, as root)")
-    parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
+    parser.add_argument("--install", action="store_true", help="install the load generator and the peers first")
     parser.add_argument(
-        "--only", action="append", metavar="NAME", choices=MEASURES, help=f"one of {', '.join(MEASURES)}"
+        "--peers-dir", type=Path, metavar="DIR", default=python_peers.default_folder(), help="of the peers from PyPI"
+    )
+    parser.add_argument("--quick", action="store_true", help="a short run: the figures are rough")
+    only = f"one of {', '.join(MEASURES)}; may be given more than once"
+    parser.add_argument("--only", action="append", metavar="NAME", choices=MEASURES, help=only)
+    parser.add_argument(
+        "--peer", action="append", metavar="NAME", help="only beside this one; may be given more than once"
     )
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    commands = parser.add_subparsers(dest="command", metavar="soak")
+    long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
+    long.add_argument("--seconds", type=float, default=600.0)
+    long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
     return parser
 
 
-def install() -> None:
-    """The load generator, the origin and the peers, from Debian. Raises `BenchError`."""
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise BenchError(f"--install needs root and apt-get; install by hand: {' '.join(PACKAGES)}")
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *PACKAGES]):
-        done = subprocess.run(["apt-get", *command], env=environment, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            raise BenchError(f"apt-get {command[0]} failed")
-
-
-def run(names: list[str], effort: Effort, with_product: bool) -> list[Row]:
-    """The rows of these measures. Everything that is started is ended, and the folder removed."""
-    _allow_many_descriptors()
+def _measure(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    effort = QUICK if arguments.quick else FULL
     rows: list[Row] = []
+    with _started(arguments, effort) as bench:
+        for name in arguments.only or MEASURES:
+            began = time.monotonic()
+            print(f"measuring: {name} ...", end=" ", file=sys.stderr, flush=True)
+            rows += MEASURES[name](bench)
+            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+        return rows, _about(bench) | {"effort": asdict(effort)}
+
+
+def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    with _started(arguments, FULL) as bench:
+        if bench.product is None:
+            raise BenchError("soak measures the product alone")
+        rows, samples = soak.soak(bench.product, bench.origin, arguments.seconds, Pace(arguments.rate))
+        return rows, _about(bench) | samples
+
+
+@contextmanager
+def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
+    """The origin and the product run. Everything that was started is ended, and the folder removed."""
+    descriptors = allow_many_descriptors()
     with ExitStack() as stack:
         # under /tmp, whose path is short: the product's sockets lie in it
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
         folder.chmod(0o755)
         origin = Origin(folder)
         stack.callback(origin.end)
-        product = Product(folder) if with_product else None
+        product = None if arguments.peers_only else Product(folder)
         if product:
             stack.callback(product.end)
-        for name in names:
-            print(f"measuring: {name} ...", file=sys.stderr)
-            rows += MEASURES[name](Bench(folder, origin, product, effort))
-    return rows
+        versions = {"nginx": origin.version()} | ({"proxyfleet": product.version()} if product else {})
+        yield Bench(folder, arguments.peers_dir, origin, product, effort, descriptors, versions, arguments.peer or ())
 
 
-def _allow_many_descriptors() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def _about(bench: Bench) -> dict[str, object]:
+    return {
+        "machine": f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}",
+        "descriptors": bench.descriptors,
+        "versions": {"wrk": version_of("wrk", "-v"), **bench.versions},
+    }
 
 
-def _machine() -> str:
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.release()}; medians, all on loopback"
+def _heading(about: dict[str, object]) -> str:
+    versions = about["versions"]
+    assert isinstance(versions, dict)
+    return f"{about['machine']}; {', '.join(f'{name} {version}' for name, version in sorted(versions.items()))}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import sys
@@ -10,7 +11,9 @@ from typing import Any
 
 import requests
 
+from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
+from benchmarks.report import OURS
 
 _PASSWORD = "benchmark-on-loopback"
 
@@ -20,6 +23,7 @@ class Product:
 
     def __init__(self, folder: Path) -> None:
         self.port = free_port()
+        self._folder = folder
         program = Path(sys.executable).parent / "proxyfleet"
         command = [str(program), "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
         self._child = Child("proxyfleet", command, folder, environment=self._environment())
@@ -54,10 +58,14 @@ class Product:
             raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json()["data"]
 
-    def create(self, name: str) -> tuple[str, int]:
-        """A new http proxy that takes as many connections as the benchmark opens: its id and port."""
+    def create(self, name: str, protocol: str = "http") -> tuple[str, int]:
+        """A new proxy that takes as many connections as the benchmark opens: its id and port."""
         port = free_port()
-        body = {"name": name, "port": port, "protocol": "http", "settings": {"max_connections": 10_000, "timeout": 600}}
+        settings = {"max_connections": 50_000, "timeout": 3600}
+        body: dict[str, Any] = {"name": name, "port": port, "protocol": protocol, "settings": settings}
+        if protocol == "https":
+            certificate = str(self_signed(self._folder))
+            body["tls"] = {"cert_file": certificate, "key_file": certificate}
         return self.call("POST", "/proxies", body)["proxy"]["id"], port
 
     def forwarding_pid(self, proxy_id: str) -> int:
@@ -76,6 +84,10 @@ class Product:
         """The supervisor and all that descends from it."""
         return tree(self._child.process.pid)
 
+    def version(self) -> str:
+        """That of the distribution which is installed."""
+        return importlib.metadata.version("proxyfleet")
+
     def end(self) -> None:
         """Stop it in order."""
         self._http.close()
@@ -83,15 +95,17 @@ class Product:
 
 
 class OurProxy:
-    """One proxy of a running product, measured as the peers are."""
+    """One proxy of a running product, measured as the peers are. `protocol` is http, https or socks5."""
 
-    speaks_connect = True
+    name = OURS
     keeps_alive = True
+    carries = GIGABYTE
 
-    def __init__(self, product: Product, name: str = "benchmark") -> None:
-        self.name = "proxyfleet"
+    def __init__(self, product: Product, protocol: str = "http") -> None:
+        self.speaks: Speaks = "socks5" if protocol == "socks5" else "http"
+        self.tls = protocol == "https"
         self._product = product
-        self.id, self.port = product.create(name)
+        self.id, self.port = product.create("benchmark", protocol)
         self._pid = product.forwarding_pid(self.id)
 
     def forwarding(self) -> list[int]:
@@ -101,6 +115,10 @@ class OurProxy:
     def everything(self) -> list[int]:
         """With the supervisor, the API, the log indexer, the metrics collector and the webhook sender."""
         return self._product.processes()
+
+    def version(self) -> str:
+        """The product's."""
+        return self._product.version()
 
     def end(self) -> None:
         """Delete it."""

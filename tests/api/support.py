@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from falcon.testing import Result, TestClient
+from falcon.testing import Result
 
 from actors.bus.messages import (
     METRICS,
@@ -43,6 +43,7 @@ from api.users import User, UserCreate
 from config.live import Stored, overlay
 from config.paths import DataDir, open_data_dir
 from config.settings import RateLimiting, Security
+from tests.api.described import DescribedClient
 
 PASSWORD = "correct horse"
 QUIET = Security(rate_limiting=RateLimiting(enabled=False))
@@ -146,7 +147,7 @@ class Api:
         if hasattr(self, "services"):
             self.services.close()
         self.services = Services(self.store, self.fleet, self.settings, signing_key(self.data), self.data)
-        self.client = TestClient(create_app(self.services))
+        self.client = DescribedClient(create_app(self.services))
 
     def add_user(self, username: str, **fields: Any) -> User:
         user = users.new_user(UserCreate(username=username, password=PASSWORD, **fields))

@@ -387,6 +387,9 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
         "readyz",
         "login",
         "refreshToken",
+        "getOpenapi",
+        "getDocs",
+        "getDocsFile",
     }
     assert {each.access for each in OPERATIONS} - set(PERMISSIONS) == {NONE, ANY, BEARER, PERSON}
     assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)

@@ -246,6 +246,11 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "target_url": "http://example.org/",
         "status_code": 200,
         "response_time": 12.4,
+        "duration": 13,
+        "bytes_in": 100,
+        "bytes_out": 1200,
+        "request_id": "0123456789ab00000001",
+        "user": "",
         "reason": "",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 import time
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import zmq
 
-from actors.bus.loop import Loop, new_socket
+from actors.bus.loop import LONGEST_WAIT, Loop, new_socket
 from tests.bus.conftest import Bench
 
 MESSAGES = 20_000
@@ -141,3 +142,30 @@ def test_a_handler_may_unwatch_another_that_is_ready_in_the_same_turn() -> None:
     for pipe in pipes:
         for fd in pipe:
             os.close(fd)
+
+
+def test_stirred_is_said_once_after_a_descriptor_was_ready_and_not_by_time_alone(bench: Bench) -> None:
+    said: list[str] = []
+    reading, writing = os.pipe()
+    bench.loop.watch(reading, select.EPOLLIN, lambda _mask: said.append(os.read(reading, 1).decode()))
+    bench.loop.when_stirred(lambda: said.append("stirred"))
+    bench.loop.call_later(0.0, lambda: said.append("time"))
+    bench.until(lambda: said, "time passes")
+    for word in (b"a", b"b"):
+        os.write(writing, word)
+        bench.until(lambda word=word: word.decode() in said, "it is read")
+    os.close(writing)
+    bench.loop.unwatch(reading)
+    os.close(reading)
+    assert said == ["time", "a", "stirred", "b"]
+
+
+def test_a_signal_handler_ends_the_wait(bench: Bench) -> None:
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: bench.loop.interrupt(bench.loop.stop))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        began = time.monotonic()
+        bench.loop.run()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < LONGEST_WAIT / 2

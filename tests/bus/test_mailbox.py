@@ -13,7 +13,7 @@ import zmq
 
 from actors.bus.loop import new_socket
 from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Failed, Heartbeat, QuerySender, SenderState, Unreachable
+from actors.bus.messages import SUPERVISOR, Done, Failed, Hello, QuerySender, SenderState, Unreachable
 from config.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.bus.conftest import Bench
 
@@ -35,8 +35,8 @@ class Star:
             self.bench.loop, self.bench.context, self.bench.run_dir.mailbox, own, receiver or self._keeper(own)
         )
         self.bench.keep(mailbox)
-        mailbox.tell(SUPERVISOR, Heartbeat(instance))
-        self.bench.until(lambda: (name, Heartbeat(instance)) in self.heard(SUPERVISOR), f"{own} is on the bus")
+        mailbox.tell(SUPERVISOR, Hello(instance, 1))
+        self.bench.until(lambda: (name, Hello(instance, 1)) in self.heard(SUPERVISOR), f"{own} is on the bus")
         return mailbox
 
     def heard(self, own: str) -> list[tuple[str, Any]]:
@@ -67,9 +67,9 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
     deaf.setsockopt(zmq.ROUTING_ID, b"deaf")
     deaf.connect(bench.run_dir.mailbox)
     deaf.send_multipart([SUPERVISOR.encode(), b""])
-    bench.until(lambda: star.exchange.tell("deaf", Heartbeat(1)), "the deaf one is on the bus")
+    bench.until(lambda: star.exchange.tell("deaf", Hello(1, 1)), "the deaf one is on the bus")
     told = 0
-    while star.exchange.tell("deaf", Heartbeat(told)):
+    while star.exchange.tell("deaf", Hello(told, 1)):
         told += 1
         assert told < 1_000_000, "the queue never fills"
     replies: list[Any] = []
@@ -156,7 +156,7 @@ def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
     for frames in ([b""], [SUPERVISOR.encode(), b"\xc1"], [b"a", b"b", b"c", b"d"], [b"\xff\xfe", b"\x90"]):
         rude.send_multipart(frames)
     star.join("api")
-    assert star.heard(SUPERVISOR) == [("api", Heartbeat(1))]
+    assert star.heard(SUPERVISOR) == [("api", Hello(1, 1))]
 
 
 def test_a_run_directory_whose_socket_paths_would_not_fit_is_refused(bench: Bench) -> None:

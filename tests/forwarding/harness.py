@@ -58,7 +58,11 @@ def spec(port: int, **changes: Any) -> ProxySpec:
 class Rig:
     """`port` is where the proxy listens; `records` and `counters` are what it has told."""
 
-    def __init__(self, egress: EgressSpec = LOOPBACK_ALLOWED, **changes: Any) -> None:
+    def __init__(
+        self, egress: EgressSpec = LOOPBACK_ALLOWED, params: dict[str, Any] | None = None, **changes: Any
+    ) -> None:
+        """`params` are what the actor is told at its start, `changes` those of the plain proxy."""
+        self._params = params or {}
         self.folder = tempfile.mkdtemp(prefix="pf-", dir="/tmp")
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
@@ -121,7 +125,13 @@ class Rig:
         )
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        boot = {"name": forwarding_name(PROXY_ID), "instance": 1, "run_dir": self.folder, "data_dir": self.folder}
+        boot: dict[str, Any] = {
+            "name": forwarding_name(PROXY_ID),
+            "instance": 1,
+            "run_dir": self.folder,
+            "data_dir": self.folder,
+        }
+        boot["params"] = self._params
         lifeline, self._lifeline = os.pipe()
         fds = (self._listener.fileno(), lifeline)
         arguments = [msgpack.packb(boot).hex(), str(fds[0]), str(fds[1])]

@@ -37,7 +37,7 @@ def test_chunks_split_anywhere_give_the_same_content(parts: list[bytes], cuts: l
 
 
 def test_chunks_one_byte_at_a_time() -> None:
-    coded = b"5;ext=1\r\nhello\r\n006\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
+    coded = b'5;ext=1;x;y="a \\"b"\r\nhello\r\n006\r\n world\r\n0\r\nTrailer: x\r\n\r\n'
     body = Chunked()
     assert feed_in_pieces(body, coded + NEXT, list(range(len(coded) + len(NEXT)))) == (b"hello world", NEXT)
 
@@ -58,6 +58,14 @@ def test_chunks_one_byte_at_a_time() -> None:
         b"5;\x00\r\n",
         b"1000000000000000\r\n",
         b"5;" + b"e" * 300,
+        b"5 \r\n",
+        b"5\t;a\r\n",
+        b"5;\r\n",
+        b"5; a\r\n",
+        b"5;a b\r\n",
+        b"5;a=\r\n",
+        b'5;a="b\r\n',
+        b"5;a=\xe9\r\n",
         b"5" + b" " * 300,
         b"0\r\nbad trailer\r\n\r\n",
         b"0\r\n folded: x\r\n\r\n",

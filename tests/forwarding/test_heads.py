@@ -70,6 +70,11 @@ def test_hop_by_hop_fields_and_those_that_connection_names_do_not_pass() -> None
         b"GET http://a/\xff HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET http://a/ HTTP/1.1\r\n\r\n",
         request(b"Host: b"),
+        b"GET http://a/ HTTP/1.1\r\nHost: a, b\r\n\r\n",
+        b"GET http://a/ HTTP/1.1\r\nHost: me@a\r\n\r\n",
+        b"GET http://a/ HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        b"GET http://a/ HTTP/1.1\r\nHost: a:8o\r\n\r\n",
+        b"GET http://a/ HTTP/1.1\r\nHost: \xe9\r\n\r\n",
         request(b"Content-Length: 5", b"Content-Length: 5"),
         request(b"Content-Length: 5, 5"),
         request(b"Content-Length: +5"),
@@ -87,6 +92,8 @@ def test_hop_by_hop_fields_and_those_that_connection_names_do_not_pass() -> None
         request(b"Transfer-Encoding: xchunked"),
         request(b"Transfer-Encoding: \x0bchunked"),
         request(b"Transfer-Encoding:"),
+        request(b"Transfer-Encoding: chunked "),
+        request(b"Transfer-Encoding: chunked\t"),
         request(b"Transfer-Encoding: chunked", start=b"POST http://a.example/ HTTP/1.0"),
         request(b"Connection: Content-Length", b"Content-Length: 3"),
         request(b"Connection: transfer-encoding"),
@@ -102,7 +109,14 @@ def test_a_head_that_two_parsers_could_read_differently_is_400_and_ends_the_conn
 
 def test_limits_of_fields_lines_and_heads() -> None:
     parse_request(request(*[b"A: b"] * (FIELDS_MAX - 1)))
-    for head in (request(*[b"A: b"] * FIELDS_MAX), request(b"A: " + b"b" * LINE_MAX)):
+    request_line = b"GET http://a.example/%b HTTP/1.1"
+    fitting = request(start=request_line % (b"x" * (LINE_MAX - len(request_line) + 2)))
+    parse_request(fitting)
+    for head in (
+        request(*[b"A: b"] * FIELDS_MAX),
+        request(b"A: " + b"b" * LINE_MAX),
+        fitting.replace(b"/x", b"/xx", 1),
+    ):
         with pytest.raises(Refused) as caught:
             parse_request(head)
         assert caught.value.failure.status == 431
@@ -122,6 +136,17 @@ def test_what_cannot_become_a_head_is_refused_before_its_end(part: bytes, status
     with pytest.raises(Refused) as caught:
         find_end(part, 0)
     assert caught.value.failure.status == status
+
+
+@pytest.mark.parametrize("length", [LINE_MAX - 1, LINE_MAX, LINE_MAX + 1])
+def test_a_line_that_may_never_end_is_as_long_as_one_that_did(length: int) -> None:
+    line = b"A: " + b"b" * (length - 3)
+    for part in (line, line + b"\r", GOOD[:-2] + line, GOOD[:-2] + line + b"\r"):
+        if length > LINE_MAX:
+            with pytest.raises(Refused):
+                find_end(part, len(part) - 1)
+        else:
+            assert find_end(part, len(part) - 1) == -1
 
 
 @given(st.integers(0, len(GOOD)))
@@ -170,6 +195,8 @@ def test_what_is_taken_here_llhttp_takes_too(fields: list[tuple[bytes, bytes]]) 
         b"HTTP/3.1 200 OK\r\n\r\n",
         b"ICY 200 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked \r\n\r\n",
+        b"HTTP/1.1 200 " + b"x" * LINE_MAX + b"\r\n\r\n",
     ],
 )
 def test_an_answer_that_two_parsers_could_read_differently_is_502(head: bytes) -> None:

@@ -24,7 +24,8 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.http.session import HttpSession, Phase, Policy
+from actors.forwarding.http.session import HttpSession, Phase
+from actors.forwarding.policy import Policy
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"
@@ -447,12 +448,47 @@ def test_an_empty_line_before_a_request_is_passed_over_however_it_comes(pieces: 
     assert after.client(*pieces).kinds[-1] == "Open"
 
 
-@pytest.mark.parametrize("field", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
-@pytest.mark.parametrize("status", [b"204 No Content", b"103 Early Hints"])
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        (b"204 No Content", b"Content-Length: 5"),
+        (b"103 Early Hints", b"Content-Length: 5"),
+        (b"304 Not Modified", b"Transfer-Encoding: chunked"),
+    ],
+)
 def test_answers_that_can_have_no_body_say_nothing_of_one(status: bytes, field: bytes) -> None:
     talk = Talk().client(GET).opened().origin(b"HTTP/1.1 " + status + b"\r\n" + field + b"\r\n\r\n")
     assert talk.to_client.startswith(b"HTTP/1.1 " + status)
     assert field not in talk.to_client
+    if talk.session.idle:  # a body that isn't one may be on its way: nobody else gets the connection
+        assert talk.out[-1] == LeaveOrigin(reusable=False)
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"103 Early Hints", b"100 Continue"])
+def test_a_coding_where_there_is_no_content_is_502(status: bytes) -> None:
+    answer = b"HTTP/1.1 " + status + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert exchange(answer=answer).report.status == 502
+
+
+def test_an_upgrade_is_not_asked_for_behind_a_body() -> None:
+    wish = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
+    post = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\n" + wish + b"Content-Length: 2\r\n\r\nhi"
+    talk = Talk().client(post).opened()
+    assert b"pgrade" not in talk.to_origin
+    talk.origin(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+    assert talk.report.status == 502
+
+
+def test_only_one_empty_line_before_a_request_is_passed_over_however_it_comes() -> None:
+    for pieces in ((b"\r\n\r\n" + GET,), (b"\r\n", b"\r\n", GET), (b"\r", b"\n", b"\r\n" + GET)):
+        assert Talk().client(*pieces).report.status == 400
+
+
+def test_requests_behind_one_that_is_refused_are_not_served() -> None:
+    talk = Talk().client(GET * 3)
+    talk.out += talk.session.failed(errors.prohibited("no"), 0.0)
+    assert talk.kinds == ["Open", "ToClient", "Report", "CloseClient"]
+    assert b"Connection: close" in talk.to_client
 
 
 def test_an_answer_that_ends_with_a_broken_connection_is_cut() -> None:

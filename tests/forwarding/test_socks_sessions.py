@@ -25,7 +25,7 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.errors import Failure
-from actors.forwarding.http.session import Policy
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.session import HELD_MAX, Phase, SocksSession
 from actors.forwarding.socks.v4 import Socks4Session
 from actors.forwarding.socks.v5 import Socks5Session
@@ -458,6 +458,13 @@ def test_udp_associate_is_answered_with_the_relays_address_and_handed_over() -> 
     (relay,) = talk.all(RelayDatagrams)
     assert (relay.client.host, relay.client.port) == ("0.0.0.0", 53)
     assert relay.report.method == b"UDP"
+
+
+@pytest.mark.parametrize("name", [b"0", b"", b"a host"])
+def test_udp_associate_uses_no_more_than_the_port_of_where_datagrams_will_come_from(name: bytes) -> None:
+    written = b"\x03" + bytes([len(name)]) + name
+    (relay,) = Talk(5).client(NO_AUTH + b"\x05\x03\x00" + written + b"\x00\x35").opened().all(RelayDatagrams)
+    assert (relay.client.host, relay.client.port) == ("0.0.0.0", 53)
 
 
 def test_v4_has_no_udp() -> None:

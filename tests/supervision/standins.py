@@ -2,7 +2,8 @@
 
 `Echo` stands for a forwarding actor: it answers every connection with one line, `<pid> <instance> <revision>`, and
 keeps the connection open until the client closes it or its drain ends. `Asker` stands for the API: it passes on what a
-test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after three seconds.
+test tells it over a plain socket to the bus, and gives the answer back. Silence counts as death after two
+seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from config.settings import load
 
 
 class Quiet(Actor):
-    """Says hello, sends heartbeats, does nothing."""
+    """Says hello, does nothing."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
@@ -153,7 +154,7 @@ def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:
 def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
-    managed.SILENCE_MAX = 3.0
+    managed.SILENCE_MAX = 2.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     premises = Premises(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))

@@ -208,6 +208,17 @@ def test_a_hung_actor_is_killed_and_started_again(supervised: Supervised) -> Non
     assert "silent" in supervised.log
 
 
+def test_a_stopped_process_is_killed_and_replaced_and_the_others_stay(supervised: Supervised) -> None:
+    supervised.put(spec("one", free_port()))
+    supervised.put(spec("two", free_port()))
+    first, other = supervised.running("one").pid, supervised.running("two").pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    wait_until(lambda: supervised.runtime("one").pid != first, "it was killed", seconds=15, pause=0.2)
+    supervised.running("one", but_not=first)
+    assert supervised.runtime("two").pid == other
+
+
 def test_a_dead_zygote_is_replaced_and_its_children_live_on(supervised: Supervised) -> None:
     port, other = free_port(), free_port()
     supervised.put(spec("one", port))

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import zmq
 
-from actors.bus.loop import Loop
+from actors.bus.loop import LONGEST_WAIT, Loop
 from actors.bus.mailbox import Exchange
 from actors.process import Boot
 from actors.supervision.spawner import ActorProcess, Spawner, describe_status
@@ -98,6 +98,15 @@ def test_a_child_has_its_own_sockets_and_nothing_of_its_siblings(nursery: Nurser
             for process in (one, two)
         }
         assert ports == {one: {first.getsockname()[1]}, two: {second.getsockname()[1]}}
+
+
+def test_an_idle_actor_promises_to_wake_in_a_minute_and_a_stopped_one_is_known(nursery: Nursery) -> None:
+    process = nursery.spawn()
+    nursery.until(lambda: process.promise > time.monotonic() + LONGEST_WAIT / 2, "it waits for something to do")
+    assert process.promise <= time.monotonic() + LONGEST_WAIT
+    assert not process.stopped
+    os.kill(process.pid or 0, signal.SIGSTOP)
+    nursery.until(lambda: process.stopped, "it is stopped")
 
 
 @pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "was killed by SIGKILL"), (signal.SIGTERM, "status 0")])

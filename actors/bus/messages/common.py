@@ -48,13 +48,6 @@ class Hello:
 
 
 @message
-class Heartbeat:
-    """Actor → supervisor, every two seconds. Silence for ten seconds counts as death."""
-
-    instance: int
-
-
-@message
 class Stop:
     """Supervisor → actor: finish within `drain` seconds and end. A forwarding actor stops accepting at once.
 

@@ -97,7 +97,8 @@ class QueryConnections:
 class Connection:
     """One live connection of a client. A value, not a message by itself.
 
-    `state` is `idle`, `authorizing`, `connecting`, `active`, `closing` or `tunnel`; rates are bytes per second.
+    `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
+    `tunnel` or `datagrams`; rates are bytes per second.
     """
 
     id: str

@@ -26,6 +26,8 @@ class ProxySpec:
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
     `auth_hash` is bcrypt over the pre-hashed password, with `auth_username` None when no credentials are wanted.
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
+    `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
+    `bind_address` is where its own connections leave from, empty for any address of the machine.
     """
 
     id: str
@@ -42,6 +44,8 @@ class ProxySpec:
     auth_hash: str | None
     tls: tuple[str, str] | None = None
     access: AccessSpec = AccessSpec()
+    accept_proxy_protocol: bool = False
+    bind_address: str = ""
 
 
 @message

@@ -11,7 +11,11 @@ import re
 
 from actors.forwarding.errors import malformed
 
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[\t\x20-\x7e\x80-\xff]*+)?\r\n")
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_QUOTED = rb"\"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e]|\\[\t\x20-\x7e])*+\""
+_EXTENSION = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?+"
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*+\r\n")
+"""Without the space that RFC 9112 7.1.1 calls bad and some read, nor obs-text: parsers differ on both."""
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n")
 _HOPELESS = re.compile(rb"\n|\x00|\r[^\n]")
 CHUNK_LINE_MAX = 256
@@ -68,7 +72,7 @@ class Chunked:
     def __init__(self) -> None:
         self._state = "size"
         self._left = 0
-        self._held = b""
+        self._held = bytearray()
         self._trailers = 0
 
     @property
@@ -79,23 +83,55 @@ class Chunked:
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """`(content, rest)` of `data`. Raises `Refused` for framing that is not exactly the grammar's."""
         if self._held:
-            data = self._held + data
-            self._held = b""
+            data = self._with_held(data)
         content: list[bytes] = []
-        at = 0
+        at = self._whole_chunks(data, content) if self._state == "size" else 0
         while at < len(data) and self._state != "complete":
             step = getattr(self, "_" + self._state)
             moved = step(data, at, content)
             if moved == at:
-                self._held = data[at:]
+                self._held += data[at:]
                 return b"".join(content), b""
             at = moved
         return b"".join(content), data[at:]
 
+    @staticmethod
+    def _whole_chunks(data: bytes, content: list[bytes]) -> int:
+        """Take the chunks that are there from their size to their CRLF, and give the index behind them.
+
+        A third of the time of the steps, which matters when all that comes is small chunks; the steps do the rest.
+        """
+        at = 0
+        while match := _CHUNK_LINE.match(data, at):
+            start = match.end()
+            end = start + int(match[1], 16)
+            if start == end or start - at > CHUNK_LINE_MAX or data[end : end + 2] != b"\r\n":
+                break
+            content.append(data[start:end])
+            at = end + 2
+        return at
+
+    def _with_held(self, data: bytes) -> bytes:
+        """The line that has begun and `data`; nothing as long as there is no end of it, so it is looked at once."""
+        held = self._held
+        seen = len(held)
+        held += data
+        if b"\n" not in data:
+            _line_to_come(held, 0, self._line_max, seen - 1)
+            return b""
+        whole = bytes(held)
+        held.clear()
+        return whole
+
+    @property
+    def _line_max(self) -> int:
+        """How long the line being read may be; one more than is left for trailers, for their empty line."""
+        return TRAILERS_MAX - self._trailers + 1 if self._state == "trailer" else CHUNK_LINE_MAX
+
     def _size(self, data: bytes, at: int, _content: list[bytes]) -> int:
         match = _CHUNK_LINE.match(data, at)
         if match is None:
-            return _line_to_come(data, at, CHUNK_LINE_MAX)
+            return _line_to_come(data, at, self._line_max, at)
         if match.end() - at > CHUNK_LINE_MAX:
             raise malformed("a chunk's size line is too long")
         self._left = int(match[1], 16)
@@ -124,7 +160,7 @@ class Chunked:
             return at + 2
         match = _TRAILER_LINE.match(data, at)
         if match is None:
-            return _line_to_come(data, at, TRAILERS_MAX - self._trailers)
+            return _line_to_come(data, at, self._line_max, at)
         self._trailers += match.end() - at
         if self._trailers > TRAILERS_MAX:
             raise malformed("the trailers are too long")
@@ -142,8 +178,11 @@ def chunk(content: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(content), content) if content else b""
 
 
-def _line_to_come(data: bytes, at: int, limit: int) -> int:
-    """`at`, when the line there may still become good; raises `Refused` when it is whole and bad, or too long."""
-    if len(data) - at > limit or _HOPELESS.search(data, at):
+def _line_to_come(data: bytes | bytearray, at: int, limit: int, unseen: int) -> int:
+    """`at`, when the line there may still become good; raises `Refused` when it is whole and bad, or too long.
+
+    What is before `unseen` has been looked at.
+    """
+    if len(data) - at > limit or _HOPELESS.search(data, unseen):
         raise malformed("the chunked framing is broken")
     return at

@@ -105,7 +105,7 @@ class Exchange:
         self.rest = b""
         self._origin_head = b""
         self._answer_body: Body | None = None
-        self._answer_in = b""
+        self._answer_in: bytes | bytearray = b""
         self._searched = 0
         self._interim = 0
         self._recoded = False
@@ -209,6 +209,8 @@ class Exchange:
         answer = self.answer
         if answer is None or self.request_body is not None or self.rest or isinstance(self._answer_body, UntilClose):
             return False
+        if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
+            return False  # it may have a body in the eyes of who wrote it, and that may be on its way
         return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
 
     def report(self, status: int, reason: str, now: float) -> Report:
@@ -227,21 +229,23 @@ class Exchange:
 
     @property
     def _wants_upgrade(self) -> bool:
+        """Only without a body: there are servers to whom the body is the other protocol's first words."""
         fields = self.head.fields
+        if fields.chunked or fields.length:
+            return False
         return fields.wants_upgrade and fields.upgrade is not None and self.head.minor == 1
 
     def _heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
         """Take the heads that are there."""
-        if self._answer_in:
-            data = self._answer_in + data
+        held = self._held(data) if self._answer_in else data
         while self.stage is Stage.AWAITED:
-            end = self._head_end(data)
+            end = self._head_end(held)
             if end < 0:
-                self._answer_in = data
-                self._searched = len(data)
+                self._answer_in = held
+                self._searched = len(held)
                 return
-            answer = parse_answer(data[:end])
-            data = data[end:]
+            answer = parse_answer(bytes(held[:end]))
+            held = data = bytes(held[end:])
             self._answer_in = b""
             self._searched = 0
             if answer.status >= 200:
@@ -251,7 +255,15 @@ class Exchange:
             else:
                 self._interim_passes(answer, out)
 
-    def _head_end(self, data: bytes) -> int:
+    def _held(self, data: bytes) -> bytearray:
+        """What is held of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
+        held = self._answer_in
+        if not isinstance(held, bytearray):
+            held = bytearray(held)
+        held += data
+        return held
+
+    def _head_end(self, data: bytes | bytearray) -> int:
         try:
             return find_end(data, self._searched)
         except Refused as refused:

@@ -40,9 +40,10 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
     """The head that the client gets. `connection` is the value of that field, None to leave it out."""
     fields = head.fields
     parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]
-    # RFC 9112 6.1, RFC 9110 8.6: 1xx and 204 say nothing of a body, whatever the origin wrote.
+    # RFC 9112 6.1, RFC 9110 8.6: 1xx and 204 say nothing of a body, whatever the origin wrote. 304 may name the coding
+    # of a body that it doesn't have, but there are clients that wait for it.
     bodiless = head.status < 200 or head.status == 204
-    if chunked and not bodiless:
+    if chunked and not bodiless and head.status != 304:
         parts.append(_CHUNKED)
     elif fields.length is not None and not (fields.chunked or bodiless):
         parts.append(b"Content-Length: %d" % fields.length)

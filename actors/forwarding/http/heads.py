@@ -26,7 +26,7 @@ _REQUEST = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n
 _ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _FOREIGN = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
-_LONG_LINE = re.compile(rb"[^\n]{%d}" % (LINE_MAX + 1))
+_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]*+)?")
 
 END = b"\r\n\r\n"
 
@@ -117,7 +117,9 @@ def find_end(buffer: bytes | bytearray, searched: int) -> int:
         raise too_large(f"the head is over {HEAD_MAX} bytes")
     if _FOREIGN.search(buffer, max(0, searched - 1)):
         raise malformed("a line of the head does not end with CRLF")
-    if _LONG_LINE.search(buffer, max(0, searched - LINE_MAX)):
+    # Lines that are whole are measured when the head is: here it is the one that may never end.
+    room = LINE_MAX + buffer.endswith(b"\r")
+    if len(buffer) > room and buffer.rfind(b"\n", len(buffer) - room - 1) < 0:
         raise too_large(f"a line of the head is over {LINE_MAX} bytes")
     return -1
 
@@ -128,6 +130,8 @@ def parse_request(head: bytes) -> RequestHead:
     if match is None:
         raise malformed("the head is not HTTP/1.x as RFC 9112 writes it")
     method, target, minor, block = match.groups()
+    if match.start(4) > LINE_MAX + 2:
+        raise too_large(f"the request line is over {LINE_MAX} bytes")
     fields = _sort(block)
     request = RequestHead(method, target, 1 if minor == b"1" else 0, fields)
     if request.minor and fields.host is None:
@@ -143,6 +147,8 @@ def parse_answer(head: bytes) -> AnswerHead:
     if match is None:
         raise bad_answer("the origin's head is not HTTP/1.x as RFC 9112 writes it")
     minor, status, phrase, block = match.groups()
+    if match.start(4) > LINE_MAX + 2:
+        raise bad_answer(f"the status line is over {LINE_MAX} bytes")
     try:
         fields = _sort(block)
     except Refused as refused:
@@ -150,6 +156,8 @@ def parse_answer(head: bytes) -> AnswerHead:
     answer = AnswerHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
     if fields.chunked and (fields.length is not None or not answer.minor):
         raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
+    if fields.chunked and (answer.status < 200 or answer.status == 204):
+        raise bad_answer("Transfer-Encoding in an answer that has no content")  # RFC 9112 6.1
     return answer
 
 
@@ -202,12 +210,15 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
             raise malformed("Content-Length is not one number")
         fields.length = int(value)
     elif meaning == CODING:
-        if fields.chunked or value.lower() != b"chunked":
+        # Space behind the value is legal, but to some parsers it is a part of it: another coding, another framing.
+        if fields.chunked or value.lower() != b"chunked" or line[-1:] in b" \t":
             raise malformed("Transfer-Encoding other than one 'chunked'")
         fields.chunked = True
     elif meaning == HOST:
         if fields.host is not None:
             raise malformed("more than one Host field")
+        if not _HOST.fullmatch(value):
+            raise malformed("Host is not a host and a port")
         fields.host = value
     elif meaning == UPGRADE:
         fields.upgrade = value if fields.upgrade is None else fields.upgrade + b", " + value

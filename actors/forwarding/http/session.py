@@ -20,7 +20,7 @@ Every input takes the time and gives a list of commands. `deadline` is when `tim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from actors.forwarding import errors
@@ -40,6 +40,7 @@ from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
 from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
+from actors.forwarding.policy import Policy
 
 
 class Phase(Enum):
@@ -54,26 +55,12 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the configuration says to a session. Shared by all sessions of a proxy; times are seconds.
-
-    `via` names this very proxy, so that chains of our own proxies are no loops.
-    """
-
-    keep_alive: bool = True
-    wants_credentials: bool = False
-    timeout: float = 30.0
-    handshake_timeout: float = 10.0
-    keep_alive_timeout: float = 60.0
-    via: bytes = errors.PROXY_NAME.encode()
-
-
 class HttpSession:
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
 
     __slots__ = (
         "_client_ended",
+        "_empty_line",
         "_exchange",
         "_head_size",
         "_in",
@@ -92,6 +79,7 @@ class HttpSession:
         self._in: bytes | bytearray = b""
         self._searched = 0
         self._head_size = 0
+        self._empty_line = False
         self._started = now
         self._client_ended = False
         self._served = False
@@ -105,7 +93,9 @@ class HttpSession:
         exchange = self._exchange
         if self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
             return exchange.takes_content
-        return len(self._in) <= HEAD_MAX
+        if self.phase is Phase.IDLE or self.phase is Phase.HEAD:
+            return len(self._in) <= HEAD_MAX
+        return not self._in  # what is behind a request waits in the kernel, but for one read
 
     @property
     def reads_origin(self) -> bool:
@@ -177,14 +167,31 @@ class HttpSession:
         else:
             self._in = bytearray(self._in) + data
 
+    def _take(self, count: int) -> bytes:
+        """Remove and give the first `count` bytes of what is held.
+
+        What stays is cut in place: a thousand requests in one piece are not copied a thousand times.
+        """
+        held = self._in
+        if len(held) == count:
+            self._in = b""
+            return bytes(held)
+        if not isinstance(held, bytearray):
+            held = self._in = bytearray(held)
+        taken = bytes(held[:count])
+        del held[:count]
+        return taken
+
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
         if self.phase is Phase.IDLE:
-            if self._in.startswith(b"\r\n"):  # RFC 9112 2.2: an empty line before the request line is ignored
-                self._in = self._in[2:]
+            if self._in.startswith(b"\r\n") and not self._empty_line:
+                self._empty_line = True  # RFC 9112 2.2: one before the request line is ignored
+                self._take(2)
             if not self._in or self._in == b"\r":
                 return
             self.phase = Phase.HEAD
+            self._empty_line = False
             self._exchange = None
             self._started = now
             self.deadline = now + self._policy.handshake_timeout
@@ -194,10 +201,8 @@ class HttpSession:
             if end < 0:
                 self._searched = len(self._in)
                 return
-            held = self._in
             self._head_size = end
-            self._in = held[end:]
-            head = parse_request(bytes(held if len(held) == end else held[:end]))
+            head = parse_request(self._take(end))
             self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)
@@ -432,7 +437,8 @@ class HttpSession:
             self.phase = Phase.CLOSED
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
-        persists = persists and self._may_persist(exchange.head)
+        # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
+        persists = persists and not self._in and self._may_persist(exchange.head)
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
         exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)

@@ -42,8 +42,8 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.errors import Failure, Refused, malformed
-from actors.forwarding.http.session import Policy
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.wire import NOWHERE, Endpoint
 
 HELD_MAX = 64 * 1024

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from actors.forwarding.commands import Command
 from actors.forwarding.errors import Failure, Refused, malformed
-from actors.forwarding.http.session import Policy
 from actors.forwarding.http.targets import Authority, authority_of_literal, authority_of_name
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.replies import UNKNOWN_COMMAND, v4_failed, v4_granted
 from actors.forwarding.socks.session import Operation, Phase, SocksSession
 from actors.forwarding.socks.wire import Endpoint

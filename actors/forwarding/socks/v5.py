@@ -18,10 +18,10 @@ from __future__ import annotations
 from actors.forwarding import errors
 from actors.forwarding.commands import Command
 from actors.forwarding.errors import Failure, Refused, malformed
-from actors.forwarding.http.session import Policy
+from actors.forwarding.policy import Policy
 from actors.forwarding.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
 from actors.forwarding.socks.session import Operation, Phase, SocksSession
-from actors.forwarding.socks.wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address
+from actors.forwarding.socks.wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address, read_source
 
 VERSION = 5
 NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF
@@ -100,7 +100,7 @@ class Socks5Session(SocksSession):
         if held[3] not in _ADDRESS_TYPES:
             raise Refused(UNKNOWN_ADDRESS_TYPE)
         self._operation = Operation(held[1])
-        found = read_address(held, 3)
+        found = (read_source if self._operation is Operation.UDP else read_address)(held, 3)
         if found is None:
             return False
         target, end = found

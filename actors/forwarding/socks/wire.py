@@ -42,6 +42,34 @@ def read_address(data: bytes | bytearray, at: int) -> tuple[Authority, int] | No
 
     The port may be 0. Raises `Refused`: with `UNKNOWN_ADDRESS_TYPE`, or 400 for a name that isn't one.
     """
+    parts = _parts(data, at)
+    return None if parts is None else (_authority(parts), parts.end)
+
+
+def read_source(data: bytes | bytearray, at: int) -> tuple[Authority, int] | None:
+    """As `read_address`, where a client says from where its datagrams will come; `NOWHERE`'s host for what is no name.
+
+    Only the port of it is ever used. PySocks writes the name `0` for "not known yet".
+    """
+    parts = _parts(data, at)
+    if parts is None:
+        return None
+    try:
+        return _authority(parts), parts.end
+    except Refused:
+        return authority_of_literal(bytes(4), parts.port), parts.end
+
+
+class _Parts(NamedTuple):
+    """An address as it is written: of which kind, its octets, its port, and the index behind it."""
+
+    kind: int
+    host: bytes
+    port: int
+    end: int
+
+
+def _parts(data: bytes | bytearray, at: int) -> _Parts | None:
     if len(data) <= at:
         return None
     kind = data[at]
@@ -56,8 +84,11 @@ def read_address(data: bytes | bytearray, at: int) -> tuple[Authority, int] | No
     end = start + length
     if len(data) < end + 2:
         return None
-    written, port = bytes(data[start:end]), int.from_bytes(data[end : end + 2], "big")
-    return (authority_of_name if kind == NAME else authority_of_literal)(written, port), end + 2
+    return _Parts(kind, bytes(data[start:end]), int.from_bytes(data[end : end + 2], "big"), end + 2)
+
+
+def _authority(parts: _Parts) -> Authority:
+    return (authority_of_name if parts.kind == NAME else authority_of_literal)(parts.host, parts.port)
 
 
 class Datagram(NamedTuple):

@@ -1,0 +1,25 @@
+"""What the configuration says to the sessions of a proxy, whatever they speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.forwarding.errors import PROXY_NAME
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds that a client may take for all that comes before a request: an announcement, TLS, credentials, its head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Shared by all sessions of a proxy. Times are seconds.
+
+    `via` names this very proxy, so that chains of our own proxies are no loops.
+    """
+
+    keep_alive: bool = True
+    wants_credentials: bool = False
+    timeout: float = 30.0
+    handshake_timeout: float = HANDSHAKE_TIMEOUT
+    keep_alive_timeout: float = 60.0
+    via: bytes = PROXY_NAME.encode()

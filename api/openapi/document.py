@@ -1,0 +1,137 @@
+"""The document: operations, models and forms as OpenAPI 3.1 (JSON Schema 2020-12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from api.openapi import failures
+from api.openapi.answers import ANSWERS
+from api.openapi.examples import BODIES, example_of
+from api.openapi.schemas import Schemas
+from config import VERSION
+
+if TYPE_CHECKING:
+    from api.operations import Operation
+
+JSON = "application/json"
+_PARAMETER = re.compile(r"\{([a-z_]+)\}")
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "From `POST /auth/login`"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "From `POST /api-keys`"},
+    "basic": {"type": "http", "scheme": "basic", "description": "User name and password"},
+}
+_ANY_CREDENTIAL: list[dict[str, list[str]]] = [{"bearer": []}, {"apiKey": []}, {"basic": []}]
+_CREDENTIALS: dict[str, list[dict[str, list[str]]]] = {
+    "(none)": [],
+    "(bearer)": [{"bearer": []}],
+    "(person)": [{"bearer": []}, {"basic": []}],
+}
+_IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "Only if the resource still has this ETag; else 412",
+    "schema": {"type": "string"},
+    "example": "*",
+}
+_REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
+_ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}
+
+
+def build(operations: Iterable[Operation]) -> dict[str, Any]:
+    """The whole document. Raises `KeyError` for an operation whose answer or example is not described."""
+    told = tuple(operations)
+    schemas = Schemas(
+        (each.model for each in told if each.model is not None),
+        (ANSWERS[each.id] for each in told if each.enveloped),
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in told:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Proxyfleet",
+            "version": VERSION,
+            "description": "Management of forward proxies: listeners, users, keys, settings, webhooks, metrics, logs.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(each) for each in told)],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.all,
+            "responses": failures.responses(),
+            "securitySchemes": _SCHEMES,
+        },
+        "security": _ANY_CREDENTIAL,
+    }
+
+
+def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "tags": [_tag(operation)],
+        "parameters": [*_in_path(operation), *_in_query(operation), *([_IF_MATCH] if operation.matches else [])],
+        "responses": {**_successes(operation, schemas), **failures.of(operation)},
+        "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
+    }
+    if operation.permission:
+        told["description"] = f"Needs the permission `{operation.permission}`."
+        told["x-permission"] = operation.permission
+    if operation.model is not None:
+        content = {"schema": schemas.reference(operation.model), "example": BODIES[operation.id]}
+        told["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
+    return told
+
+
+def _tag(operation: Operation) -> str:
+    first = operation.path.removeprefix("/api/v1").strip("/").split("/")[0]
+    return "health" if first in ("livez", "readyz", "status") else first
+
+
+def _in_path(operation: Operation) -> list[dict[str, Any]]:
+    schema = {"type": "string", "minLength": 1, "maxLength": 128}
+    names = _PARAMETER.findall(operation.path)
+    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+
+
+def _in_query(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "in": "query",
+            "description": each.summary,
+            "required": each.required,
+            "schema": each.schema,
+            "example": each.example,
+        }
+        for each in operation.query
+    ]
+
+
+def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    told = {str(operation.status): _success(operation, schemas)}
+    if operation.may_be_unwell:
+        told["503"] = {**_success(operation, schemas), "description": "It can't do its work"}
+    return told
+
+
+def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    if not operation.enveloped:
+        schema = {"type": "object"} if operation.produces == JSON else {"type": "string"}
+        return {"description": operation.summary, "content": {operation.produces: {"schema": schema}}}
+    form = ANSWERS[operation.id]
+    envelope = {
+        "type": "object",
+        "properties": {"success": {"const": True}, "data": schemas.reference(form)},
+        "required": ["success", "data"],
+    }
+    example = {"success": True, "data": example_of(form)}
+    return {
+        "description": operation.summary,
+        "headers": {**_REQUEST_ID, **(_ETAG if operation.matches else {})},
+        "content": {JSON: {"schema": envelope, "example": example}},
+    }

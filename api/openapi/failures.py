@@ -1,0 +1,89 @@
+"""The failures that operations have in common: the envelope, and one response for each status of the error table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from api.operations import Operation
+
+CODES: dict[int, tuple[str, tuple[str, ...]]] = {
+    400: ("The request is not valid; `details` name the field and what is allowed", ("INVALID_REQUEST",)),
+    401: ("Credentials are missing or not valid", ("UNAUTHORIZED", "INVALID_API_KEY", "TOKEN_EXPIRED")),
+    403: ("The caller may not do this", ("FORBIDDEN", "INSUFFICIENT_PERMISSIONS")),
+    404: ("There is no such resource", ("NOT_FOUND",)),
+    406: ("The answer can't be given in an accepted media type", ("INVALID_REQUEST",)),
+    412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
+    413: ("The body is larger than 1 MiB", ("INVALID_REQUEST",)),
+    415: ("The body is not application/json", ("INVALID_REQUEST",)),
+    429: ("Too many requests; Retry-After says when to come back", ("RATE_LIMITED",)),
+    431: ("The head of the request is too large", ("INVALID_REQUEST",)),
+    500: ("It could not be done; the log has more under the request's id", ("INTERNAL_ERROR",)),
+}
+"""Status → what it means, and the codes that go with it."""
+
+_DETAILS: dict[int, dict[str, Any]] = {
+    403: {"required_permission": "proxy.write"},
+    404: {},
+    401: {},
+    429: {"retry_after": 30},
+    500: {"request_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},
+}
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    429: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
+}
+
+
+def responses() -> dict[str, Any]:
+    """The components `responses`, by `name_of` the status."""
+    return {name_of(status): _response(status) for status in CODES}
+
+
+def name_of(status: int) -> str:
+    """The component that describes this failure."""
+    return f"Failure{status}"
+
+
+def of(operation: Operation) -> dict[str, Any]:
+    """The failures that an operation may answer with."""
+    return {str(status): {"$ref": f"#/components/responses/{name_of(status)}"} for status in _statuses(operation)}
+
+
+def _statuses(operation: Operation) -> list[int]:
+    statuses = {400, 406, 413, 431, 500}
+    if not operation.exempt:
+        statuses |= {403, 429}  # any client may be refused by its address
+    if operation.access != "(none)" or operation.model is not None:
+        statuses.add(401)  # signing in is refused with 401 too
+    if "{" in operation.path:
+        statuses.add(404)
+    if operation.matches:
+        statuses.add(412)
+    if operation.model is not None:
+        statuses.add(415)
+    return sorted(statuses)
+
+
+def _response(status: int) -> dict[str, Any]:
+    description, codes = CODES[status]
+    properties = {
+        "code": {"type": "string", "enum": list(codes)},
+        "message": {"type": "string"},
+        "details": {"type": ["object", "string"]},
+    }
+    error = {"type": "object", "properties": properties, "required": ["code", "message", "details"]}
+    schema = {
+        "type": "object",
+        "properties": {"success": {"const": False}, "error": error},
+        "required": ["success", "error"],
+    }
+    details = _DETAILS.get(status, {"field": "port", "error": "must be an integer from 1 to 65535"})
+    example = {"success": False, "error": {"code": codes[0], "message": description, "details": details}}
+    told: dict[str, Any] = {
+        "description": description,
+        "content": {"application/json": {"schema": schema, "example": example}},
+    }
+    if status in _HEADERS:
+        told["headers"] = _HEADERS[status]
+    return told

@@ -1,0 +1,254 @@
+"""The forms of proxies, their connections and their records."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from api.openapi.forms import Form, Moment, Protocol, Wish
+
+
+class AuthForm(Form):
+    """Who may use it. There is no password in it."""
+
+    enabled: bool
+    username: str | None
+
+
+class TlsForm(Form):
+    """The files of its own certificate."""
+
+    cert_file: str
+    key_file: str
+
+
+class SettingsForm(Form):
+    """`timeout` in seconds."""
+
+    timeout: int
+    keep_alive: bool
+    max_connections: int
+
+
+class AccessForm(Form):
+    """The access rules."""
+
+    allow_clients: list[str]
+    deny_clients: list[str]
+    allow_destinations: list[str]
+    deny_destinations: list[str]
+    mode: Literal["enforce", "report"]
+
+
+class RuntimeForm(Form):
+    """What is really so."""
+
+    state: Literal["starting", "running", "draining", "failed", "stopped"]
+    pid: int | None
+    since: Moment
+    restarts: int
+    error: str | None
+
+
+class StatsForm(Form):
+    """Figures since the proxy was created; `uptime` since its process runs."""
+
+    total_requests: int
+    active_connections: int
+    uptime: str
+    uptime_seconds: int
+    bytes_transferred: str
+    bytes_in: int
+    bytes_out: int
+    errors: int
+    denied: int
+    last_request: Moment | None
+
+
+class ListedProxy(Form):
+    """A proxy in a list."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: Protocol
+    status: Wish
+    auth_enabled: bool
+    tags: list[str]
+    created_at: Moment
+    updated_at: Moment
+    runtime: RuntimeForm | None
+    stats: StatsForm
+
+
+class CreatedProxy(Form):
+    """A proxy's configuration."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: Protocol
+    status: Wish
+    auth: AuthForm
+    tls: TlsForm | None
+    settings: SettingsForm
+    access: AccessForm
+    tags: list[str]
+    created_at: Moment
+    updated_at: Moment
+
+
+class DetailedProxy(CreatedProxy):
+    """A proxy with what it does."""
+
+    auth_enabled: bool
+    runtime: RuntimeForm | None
+    stats: StatsForm
+
+
+class Pagination(Form):
+    """Where a page is."""
+
+    page: int
+    per_page: int
+    total: int
+    pages: int
+    has_next: bool
+    has_prev: bool
+
+
+class Proxies(Form):
+    """A page of proxies, oldest first."""
+
+    proxies: list[ListedProxy]
+    pagination: Pagination
+
+
+class NewProxy(Form):
+    """A proxy that was created."""
+
+    proxy: CreatedProxy
+
+
+class OneProxy(Form):
+    """A proxy."""
+
+    proxy: DetailedProxy
+
+
+class ActedProxy(Form):
+    """A proxy after an action; `changed` says whether there was anything to do."""
+
+    proxy: DetailedProxy
+    changed: bool
+    message: str
+
+
+class Connection(Form):
+    """A live connection; `age` in seconds, rates in bytes per second."""
+
+    id: str
+    client: str
+    user: str | None
+    target: str | None
+    state: Literal["idle", "authorizing", "connecting", "active", "closing", "tunnel"]
+    started_at: Moment
+    age: float
+    bytes_in: int
+    bytes_out: int
+    rate_in: int
+    rate_out: int
+
+
+class Connections(Form):
+    """A page of live connections."""
+
+    connections: list[Connection]
+    total: int
+
+
+class Ended(Form):
+    """A connection that was ended."""
+
+    id: str
+    ended: Literal[True]
+
+
+class EndedMany(Form):
+    """How many connections were ended."""
+
+    ended: int
+
+
+class LogEntry(Form):
+    """One access record; `response_time` and `duration` in milliseconds."""
+
+    timestamp: Moment
+    level: Literal["debug", "info", "warning", "error", "critical"]
+    message: str
+    proxy_id: str
+    client_ip: str
+    target_url: str
+    response_time: int
+    status_code: int
+    user: str
+    method: str
+    duration: int
+    bytes_in: int
+    bytes_out: int
+    request_id: str
+    reason: str
+
+
+class Logs(Form):
+    """Records, newest first."""
+
+    logs: list[LogEntry]
+    total: int
+    has_more: bool
+
+
+class TestOutcome(Form):
+    """What came of a test; `response_time` in milliseconds."""
+
+    status: Literal["success", "failed", "timeout"]
+    response_time: int
+    status_code: int | None
+    external_ip: str | None
+    timestamp: Moment
+    error: str | None
+
+
+class Tested(Form):
+    """A test that was done, whatever came of it."""
+
+    test_result: TestOutcome
+
+
+class Target(Form):
+    """Where to."""
+
+    host: str
+    port: int
+
+
+class JudgedAddress(Form):
+    """What is decided about one address of a target."""
+
+    address: str
+    decision: Literal["allow", "deny"]
+    reason: str
+    rule: str
+
+
+class Explanation(Form):
+    """What would happen to a request: the decision, the word for it, and what decides at which stage."""
+
+    decision: Literal["allow", "deny"]
+    reason: str
+    rule: str
+    stage: str
+    mode: Literal["enforce", "report"]
+    target: Target
+    addresses: list[JudgedAddress]

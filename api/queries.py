@@ -1,0 +1,63 @@
+"""What operations read of the query string."""
+
+from __future__ import annotations
+
+from actors.forwarding.connections import SORTS
+from api.parameters import Parameter, address, choice, integer, moment, text
+from api.resources.audit import OUTCOMES
+from api.resources.logs import LEVELS
+from api.resources.proxies import STATUSES
+from config.proxies import PROTOCOLS
+
+LIST_PROXIES = (
+    integer("page", "The page, from 1", 1, 1_000_000, 1),
+    integer("per_page", "Proxies on a page", 1, 100, 50),
+    choice("status", "Only those of this status", STATUSES),
+    choice("protocol", "Only those of this protocol", PROTOCOLS),
+)
+_CONNECTIONS = (
+    address("client", "Only of this client or network"),
+    text("user", "Only of this user", "alice", lowest=1),
+    text("target", "Only to targets with this in their name", "example.com", lowest=1),
+    integer("min_age", "Only older than so many seconds", 0, 1_000_000_000, 0),
+)
+LIST_CONNECTIONS = (
+    *_CONNECTIONS,
+    choice("sort", "By what; - turns it round", (*SORTS, *(f"-{name}" for name in SORTS)), "-age"),
+    integer("limit", "At most so many", 1, 1000, 100),
+    integer("offset", "After so many", 0, 1_000_000, 0),
+)
+END_CONNECTIONS = (*_CONNECTIONS, choice("all", "All, when there is no filter", ("true", "false")))
+QUERY_LOGS = (
+    moment("start_time", "Not before; an hour ago by default"),
+    moment("end_time", "Not after; now by default"),
+    choice("level", "Exactly this level", LEVELS),
+    choice("min_level", "At least this level", LEVELS),
+    address("client_ip", "Only of this client", "192.0.2.7"),
+    integer("status_code", "Only with this status", 100, 599),
+    text("search", "Words that must all occur", "example.com"),
+    text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
+    integer("limit", "At most so many", 1, 1000, 100),
+    integer("offset", "After so many", 0, 1_000_000_000, 0),
+)
+QUERY_AUDIT = (
+    moment("start_time", "Not before"),
+    moment("end_time", "Not after"),
+    text("action", "Exactly this action, or all below `proxy.*`", "proxy.updated", 64),
+    choice("outcome", "Only what was done, or what failed", OUTCOMES),
+    text("user_id", "Only by this user", "usr_0123456789abcdef", 128),
+    text("username", "Only by the user of this name", "alice", 64),
+    text("credential_id", "Only by this API key or sign-in", "key_0123456789abcdef", 128),
+    address("address", "Only from this address", "192.0.2.7"),
+    text("request_id", "Only by this request", "req_0123456789abcdef", 128),
+    text("resource_type", "Only to resources of this type", "proxy", 64),
+    text("resource_id", "Only to this resource", "prx_0123456789abcdef", 128),
+    integer("limit", "At most so many", 1, 1000, 100),
+    integer("offset", "After so many", 0, 1_000_000_000, 0),
+    Parameter("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"}, "The `next_cursor` of the page before", "100"),
+)
+
+
+def names(declared: tuple[Parameter, ...]) -> frozenset[str]:
+    """The names alone."""
+    return frozenset(each.name for each in declared)

@@ -1,0 +1,62 @@
+"""Who takes part in which measure: ours first, then the peers that speak the same."""
+
+from __future__ import annotations
+
+from benchmarks.compiled_peers import Dante, Haproxy, Microsocks, Squid, Stunnel, Tinyproxy
+from benchmarks.peers import self_signed
+from benchmarks.python_peers import Mitmproxy, Pproxy, ProxyPy
+from benchmarks.rounds import Bench, Entrant
+
+
+def squid(bench: Bench) -> Entrant:
+    """The peer by which most is judged."""
+    return Entrant("squid", lambda: Squid(bench.own("squid")))
+
+
+def tinyproxy(bench: Bench) -> Entrant:
+    """The small one."""
+    return Entrant("tinyproxy", lambda: Tinyproxy(bench.own("tinyproxy")))
+
+
+def haproxy(bench: Bench, mode: str, splice: bool = False) -> Entrant:
+    """The relay, `http` or `tcp`, in front of the origin."""
+    name = f"haproxy-{mode}{'-splice' if splice else ''}"
+    return Entrant(name, lambda: Haproxy(bench.own("haproxy"), mode, bench.origin.port, splice))
+
+
+def from_pypi(bench: Bench) -> list[Entrant]:
+    """The peers in Python, for HTTP."""
+    return [
+        Entrant("proxy.py", lambda: ProxyPy(bench.own("proxy.py"), bench.peers_dir)),
+        Entrant("pproxy", lambda: Pproxy(bench.own("pproxy"), bench.peers_dir)),
+        Entrant("mitmproxy", lambda: Mitmproxy(bench.own("mitmproxy"), bench.peers_dir)),
+    ]
+
+
+def http(bench: Bench) -> list[Entrant]:
+    """All that forward requests and open tunnels by CONNECT."""
+    return [*bench.ours(), squid(bench), tinyproxy(bench), *from_pypi(bench)]
+
+
+def socks5(bench: Bench) -> list[Entrant]:
+    """All that speak SOCKS5."""
+    return [
+        *bench.ours("socks5"),
+        Entrant("dante", lambda: Dante(bench.own("dante"))),
+        Entrant("microsocks", lambda: Microsocks(bench.own("microsocks"))),
+        Entrant("pproxy", lambda: Pproxy(bench.own("pproxy"), bench.peers_dir, "socks5")),
+        Entrant("mitmproxy", lambda: Mitmproxy(bench.own("mitmproxy"), bench.peers_dir, "socks5")),
+    ]
+
+
+def tls(bench: Bench) -> list[Entrant]:
+    """Our `https` listener, and relays that speak TLS to clients with the same certificate."""
+    target = bench.origin.port
+    return [
+        *bench.ours("https"),
+        Entrant("stunnel", lambda: Stunnel(bench.own("stunnel"), target, self_signed(bench.folder))),
+        Entrant(
+            "haproxy-tls",
+            lambda: Haproxy(bench.own("haproxy"), "tcp", target, certificate=self_signed(bench.folder)),
+        ),
+    ]

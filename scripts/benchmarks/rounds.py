@@ -1,0 +1,159 @@
+"""How measures run: ours and the peers in turn, round after round, and the medians of that."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.ours import OurProxy, Product
+from benchmarks.peers import Origin, Subject
+from benchmarks.processes import BenchError, cpu_seconds
+from benchmarks.report import OURS, Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is done.
+
+    `rounds` per subject, `seconds` of requests or tunnels in each, `share` of what a subject carries in about a second
+    or two in each round of bulk, and counts: tunnels, proxies, samples. `quiet` is how long idle actors are watched.
+    """
+
+    rounds: int
+    seconds: float
+    share: float
+    idle: int
+    crowd: int
+    configured: int
+    samples: int
+    fleet: int
+    quiet: float
+
+
+FULL = Effort(rounds=5, seconds=2, share=1, idle=1000, crowd=10_000, configured=1000, samples=50, fleet=200, quiet=30)
+QUICK = Effort(rounds=1, seconds=1, share=0.25, idle=300, crowd=1000, configured=100, samples=10, fleet=20, quiet=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """Somebody who takes part in a measure. `start` raises `BenchError`, `Missing` when it is not installed; whoever
+    calls it ends what it gives."""
+
+    name: str
+    start: Callable[[], Subject]
+
+
+Results = dict[str, Figure]
+"""Medians by the name of the entrant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Who is there. `product` is None when only the peers are measured, `peers_dir` holds those from PyPI."""
+
+    folder: Path
+    peers_dir: Path
+    origin: Origin
+    product: Product | None
+    effort: Effort
+    descriptors: int
+    versions: dict[str, str]
+    """Of the peers that were started so far, by name."""
+    peers: Collection[str] = ()
+    """Those that take part; all when empty."""
+
+    def ours(self, protocol: str = "http") -> list[Entrant]:
+        """Our proxy for one measure, or none."""
+        product = self.product
+        return [Entrant(OURS, lambda: OurProxy(product, protocol))] if product else []
+
+    def own(self, name: str) -> Path:
+        """A new folder of this name, for one peer."""
+        folder = self.folder / f"{name}-{time.monotonic_ns()}"
+        folder.mkdir()
+        return folder
+
+    def in_turn(self, entrants: Sequence[Entrant], run: Callable[[Subject], Figure], anew: bool = False) -> Results:
+        """The medians by entrant; each round measures all of them one after the other.
+
+        With `anew` each round starts every entrant anew. A peer that is missing or fails is said and left out; ours
+        raises `BenchError`.
+        """
+        rounds = _Rounds(run, self.versions)
+        entrants = [entrant for entrant in entrants if entrant.name in (OURS, *(self.peers or [entrant.name]))]
+        if anew:
+            for _ in range(self.effort.rounds):
+                for entrant in entrants:
+                    with rounds.started([entrant]):
+                        rounds.measure()
+        else:
+            with rounds.started(entrants):
+                for _ in range(self.effort.rounds):
+                    rounds.measure()
+        return rounds.medians()
+
+
+class _Rounds:
+    """The figures so far, and who is left out."""
+
+    def __init__(self, run: Callable[[Subject], Figure], versions: dict[str, str]) -> None:
+        self._run = run
+        self._versions = versions
+        self._seen: dict[str, list[Figure]] = {}
+        self._out: set[str] = set()
+        self._present: dict[str, Subject] = {}
+
+    @contextmanager
+    def started(self, entrants: Sequence[Entrant]) -> Iterator[None]:
+        """These entrants run, as far as they can be started."""
+        with ExitStack() as stack:
+            for entrant in entrants:
+                if entrant.name in self._out:
+                    continue
+                with self._left_out_on_failure(entrant.name):
+                    self._present[entrant.name] = subject = entrant.start()
+                    stack.callback(subject.end)
+                    self._versions.setdefault(entrant.name, subject.version())
+            yield
+        self._present.clear()
+
+    def measure(self) -> None:
+        """One round of those who are present."""
+        for name, subject in self._present.items():
+            if name in self._out:
+                continue
+            with self._left_out_on_failure(name):
+                self._seen.setdefault(name, []).append(self._run(subject))
+
+    @contextmanager
+    def _left_out_on_failure(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (BenchError, OSError) as error:
+            if name == OURS:
+                raise BenchError(f"{OURS}: {error}") from error
+            self._out.add(name)
+            print(f"left out: {name}: {error}", file=sys.stderr)
+
+    def medians(self) -> Results:
+        """By entrant; nothing of one who failed in any round."""
+        return {name: medians(figures) for name, figures in self._seen.items() if name not in self._out}
+
+
+def medians(figures: Sequence[Figure]) -> Figure:
+    """The median of each figure over the rounds."""
+    return {what: statistics.median(figure[what] for figure in figures) for what in figures[0]}
+
+
+def spent(subject: Subject, act: Callable[[], float]) -> Figure:
+    """CPU seconds per unit of what `act` says that it did: `cpu` of all the proxy's processes, `actor` of those alone
+    that carry the bytes."""
+    before = cpu_seconds(subject.forwarding()), cpu_seconds(subject.everything())
+    done = act()
+    after = cpu_seconds(subject.forwarding()), cpu_seconds(subject.everything())
+    return {"actor": (after[0] - before[0]) / done, "cpu": (after[1] - before[1]) / done}

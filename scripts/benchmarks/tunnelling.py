@@ -1,0 +1,101 @@
+"""Measures of tunnels in which little is said: what one costs to open, what it holds while idle, and ten thousand."""
+
+from __future__ import annotations
+
+import statistics
+
+from benchmarks import entrants, tunnels
+from benchmarks.load import Requests, run
+from benchmarks.ours import OurProxy
+from benchmarks.peers import Subject
+from benchmarks.processes import uss
+from benchmarks.report import Bar, Comparison, Figure, Row, cpu_rows
+from benchmarks.rounds import Bench, Entrant, Results, spent
+
+KB = 1024
+RATE = ("rate", "tunnels/s")
+SPARE_DESCRIPTORS = 300
+"""What an actor, and the benchmark, need beside the two of each tunnel."""
+
+
+def set_up(bench: Bench) -> list[Row]:
+    """What it costs to open and close a tunnel, one after the other."""
+    by_connect = _set_up(bench, entrants.http(bench))
+    by_socks5 = _set_up(bench, entrants.socks5(bench))
+    return [
+        *cpu_rows("tunnel set-up by CONNECT", "us/tunnel", by_connect, {"squid": Bar(factor=1.0)}, RATE),
+        *cpu_rows("tunnel set-up by SOCKS5", "us/tunnel", by_socks5, {"dante": Bar(factor=0.4)}, RATE),
+    ]
+
+
+def _set_up(bench: Bench, present: list[Entrant]) -> Results:
+    with tunnels.SilentOrigin() as origin:
+
+        def one(subject: Subject) -> Figure:
+            count = 0
+
+            def act() -> float:
+                nonlocal count
+                count = tunnels.short(subject, origin, bench.effort.seconds)
+                return count / 1e6
+
+            return spent(subject, act) | {"rate": count / bench.effort.seconds}
+
+        return bench.in_turn(present, one)
+
+
+def idle(bench: Bench) -> list[Row]:
+    """What a tunnel in which nothing is said costs in memory; each round with processes that are new."""
+    by_connect = [*bench.ours(), entrants.squid(bench), entrants.tinyproxy(bench), *entrants.from_pypi(bench)]
+    return [
+        *_idle(bench, "idle tunnel (CONNECT), memory", by_connect),
+        *_idle(bench, "idle tunnel (SOCKS5), memory", entrants.socks5(bench)),
+    ]
+
+
+def _idle(bench: Bench, measure: str, present: list[Entrant]) -> list[Row]:
+    with tunnels.SilentOrigin() as origin:
+
+        def one(subject: Subject) -> Figure:
+            with tunnels.idle(subject, origin, 50):
+                before = uss(subject.forwarding())
+                with tunnels.idle(subject, origin, bench.effort.idle):
+                    return {"memory": (uss(subject.forwarding()) - before) / bench.effort.idle / KB}
+
+        results = bench.in_turn(present, one, anew=True)
+    rows = Comparison(measure, "memory", "KB").rows(results)
+    # the bar is a figure and no peer's, so one row is judged
+    return [Row(measure, "KB", rows[0].ours, bar=Bar(2.0)), *(row for row in rows if row.peer_name)]
+
+
+def crowd(bench: Bench) -> list[Row]:
+    """1 KiB GETs on ten connections, as fast as they go, through an actor that holds ten thousand idle tunnels.
+
+    A tunnel takes two descriptors of the actor and two of the benchmark: where the limit is lower there are fewer.
+    """
+    if bench.product is None:
+        return []
+    count = min(bench.effort.crowd, (bench.descriptors - SPARE_DESCRIPTORS) // 2)
+    proxy = OurProxy(bench.product)
+    try:
+        with tunnels.SilentOrigin() as origin:
+            before = uss(proxy.forwarding())
+            with tunnels.idle(proxy, origin, count):
+                memory = (uss(proxy.forwarding()) - before) / count / KB
+                among = _p99(bench, proxy)
+        alone = _p99(bench, proxy)
+    finally:
+        proxy.end()
+    name = f"1 KiB GET beside {count:,} idle tunnels"
+    return [
+        Row(f"{name}, p99", "ms", among, bar=Bar(5.0)),
+        Row("1 KiB GET beside no tunnel, p99", "ms", alone),
+        Row(f"idle tunnel, one of {count:,}, memory", "KB", memory, bar=Bar(2.0)),
+    ]
+
+
+def _p99(bench: Bench, proxy: OurProxy) -> float:
+    load = Requests("1k", 10)
+    seconds = bench.effort.seconds
+    rounds = [run(bench.folder, proxy, bench.origin.port, load, seconds).p99 for _ in range(bench.effort.rounds)]
+    return statistics.median(rounds)

@@ -1,0 +1,56 @@
+"""A client that holds every answer against the API's own description: no field more or less, no status untold."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+from falcon.testing import Result, TestClient
+
+from api.openapi.answers import ANSWERS
+from api.openapi.document import build
+from api.operations import OPERATIONS, Operation
+
+_ROUTES = [
+    (each.method, re.compile(re.sub(r"\\{[a-z_]+\\}", "[^/]+", re.escape(each.path))), each) for each in OPERATIONS
+]
+
+
+class DescribedClient(TestClient):
+    """As Falcon's, but what the application answers has to be what it says that it answers."""
+
+    def simulate_request(self, *args: Any, **kwargs: Any) -> Result:
+        result = super().simulate_request(*args, **kwargs)
+        method, path = (args[0] if args else kwargs["method"]), (args[1] if len(args) > 1 else kwargs["path"])
+        operation = operation_of(method, path.partition("?")[0])
+        if operation is not None:
+            check(operation, result)
+        return result
+
+
+def operation_of(method: str, path: str) -> Operation | None:
+    """The operation that such a request is for. A static path wins over one with a parameter."""
+    found = [each for verb, route, each in _ROUTES if verb == method and route.fullmatch(path)]
+    return min(found, key=lambda each: each.path.count("{"), default=None)
+
+
+def check(operation: Operation, result: Result) -> None:
+    """Raises `AssertionError` or pydantic's `ValidationError` where the answer isn't as described."""
+    told = document()["paths"][operation.path][operation.method.lower()]["responses"]
+    assert str(result.status_code) in told, f"{operation.id} answered {result.status_code}, which is not described"
+    if operation.enveloped and result.json["success"]:
+        ANSWERS[operation.id].model_validate_json(_data(result), strict=True)
+    elif operation.enveloped:
+        assert result.json["error"].keys() == {"code", "message", "details"}
+
+
+def _data(result: Result) -> bytes:
+    return json.dumps(result.json["data"]).encode()
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The description."""
+    return build(OPERATIONS)

@@ -1,0 +1,110 @@
+"""The description of the API: it is that of the table, of the routes and of the answers, and it stands by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from api.openapi.answers import ANSWERS
+from api.openapi.examples import BODIES, example_of
+from api.operations import OPERATIONS, Operation
+from api.queries import names
+from tests.api.described import document
+from tests.api.support import Api
+
+ENVELOPED = [each for each in OPERATIONS if each.enveloped]
+
+
+def by_id(operation: Operation) -> str:
+    return operation.id
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    assert list(OpenAPIV31SpecValidator(document()).iter_errors()) == []
+
+
+def test_the_document_has_exactly_the_operations_of_the_table() -> None:
+    told = {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
+    assert told == {(each.method, each.path) for each in OPERATIONS}
+
+
+def test_the_routes_are_exactly_the_operations_of_the_table(api: Api) -> None:
+    for path in {each.path for each in OPERATIONS}:
+        allowed = api.client.simulate_request("TRACE", re.sub(r"\{[a-z_]+\}", "x", path)).headers.get("allow", "")
+        wanted = {each.method for each in OPERATIONS if each.path == path}
+        assert set(re.findall("[A-Z]+", allowed)) - {"HEAD", "OPTIONS"} == wanted
+
+
+def test_no_answer_is_described_for_an_operation_that_is_not_there() -> None:
+    assert ANSWERS.keys() == {each.id for each in ENVELOPED}
+    assert BODIES.keys() == {each.id for each in OPERATIONS if each.model is not None}
+
+
+def test_ids_of_operations_are_unique() -> None:
+    assert len({each.id for each in OPERATIONS}) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.model], ids=by_id)
+def test_the_example_of_a_body_is_accepted(operation: Operation) -> None:
+    assert operation.model is not None
+    operation.model.model_validate(BODIES[operation.id])
+    Draft202012Validator(resolved(f"#/components/schemas/{operation.model.__name__}")).validate(BODIES[operation.id])
+
+
+@pytest.mark.parametrize("operation", ENVELOPED, ids=by_id)
+def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
+    ANSWERS[operation.id].model_validate_json(json.dumps(example_of(ANSWERS[operation.id])), strict=True)
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.query], ids=by_id)
+def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> None:
+    assert len(names(operation.query)) == len(operation.query)
+    for each in operation.query:
+        Draft202012Validator(each.schema).validate(each.example)
+
+
+def test_a_permission_is_told_where_one_is_needed() -> None:
+    for each in OPERATIONS:
+        told = document()["paths"][each.path][each.method.lower()]
+        assert told.get("x-permission") == each.permission
+        assert ("403" in told["responses"]) or each.access == "(none)"
+
+
+def test_a_body_member_that_must_not_be_null_is_not_described_as_nullable() -> None:
+    assert "null" not in str(resolved("#/components/schemas/ProxyUpdate")["properties"])
+
+
+def test_the_document_is_served_bare_and_to_anybody(api: Api) -> None:
+    answer = api.client.simulate_get("/api/v1/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json["openapi"].startswith("3.1.")
+    assert answer.json["info"]["title"] == "Proxyfleet"
+
+
+def test_the_page_needs_nothing_from_elsewhere(api: Api) -> None:
+    page = api.client.simulate_get("/api/v1/docs", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    for address in re.findall(r'(?:src|href)="([^"]+)"', page.text):
+        assert address.startswith(("/api/v1/docs/", "data:"))
+        if address.startswith("/"):
+            assert api.client.simulate_get(address).status_code == 200
+
+
+def test_no_other_file_can_be_had_from_the_page(api: Api) -> None:
+    for name in ("VERSION", "..%2f..%2fapp.py", "document.py", ".."):
+        assert api.client.simulate_get(f"/api/v1/docs/{name}").status_code == 404
+
+
+def resolved(reference: str) -> dict[str, Any]:
+    """A schema with the definitions that it refers to."""
+    name = reference.rsplit("/", 1)[1]
+    schemas = document()["components"]["schemas"]
+    return {**schemas[name], "components": {"schemas": schemas}}

@@ -1,0 +1,91 @@
+"""One certificate and one nginx for a worker; a new proxy of any protocol for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.foreign.programs import Site, find, nginx
+from tests.forwarding.test_https import make_pair
+from tests.product import Product
+from tests.waiting import wait_until
+
+MEGABYTES = bytes(range(256)) * 8192  # two of them
+"""What `/two-megabytes` of the site is."""
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The files of a certificate for localhost and 127.0.0.1, which signed itself, and of its key."""
+    find("openssl")
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="session")
+def site(pair: tuple[str, str]) -> Iterator[Site]:
+    with nginx(*pair) as running:
+        (running.files / "hello").write_text("hello")
+        (running.files / "lines.txt").write_text("a line\n" * 10_000)
+        (running.files / "two-megabytes").write_bytes(MEGABYTES)
+        yield running
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """A running proxy of the product, as a client sees it."""
+
+    product: Product
+    detail: dict[str, Any]
+    scheme: str
+    certificate: str
+
+    @property
+    def port(self) -> int:
+        return int(self.detail["port"])
+
+    @property
+    def url(self) -> str:
+        """As clients want it, with the scheme that was asked for (`socks5h`)."""
+        host = self.detail["host"]
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def records(self, count: int) -> list[Record]:
+        """Its access records, the oldest first, once there are `count` of them; more are a failure."""
+        found = self.records_when(lambda found: len(found) >= count, f"{count} records")
+        assert len(found) == count, found
+        return found
+
+    def records_when(self, enough: Callable[[list[Record]], bool], what: str) -> list[Record]:
+        """Its access records, the oldest first, once they are `enough`."""
+
+        def arrived() -> list[Record] | None:
+            found: list[Record] = self.product.data("GET", f"/logs?proxy_id={self.detail['id']}&limit=1000")["logs"]
+            return found if enough(found) else None
+
+        found = wait_until(arrived, f"{what} of {self.url}", 15)
+        return sorted(found, key=lambda record: str(record["timestamp"]))
+
+
+MakeEntrance = Callable[..., Entrance]
+
+
+@pytest.fixture
+def entrance(product: Product, pair: tuple[str, str]) -> Iterator[MakeEntrance]:
+    """`entrance(scheme, **fields)`: a new proxy for clients that speak this scheme of curl's `-x`."""
+    made: list[str] = []
+
+    def make(scheme: str, **fields: Any) -> Entrance:
+        protocol = {"socks4a": "socks4", "socks5h": "socks5"}.get(scheme, scheme)
+        tls = {"tls": {"cert_file": pair[0], "key_file": pair[1]}} if protocol == "https" else {}
+        detail = product.proxy(protocol=protocol, **tls, **fields)
+        made.append(detail["id"])
+        return Entrance(product, detail, scheme, pair[0])
+
+    yield make
+    for identifier in made:
+        product.api("DELETE", f"/proxies/{identifier}")

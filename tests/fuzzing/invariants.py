@@ -1,0 +1,46 @@
+"""What holds of every session at every moment, whatever came in."""
+
+from __future__ import annotations
+
+import math
+import sys
+from enum import Enum
+from typing import Any
+
+from actors.forwarding.policy import Policy
+from actors.forwarding.protocol import Session
+
+HELD_MAX = 256 * 1024
+"""Octets that one connection may take, its session's objects included."""
+
+_SHARED = (Policy, Enum, type)
+
+
+def held(thing: object, seen: set[int] | None = None) -> int:
+    """Octets of `thing` and of all that only it holds on to."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or isinstance(thing, _SHARED) or callable(thing):
+        return 0
+    seen.add(id(thing))
+    return sys.getsizeof(thing) + sum(held(part, seen) for part in _parts(thing))
+
+
+def _parts(thing: object) -> list[Any]:
+    if isinstance(thing, dict):
+        return [*thing.keys(), *thing.values()]
+    if isinstance(thing, list | tuple | set | frozenset):
+        return list(thing)
+    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    names += getattr(thing, "__dict__", {}).keys()
+    return [getattr(thing, name) for name in names if hasattr(thing, name)]
+
+
+def check(session: Session, over: bool, now: float, longest_wait: float) -> None:
+    """The invariants of a session; `over` says that its last word has come out."""
+    taken = held(session)
+    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"
+    if over:
+        return
+    assert not session.closed, f"{session!r} is closed and has not said so"
+    assert math.isfinite(session.deadline), f"{session!r} waits for ever"
+    assert session.deadline <= now + longest_wait, f"{session!r} waits too long"
