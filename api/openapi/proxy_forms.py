@@ -94,6 +94,8 @@ class CreatedProxy(Form):
     tls: TlsForm | None
     settings: SettingsForm
     access: AccessForm
+    accept_proxy_protocol: bool
+    bind_address: str
     tags: list[str]
     created_at: Moment
     updated_at: Moment
