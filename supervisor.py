@@ -25,6 +25,7 @@ from config import VERSION
 from config.live import BadStored, Stored
 from config.paths import DataDir, PathError, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.settings import ENV_PREFIX, ConfigError, Settings, load
+from config.units import timestamp_text
 
 T = TypeVar("T")
 
@@ -89,6 +90,19 @@ def reset_settings(config: ConfigOption = None, data_dir: DataOption = None) -> 
     except StoreError as error:
         _fail(str(error))
     typer.echo(f"Forgotten: {', '.join(forgotten)}." if forgotten else "Nothing was set through the API.")
+
+
+@app.command()
+def rotate_signing_key(config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
+    from api.offline import rotate_signing_key as rotate
+    from api.store import StoreError
+
+    data = _offline(config, data_dir)
+    key_id, until = _translated(StoreError, lambda: rotate(data))
+    typer.echo(
+        f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
+    )
 
 
 @app.command()

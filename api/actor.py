@@ -15,7 +15,7 @@ from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
 from api.proxies import read_specs
-from api.security.keyfile import signing_key
+from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
 from api.store import StoreError, open_store
@@ -41,9 +41,9 @@ class ApiActor(Actor):
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
             self._store = open_store(self.data_dir)
-            key = signing_key(self.data_dir)
+            keys = SigningKeys(self.data_dir)
             pid = boot.params.get("supervisor_pid")
-            self._services = Services(self._store, self._bridge, settings, key, self.data_dir, pid)
+            self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, pid)
         except StoreError as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None

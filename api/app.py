@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import falcon
@@ -28,6 +29,7 @@ from api.http.errors import (
     unauthorized,
 )
 from api.http.query import Query
+from api.idempotency import HEADER
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
 from api.queries import names
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
+REPLAYED = {"Idempotency-Replayed": "true"}
 NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess"))
 """What is sent by POST and does nothing that anybody would want to hear of."""
 ACTIONS = {
@@ -97,13 +100,30 @@ def _responder(services: Services, operation: Operation) -> Any:
             identified=caller,
             if_match_header=req.get_header("If-Match"),
         )
-        reply = operation.handler(call)
-        _put_on_record(services, operation, params, reply)
+        reply = _once(services, operation, call, req)
         if reply.then is not None:
             req.env[AFTER] = reply.then
         _answer(resp, reply)
 
     return respond
+
+
+def _once(services: Services, operation: Operation, call: Call, req: falcon.Request) -> Reply:
+    """Do it; or, when it was done for the same `Idempotency-Key`, say what was said then."""
+
+    def do() -> Reply:
+        reply = operation.handler(call)
+        _put_on_record(services, operation, call.params, reply)
+        return reply
+
+    key = req.get_header(HEADER)
+    if key is None or not operation.repeatable:
+        return do()
+    body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
+    request = [operation.id, call.params, req.params, body]
+    answer, again = services.idempotency.once(call.caller.identity, key, request, lambda: do().plain())
+    reply = Reply.of_plain(answer)
+    return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 
 from api import settings, users
+from api.audit import Trail
+from api.audit.context import on_behalf_of
 from api.audit.store import audited
 from api.first_start import ADMINISTRATOR, check_length, new_password
+from api.security.signing import SigningKeys
+from api.security.tokens import last_token_end
 from api.store import StoreError, open_store
 from api.store.storage import parse
 from config.live import Stored
@@ -53,6 +57,22 @@ def reset_settings(data: DataDir) -> list[str]:
                 recorded.delete(settings.COLLECTION, settings.DOCUMENT)
         return [f"{group}.{key}" for group, values in stored.items() for key in values]
     finally:
+        store.close()
+
+
+def rotate_signing_key(data: DataDir) -> tuple[str, float]:
+    """Sign access tokens with a new key: its id, and until when those of the older one are taken.
+
+    The caller holds the lock. Raises `StoreError`.
+    """
+    store, trail = open_store(data), Trail(data)
+    try:
+        with on_behalf_of("command_line", "rotate-signing-key"):
+            trail.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
+        until = last_token_end(store, time.time())
+        return SigningKeys(data).rotate(until).id, until
+    finally:
+        trail.close()
         store.close()
 
 

@@ -63,6 +63,11 @@ class Operation:
         """The permission that is needed, if it is one."""
         return None if self.access.startswith("(") else self.access
 
+    @property
+    def repeatable(self) -> bool:
+        """Does it heed `Idempotency-Key`? Every POST of a known caller, but not what makes or ends tokens."""
+        return self.method == "POST" and self.access not in (NONE, BEARER)
+
 
 _USER = f"{V1}/users/{{user_id}}"
 _PROXY = f"{V1}/proxies/{{proxy_id}}"
@@ -81,6 +86,14 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", f"{V1}/auth/refresh", NONE, "refreshToken", "Get new tokens", auth.refresh, auth.Refresh),
     Operation("POST", f"{V1}/auth/validate", BEARER, "validateToken", "Check a token", auth.validate),
     Operation("POST", f"{V1}/auth/logout", BEARER, "logout", "Sign out", auth.logout),
+    Operation(
+        "POST",
+        f"{V1}/auth/signing-key/rotate",
+        ADMIN,
+        "rotateSigningKey",
+        "Sign with a new key",
+        auth.rotate_signing_key,
+    ),
     Operation("GET", f"{V1}/auth/test", ANY, "testAuth", "Who am I", auth.who_am_i),
     Operation("GET", f"{V1}/api-keys", PERSON, "listApiKeys", "List API keys", key_handlers.list_keys),
     Operation(

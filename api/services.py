@@ -16,16 +16,19 @@ from api.audit import AuditedStore, Trail
 from api.audit.masking import difference
 from api.bridge import Bridge
 from api.fleet import Fleet
+from api.idempotency import Idempotency
 from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
 from api.security.authentication import Authenticator
 from api.security.rates import RateLimits
+from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
 from api.store import Store, StoreError
 from api.users import User
 from config.paths import DataDir
+from config.sealing import seal_of
 from config.settings import Auth, Logging, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
@@ -69,7 +72,7 @@ class Services:
         store: Store,
         bridge: Bridge,
         settings: ApiSettings,
-        signing_key: bytes,
+        keys: SigningKeys,
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
@@ -80,11 +83,12 @@ class Services:
         self.data = data
         self.supervisor_pid = supervisor_pid
         self.started_at = time.time()
-        self.tokens = Tokens(store, signing_key, _lifetimes(settings.auth))
+        self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
         self.authenticator = Authenticator(
             store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
         )
+        self.idempotency = Idempotency(data, seal_of(data))
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
@@ -118,6 +122,7 @@ class Services:
     def close(self) -> None:
         """Give back what the services opened themselves."""
         self.audit.close()
+        self.idempotency.close()
 
     def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
         """A sign-in that failed, which stays one even if this can't be written."""

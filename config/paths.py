@@ -89,6 +89,11 @@ class DataDir:
         return self.path / "audit"
 
     @property
+    def idempotency(self) -> Path:
+        """The folder of the answers that are kept for requests which are sent again."""
+        return self.path / "idempotency"
+
+    @property
     def metrics(self) -> Path:
         """The folder of the metrics collector."""
         return self.path / "metrics"

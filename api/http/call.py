@@ -68,3 +68,12 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     then: Callable[[], None] | None = None
     document: Document | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-like data; of an enveloped answer with nothing to follow."""
+        return {"data": self.data, "status": self.status, "revision": self.revision, "headers": self.headers}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Reply:
+        """The opposite of `plain`."""
+        return cls(plain["data"], plain["status"], plain["revision"], plain["headers"])

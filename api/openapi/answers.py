@@ -16,6 +16,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "refreshToken": forms.TokenPair,
     "validateToken": forms.ValidToken,
     "logout": forms.Message,
+    "rotateSigningKey": system_forms.RotatedKey,
     "testAuth": forms.WhoAmI,
     "listApiKeys": forms.ApiKeys,
     "createApiKey": forms.NewApiKey,

@@ -49,6 +49,13 @@ class SystemSettings(Form):
     proxy: ProxyDefaults
 
 
+class RotatedKey(Form):
+    """The key that access tokens are signed with from now on, and until when those of the older one are taken."""
+
+    key_id: str
+    previous_accepted_until: Moment
+
+
 class AuditActor(Form):
     """Who did it."""
 

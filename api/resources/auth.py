@@ -81,6 +81,13 @@ def logout(call: Call) -> Reply:
     return Reply({"message": "Signed out"})
 
 
+def rotate_signing_key(call: Call) -> Reply:
+    """New tokens are signed with a new key; those that are out there stay good until they end."""
+    call.services.audit.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
+    key_id, until = call.services.tokens.rotate_key()
+    return Reply({"key_id": key_id, "previous_accepted_until": timestamp_text(until)})
+
+
 def who_am_i(call: Call) -> Reply:
     """Who the credential says that the caller is."""
     caller = call.caller

@@ -36,7 +36,7 @@ from actors.bus.messages import (
 )
 from api import users
 from api.app import create_app
-from api.security.keyfile import signing_key
+from api.security.signing import SigningKeys
 from api.services import ApiSettings, Services
 from api.store import TinyStore, open_store
 from api.users import User, UserCreate
@@ -146,7 +146,7 @@ class Api:
         """A new process, as far as the application can tell: only store and key file remain."""
         if hasattr(self, "services"):
             self.services.close()
-        self.services = Services(self.store, self.fleet, self.settings, signing_key(self.data), self.data)
+        self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
         self.client = DescribedClient(create_app(self.services))
 
     def add_user(self, username: str, **fields: Any) -> User:
