@@ -14,6 +14,7 @@ from typing import Any
 
 import falcon
 
+from api.accounts import CollectorLost
 from api.audit import origin
 from api.everywhere import Everywhere
 from api.http.body import read_body, read_model
@@ -50,6 +51,7 @@ ACTIONS = {
     "testProxy": "proxy.tested",
     "endConnection": "proxy.connection_ended",
     "endConnections": "proxy.connections_ended",
+    "resetAccountUsage": "account.usage_reset",
     "testWebhook": "webhook.tested",
     "redeliver": "webhook.redelivered",
 }
@@ -214,6 +216,7 @@ def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(StoreError, _on_store_error)
     app.add_error_handler(RevisionConflict, _on_conflict)
     app.add_error_handler(SupervisorLost, _on_supervisor_lost)
+    app.add_error_handler(CollectorLost, _on_collector_lost)
     app.add_error_handler(ApiError, _on_api_error)
 
 
@@ -242,6 +245,12 @@ def _on_conflict(req: Any, resp: falcon.Response, error: RevisionConflict, param
 def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: SupervisorLost, params: Any) -> None:
     log.error("request %s: %s %s: the supervisor: %s", req.context.request_id, req.method, req.path, error)
     message = "The supervisor does not answer; try again in a moment"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: CollectorLost, params: Any) -> None:
+    log.error("request %s: %s %s: the collector: %s", req.context.request_id, req.method, req.path, error)
+    message = "The metrics collector does not answer; try again in a moment"
     _on_api_error(req, resp, internal(req.context.request_id, message), params)
 
 

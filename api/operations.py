@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from api import api_keys, queries, users
+from api import accounts, api_keys, queries, users
 from api.http.call import Call, Reply
 from api.parameters import Parameter
 from api.resources import access, audit, auth, connections, document, health, logs, proxies
+from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
 from api.security.permissions import ADMIN
+from config.accounts import AccountInput, AccountUpdate
 from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
@@ -71,6 +73,8 @@ class Operation:
 
 _USER = f"{V1}/users/{{user_id}}"
 _PROXY = f"{V1}/proxies/{{proxy_id}}"
+_ACCOUNT = f"{_PROXY}/accounts/{{username}}"
+_ACCOUNT_READ_ONLY = accounts.READ_ONLY_FIELDS | {"username"}
 
 OPERATIONS: tuple[Operation, ...] = (
     # --- is it well? ---
@@ -212,6 +216,55 @@ OPERATIONS: tuple[Operation, ...] = (
         "endConnection",
         "End one connection",
         connections.end_connection,
+    ),
+    Operation(
+        "GET", f"{_PROXY}/accounts", "proxy.read", "listAccounts", "List accounts", account_handlers.list_accounts
+    ),
+    Operation(
+        "POST",
+        f"{_PROXY}/accounts",
+        "proxy.write",
+        "createAccount",
+        "Add an account",
+        account_handlers.create_account,
+        AccountInput,
+        accounts.READ_ONLY_FIELDS,
+        status=201,
+        matches=True,
+    ),
+    Operation(
+        "GET", _ACCOUNT, "proxy.read", "getAccount", "Show an account", account_handlers.get_account, matches=True
+    ),
+    Operation(
+        "PUT",
+        _ACCOUNT,
+        "proxy.write",
+        "replaceAccount",
+        "Change an account",
+        account_handlers.update_account,
+        AccountUpdate,
+        _ACCOUNT_READ_ONLY,
+        matches=True,
+    ),
+    Operation(
+        "PATCH",
+        _ACCOUNT,
+        "proxy.write",
+        "updateAccount",
+        "Change an account",
+        account_handlers.update_account,
+        AccountUpdate,
+        _ACCOUNT_READ_ONLY,
+        matches=True,
+    ),
+    Operation("DELETE", _ACCOUNT, "proxy.write", "deleteAccount", "Remove an account", account_handlers.delete_account),
+    Operation(
+        "POST",
+        f"{_ACCOUNT}/reset-usage",
+        "proxy.write",
+        "resetAccountUsage",
+        "Let an account have used nothing",
+        account_handlers.reset_usage,
     ),
     # --- users and records ---
     Operation("GET", f"{V1}/users", "users.read", "listUsers", "List users", user_handlers.list_users),

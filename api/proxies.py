@@ -17,11 +17,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from actors.bus.messages import (
+    METRICS,
     SUPERVISOR,
     AccessSpec,
+    AccountSpec,
     DescribeFleet,
     Done,
     Fleet,
+    ForgetAccounts,
+    LimitsSpec,
     ListenerRefused,
     ListenerReserved,
     ProxySpec,
@@ -34,6 +38,7 @@ from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
 from api.store import Document, NotStored, RevisionConflict, Store
 from config.access import ProxyAccess
+from config.accounts import ProxyAccount, ProxyLimits
 from config.proxies import (
     InvalidProxy,
     ProxyCreate,
@@ -84,6 +89,9 @@ class StoredProxy:
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
+            auth_required=with_auth,
+            accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
+            limits=_limits_spec(record.limits),
             accept_proxy_protocol=record.accept_proxy_protocol,
             bind_address=record.bind_address,
         )
@@ -96,6 +104,27 @@ def _access_spec(access: ProxyAccess) -> AccessSpec:
         tuple(access.allow_destinations),
         tuple(access.deny_destinations),
         access.mode,
+    )
+
+
+def _limits_spec(limits: ProxyLimits) -> LimitsSpec:
+    return LimitsSpec(
+        limits.bandwidth_in, limits.bandwidth_out, limits.connections_per_client, limits.requests_per_minute
+    )
+
+
+def _account_spec(account: ProxyAccount) -> AccountSpec:
+    limits = account.limits
+    return AccountSpec(
+        id=account.id,
+        username=account.username,
+        password_hash=account.password_hash,
+        enabled=account.enabled,
+        limits=LimitsSpec(limits.bandwidth_in, limits.bandwidth_out, limits.connections, limits.requests_per_minute),
+        quota=account.quota.bytes,
+        period=account.quota.period,
+        expires_at=account.expires_at or 0.0,
+        allow_clients=tuple(account.allow_clients),
     )
 
 
@@ -166,10 +195,14 @@ class Proxies:
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
         """Changes of settings drop no connection; the address may change only while the proxy is inactive."""
+        return self.change(proxy_id, lambda record: apply(record, body, time.time()), if_match)
+
+    def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
+        """What `alter` makes of the record; it may raise `InvalidProxy`."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             try:
-                record = apply(before.record, body, time.time())
+                record = alter(before.record)
                 check_certificate(record, self._tls)
             except InvalidProxy as error:
                 raise invalid(error.field, error.error) from error
@@ -178,6 +211,7 @@ class Proxies:
             self._require_supervisor(proxy_id)
             stored = self._put(record, before.revision)
             self._tell_wish(stored)
+        self._forget_accounts(before.record, record)
         self._say("proxy.updated", record)
         return stored
 
@@ -281,6 +315,14 @@ class Proxies:
         reply = self._bridge.ask(SUPERVISOR, message)
         if not isinstance(reply, Done):
             raise SupervisorLost(repr(reply))
+
+    def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What removed accounts have used needs to be kept by nobody."""
+        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
+        if gone:
+            reply = self._bridge.ask(METRICS, ForgetAccounts(after.id, tuple(gone)))
+            if not isinstance(reply, Done):
+                log.warning("what %d removed accounts of %s have used is kept: %r", len(gone), after.id, reply)
 
     def _say(self, kind: str, record: ProxyRecord) -> None:
         about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}

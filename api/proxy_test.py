@@ -170,9 +170,7 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
                 outcome.status_code = response.status_code
-                _judge(
-                    outcome, response, _read(response, deadline), lambda: record.bind_address or _source_address(url)
-                )
+                _judge(outcome, response, _read(response, deadline), source)
         except (requests.Timeout, TimeoutError):
             late = _late(timeout)
             outcome.status, outcome.error = late.status, late.error

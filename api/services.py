@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
+from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.audit import AuditedStore, Trail
 from api.audit.masking import difference
@@ -92,6 +93,7 @@ class Services:
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.accounts = Accounts(self.proxies, bridge)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
         self.on_moved: Callable[[], None] = _nothing
         """Called when the answer to a change of the API's own address was written."""

@@ -7,21 +7,24 @@ that aren't named here are refused. `ProxyRecord` is a document of the store. `a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from config.access import AccessInput, ProxyAccess
+from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.addresses import not_local, read_bind_address
 from config.certificates import CertificateError, server_context
+from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.passwords import hash_password
 from config.settings import ServerTls
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
-SOCKS5_TEXT_MAX = 255
+
+__all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.fields`, for those who know them from here
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
@@ -32,16 +35,6 @@ _PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_proto
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
 """Resolvers take such names for odd spellings of addresses."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def plain_text(text: str) -> str:
-    """`text`, if it has no control characters and isn't blank; else `ValueError`."""
-    if _CONTROL.search(text):
-        raise ValueError("control characters are not allowed")
-    if not text.strip():
-        raise ValueError("must not be blank")
-    return text
 
 
 def _host(text: str) -> str:
@@ -69,30 +62,18 @@ def _absolute_path(text: str) -> str:
     return text
 
 
-def _username(text: str) -> str:
-    if ":" in plain_text(text):
-        raise ValueError("must not contain a colon (RFC 7617)")
-    return text
-
-
 Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
 Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Protocol = Annotated[StrictStr, AfterValidator(_protocol)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
-Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
-Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
 BindAddress = Annotated[StrictStr, Field(max_length=45), AfterValidator(read_bind_address)]
 Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
 
 
-class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class AuthInput(_Input):
+class AuthInput(Input):
     """`auth` of a request; in an update, what is not given stays."""
 
     enabled: StrictBool | None = None
@@ -100,7 +81,7 @@ class AuthInput(_Input):
     password: Password | None = Field(None, repr=False)
 
 
-class SettingsInput(_Input):
+class SettingsInput(Input):
     """`settings` of a request. `timeout` is seconds, for connecting and for idleness."""
 
     timeout: Timeout | None = None
@@ -108,14 +89,14 @@ class SettingsInput(_Input):
     max_connections: MaxConnections | None = None
 
 
-class TlsInput(_Input):
+class TlsInput(Input):
     """`tls` of a request: the proxy's own certificate, PEM files on the machine that the product runs on."""
 
     cert_file: FilePath
     key_file: FilePath
 
 
-class ProxyUpdate(_Input):
+class ProxyUpdate(Input):
     """The body of PUT and PATCH: any part of what a create takes."""
 
     name: Name | None = None
@@ -125,6 +106,8 @@ class ProxyUpdate(_Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     access: AccessInput | None = None
+    limits: LimitsInput | None = None
+    accounts: Accounts | None = None
     tags: Tags | None = None
     tls: TlsInput | None = None
     accept_proxy_protocol: StrictBool | None = None
@@ -181,21 +164,14 @@ class ProxyRecord(BaseModel):
     auth: ProxyAuth
     settings: ProxySettings
     access: ProxyAccess = ProxyAccess()
+    limits: ProxyLimits = ProxyLimits()
+    accounts: list[ProxyAccount] = []
     tags: list[str]
     tls: ProxyTls | None = None
     accept_proxy_protocol: bool = False
     bind_address: str = ""
     created_at: float
     updated_at: float
-
-
-class InvalidProxy(ValueError):
-    """The whole that would result is not a proxy; `field` is at fault."""
-
-    def __init__(self, field: str, error: str) -> None:
-        super().__init__(f"{field}: {error}")
-        self.field = field
-        self.error = error
 
 
 def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: int) -> ProxyRecord:
@@ -226,7 +202,14 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.access is not None:
         changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
-    changed["auth"] = _apply_auth(record.auth, body.auth or AuthInput(), changed.get("protocol", record.protocol))
+    if body.limits is not None:
+        changed["limits"] = record.limits.model_copy(update=body.limits.model_dump(exclude_none=True))
+    protocol = changed.get("protocol", record.protocol)
+    if body.accounts is not None:
+        changed["accounts"] = replace_accounts(record.accounts, body.accounts, protocol, now)
+    accounts = changed.get("accounts", record.accounts)
+    changed["auth"] = auth = apply_auth(record, body.auth, accounts, protocol)
+    check_accounts(accounts, protocol, auth.username)
     if body.tls is not None:
         changed["tls"] = ProxyTls(**body.tls.model_dump())
     return record.model_copy(update={**changed, "updated_at": now})
@@ -249,20 +232,31 @@ def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
         raise InvalidProxy(f"tls.{error.field}" if own else f"server.tls.{error.field}", error.error) from error
 
 
-def _apply_auth(auth: ProxyAuth, body: AuthInput, protocol: str) -> ProxyAuth:
-    enabled = auth.enabled if body.enabled is None else body.enabled
-    username = auth.username if body.username is None else body.username
-    if enabled and username is None:
-        raise InvalidProxy("auth.username", "is required when auth is enabled")
+def apply_auth(
+    record: ProxyRecord, body: AuthInput | None, accounts: Sequence[ProxyAccount], protocol: str
+) -> ProxyAuth:
+    """`auth` of `record` with the changes of `body`, beside these accounts. Raises `InvalidProxy`.
+
+    The first account turns it on, unless the body says otherwise. When the last one goes it stays on, so that nobody
+    gets in rather than everybody.
+    """
+    auth, given = record.auth, body or AuthInput()
+    first = bool(accounts) and not record.accounts
+    enabled = (auth.enabled or first) if given.enabled is None else given.enabled
+    username = auth.username if given.username is None else given.username
+    if enabled and username is None and given.password is not None:
+        raise InvalidProxy("auth.username", "is required with a password")
+    if enabled and username is None and not accounts and body is not None:
+        raise InvalidProxy("auth.username", "is required when auth is enabled and there are no accounts")
     if protocol == "socks4":
-        _refuse_password(enabled, auth, body)
+        _refuse_password(enabled, auth, given)
         return ProxyAuth(enabled=enabled, username=username)
-    if enabled and body.password is None and auth.password_hash is None:
+    if enabled and username is not None and given.password is None and auth.password_hash is None:
         raise InvalidProxy("auth.password", "is required when auth is enabled")
     if protocol == "socks5":
-        _refuse_long("auth.username", username)
-        _refuse_long("auth.password", body.password)
-    hashed = auth.password_hash if body.password is None else hash_password(body.password)
+        refuse_long("auth.username", username)
+        refuse_long("auth.password", given.password)
+    hashed = auth.password_hash if given.password is None else hash_password(given.password)
     return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
 
 
@@ -278,19 +272,3 @@ def _refuse_password(enabled: bool, auth: ProxyAuth, body: AuthInput) -> None:
         raise InvalidProxy("auth.password", "socks4 has no passwords: clients send auth.username as their USERID")
     if enabled and auth.password_hash is not None:
         raise InvalidProxy("auth.password", "socks4 has no passwords; disable auth before the protocol is changed")
-
-
-def _refuse_long(field: str, text: str | None) -> None:
-    """RFC 1929 counts names and passwords in one octet."""
-    if text is not None and len(text.encode()) > SOCKS5_TEXT_MAX:
-        raise InvalidProxy(field, f"must be at most {SOCKS5_TEXT_MAX} bytes in UTF-8 with socks5")
-
-
-def refuse_nulls(given: Any, path: str = "") -> Any:
-    """`given`, if no field in it is null; else the validation error `null_field` that names it."""
-    if isinstance(given, dict):
-        for name, value in given.items():
-            if value is None:
-                raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
-            refuse_nulls(value, f"{path}{name}.")
-    return given

@@ -28,6 +28,8 @@ PUMP_LIMIT = 200
 """Messages taken from one ZeroMQ socket before the others get their turn."""
 
 LONGEST_WAIT = 60.0
+TURN_MAX = 0.01
+"""Seconds after which whoever has more to do in a turn should leave it for the next."""
 THREADED_WAIT = 10.0
 """The longest wait of a process with other threads: one that holds the interpreter for good is found by it."""
 _GOLDEN = 0.6180339887
@@ -164,6 +166,10 @@ class Loop:
     def stop(self) -> None:
         """End `run` after this turn."""
         self._running = False
+
+    def overdue(self) -> bool:
+        """Has this turn taken so long that whoever has more to do should let the others come first?"""
+        return self._clock() - self.now > TURN_MAX
 
     def turn(self, longest: float = LONGEST_WAIT) -> None:
         """One turn: what is due, then the ZeroMQ sockets, then one wait and what it brought."""

@@ -12,6 +12,7 @@ from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     SUPERVISOR,
+    AccountStates,
     AdmitTester,
     Configure,
     Counters,
@@ -20,6 +21,7 @@ from actors.bus.messages import (
     Explain,
     Failed,
     ProxySpec,
+    QueryAccounts,
     QueryConnections,
     SetPooling,
     Trouble,
@@ -37,6 +39,7 @@ from actors.forwarding.protocols import turned_away
 from actors.forwarding.serving import Serving
 from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
+from actors.forwarding.usage import UsageTeller
 from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
@@ -51,6 +54,9 @@ BREATHER = 0.1
 """Seconds without accepting after the process ran out of descriptors."""
 FIRST_REQUEST = 1.0
 """Seconds that a client which has only connected may take for its request, once the actor is to end."""
+USAGE_AWAITED = 2.0
+"""Seconds that what accounts have used before may take to arrive at the start."""
+USAGE_RETRY = 0.05
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
@@ -77,6 +83,8 @@ class ForwardingActor(Actor):
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
+        self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
         self._tls: tuple[str, str] | None = None
         self._certificate: Certificate | None = None
@@ -90,17 +98,21 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester`, `Explain`, `QueryConnections`, `EndConnections` and `SetPooling`."""
+        """`Configure`, `SetPooling`, and what the API asks: `AdmitTester`, `Explain`, `Query…`, `EndConnections`."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
+            self._usage.configured(message.spec.id)
             self._choose_certificate(message.spec)
             if self._listener is None and not self._stopping:
-                self._listen()
+                self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
+                self._listen_when_known()
             answer(Done())
         elif isinstance(message, AdmitTester):
             self._admit(message, answer)
         elif isinstance(message, Explain):
             self._explain(message, answer)
+        elif isinstance(message, QueryAccounts):
+            self._tell_accounts(message, answer)
         elif isinstance(message, QueryConnections):
             self.serving.book.query(message, answer)
         elif isinstance(message, EndConnections):
@@ -135,7 +147,30 @@ class ForwardingActor(Actor):
         except Refused as refused:
             answer(Failed(refused.failure.detail, "target"))
 
+    def _tell_accounts(self, question: QueryAccounts, answer: Answer) -> None:
+        def tell(_settled: bool) -> None:
+            accounts = self.serving.limits.accounts.values()
+            answer(AccountStates({account.spec.id: account.state() for account in accounts}))
+
+        if question.settle:
+            self._usage.settle(tell)
+        else:
+            tell(True)
+
     # --- accepting ---
+
+    def _listen_when_known(self) -> None:
+        """With quotas, not before it is known what was used already; but a collector that is away stops nobody."""
+        if self._listener is not None or self._stopping:
+            return
+        if self._usage.knows_all or self.loop.now >= self._listen_by:
+            self._listen()
+            return
+
+        def settled(heard: bool) -> None:
+            self.loop.call_later(0.0 if heard else USAGE_RETRY, self._listen_when_known)
+
+        self._usage.settle(settled, USAGE_AWAITED)
 
     def _listen(self) -> None:
         listener = self.sockets[0]
@@ -184,6 +219,10 @@ class ForwardingActor(Actor):
         if judgement.failure is not None:
             self._turn_away(sock, judgement.failure)
             return
+        refusal = serving.limits.client_refusal(client_ip) if serving.limits.counts_clients else None
+        if refusal is not None and not serving.limits.may_be_told(client_ip):
+            self._turn_away(sock, refusal)
+            return
         if len(serving.open) - places >= serving.max_connections:
             self._turn_away_from_full(sock)
             return
@@ -193,6 +232,8 @@ class ForwardingActor(Actor):
             return
         client = Client(serving, transport, self._last_ip)
         client.reported = judgement.reason
+        if client.meter is not None:
+            client.meter.refusal = refusal
         serving.began(client)
         self.loop.watch(client.fileno, EDGE, client.on_client)
         if self._listener is None:
@@ -244,7 +285,7 @@ class ForwardingActor(Actor):
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         try:
-            sock.send(turned_away(self.serving.protocol, failure))
+            sock.send(turned_away(self.serving.protocol, failure, self.serving.policy.date(self.loop.now)))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
         linger(self.serving, sock)
@@ -330,9 +371,17 @@ class ForwardingActor(Actor):
         self._teller.tell()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
+        told = not self.serving.limits.accounts
+
+        def usage_told(_heard: bool) -> None:
+            nonlocal told
+            told = True
+
+        if not told:
+            self._usage.settle(usage_told, LAST_RECORDS, final=True)
 
         def settle() -> None:
-            if self.records.settled or self.loop.now > deadline:
+            if (told and self.records.settled) or self.loop.now > deadline:
                 self.finish()
             else:
                 self.loop.call_later(0.02, settle)

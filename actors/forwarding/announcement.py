@@ -21,6 +21,7 @@ from actors.forwarding.errors import Failure
 from actors.forwarding.proxy_protocol import HEADER_MAX, BadHeader, Header, read_header
 
 if TYPE_CHECKING:
+    from actors.forwarding.meter import Meter
     from actors.forwarding.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ class Announcement:
     `sock` is then not watched and belongs to whoever was called, who also gives the place back (`Serving.ended`).
     `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
     """
+
+    meter: Meter | None = None  # a header counts for nobody
 
     __slots__ = ("_announced", "_serving", "client_ip", "deadline", "noted", "number", "sock")
 

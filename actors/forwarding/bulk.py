@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 def relay_to_client(client: Client, command: RelayToClient) -> None:
     """Begin to move an answer's body."""
     near, far = _sides(client)
-    client.down = client.serving.flow(far, near, command.length)
+    meter = client.meter
+    client.down = client.serving.flow(far, near, command.length, None if meter is None else meter.outward)
     client.loop.call_soon(client.go_on)
 
 
 def relay_to_origin(client: Client, command: RelayToOrigin) -> None:
     """Begin to move a request's body."""
     near, far = _sides(client)
-    client.up = client.serving.flow(near, far, command.length)
+    meter = client.meter
+    client.up = client.serving.flow(near, far, command.length, None if meter is None else meter.inward)
     client.loop.call_soon(client.go_on)
 
 
@@ -57,6 +59,8 @@ def flow_down(client: Client) -> None:
     client.bytes_out += moved
     if progress is Progress.TURN:
         client.loop.call_soon(client.go_on)
+    elif progress is Progress.HELD and flow.gate is not None:
+        flow.gate.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:
         client.down = None
@@ -93,6 +97,8 @@ def flow_up(client: Client) -> None:
     client.bytes_in += moved
     if progress is Progress.TURN:
         client.loop.call_soon(client.go_on)
+    elif progress is Progress.HELD and flow.gate is not None:
+        flow.gate.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:
         client.up = None

@@ -59,6 +59,7 @@ class Client:
         "dial",
         "down",
         "loop",
+        "meter",
         "noted",
         "number",
         "origin",
@@ -100,6 +101,7 @@ class Client:
         self.up: AnyFlow | None = None
         self.down: AnyFlow | None = None
         self.number = serving.new_number()
+        self.meter = serving.limits.new_meter()
         self.bytes_in = self.bytes_out = 0
         self.target: Authority | None = None
         self.user = ""
@@ -163,8 +165,13 @@ class Client:
         for _ in range(ROUNDS):
             if self.over or self.up is not None or not session.reads_client or self.origin_waits():
                 return
+            meter = self.meter
+            size = READ_SIZE if meter is None else min(READ_SIZE, meter.inward.share())
+            if meter is not None and not size:
+                meter.inward.wait(self.go_on)
+                return
             try:
-                data = self.sock.recv(READ_SIZE)
+                data = self.sock.recv(size)
             except BlockingIOError:
                 self.client_readable = False
                 return
@@ -173,11 +180,15 @@ class Client:
                 return
             self.count.bytes_in += len(data)
             self.bytes_in += len(data)
-            if not data or (len(data) < READ_SIZE and self._short_is_all and not self.client_ended):
+            if meter is not None:
+                meter.inward.spend(len(data))
+            if not data or (len(data) < size and self._short_is_all and not self.client_ended):
                 self.client_readable = False
             self.perform(session.receive_from_client(data, self.loop.now))
             if not self.client_readable:
                 return
+            if self.loop.overdue():  # small chunks are a thousand times the work of large ones
+                break
         self.loop.call_soon(self.go_on)
 
     def origin_waits(self) -> bool:
@@ -190,21 +201,28 @@ class Client:
             origin = self.origin
             if origin is None or self.out or self.down is not None or not session.reads_origin:
                 return
+            meter = self.meter
+            size = READ_SIZE if meter is None else min(READ_SIZE, meter.outward.share())
+            if meter is not None and not size:
+                meter.outward.wait(self.go_on)
+                return
             try:
-                data = origin.sock.recv(READ_SIZE)
+                data = origin.sock.recv(size)
             except BlockingIOError:
                 origin.readable = False
                 return
             except OSError:
                 self.perform(session.origin_lost(self.loop.now))
                 return
-            if not data or (len(data) < READ_SIZE and not self.origin_ended):
+            if not data or (len(data) < size and not self.origin_ended):
                 origin.readable = False
             broke = not data and self.origin_broke  # the error was told to a send already: this is no good end
             now = self.loop.now
             self.perform(session.origin_lost(now) if broke else session.receive_from_origin(data, now))
             if self.origin is not origin or not origin.readable:
                 return
+            if self.loop.overdue():
+                break
         self.loop.call_soon(self.go_on)
 
     # --- sending ---
@@ -220,6 +238,8 @@ class Client:
         self.bytes_out += sent
         if sent:
             self.session.moved(self.loop.now)
+            if self.meter is not None:
+                self.meter.outward.spend(sent)
         if self.closing and not self.out:
             self._finish_closing()
 
@@ -274,6 +294,10 @@ class Client:
             self._unsent = waiting
             self.session.moved(self.loop.now)
             return
+        if self.meter is not None and self.meter.waiting and not self.session.idle:
+            self.session.moved(self.loop.now)  # it stands still because we hold it
+            if self.session.deadline > self.loop.now:
+                return
         if self.closing:
             self.close(abort=True)
             return

@@ -21,6 +21,7 @@ from actors.forwarding.deadlines import Mortal
 from config.access import Network, read_network
 
 if TYPE_CHECKING:
+    from actors.forwarding.meter import Meter
     from actors.forwarding.serving import Serving
 
 PAGE_MAX = 1000
@@ -52,6 +53,9 @@ class Open(Mortal, Protocol):
 
     number: int
     """When it came, in microseconds of `Serving.clock`: its id, and its age in one."""
+    client_ip: str
+    meter: Meter | None
+    """What it may move and has moved, where that is limited or counted."""
 
     def live(self) -> Live:
         """What it is doing now."""

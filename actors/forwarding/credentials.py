@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import os
 from collections.abc import Callable
 
@@ -20,6 +19,8 @@ REMEMBERED = 60.0
 MEMORY_SIZE = 1024
 TESTERS_MAX = 64
 
+_NEVER = 0.0, b""
+
 OnChecked = Callable[[str | None], None]
 
 
@@ -29,16 +30,27 @@ def prehash(password: bytes) -> bytes:
 
 
 class Credentials:
-    """Checks clients' credentials for one proxy. A new configuration is a new object."""
+    """Checks clients' credentials for one proxy: those of `auth` and of its accounts."""
 
     def __init__(self, loop: Loop, workers: Workers, spec: ProxySpec) -> None:
         self._loop = loop
         self._workers = workers
-        self._user = spec.auth_username
-        self._hash = spec.auth_hash
+        self._hashes: dict[str, bytes] = {}
         self._key = os.urandom(32)
-        self._good: dict[bytes, float] = {}
+        self._good: dict[bytes, tuple[float, bytes]] = {}
         self._testers: dict[tuple[str, bytes], float] = {}
+        self.take_over(spec)
+
+    def take_over(self, spec: ProxySpec) -> None:
+        """The users and passwords of another configuration. What is remembered holds for unchanged passwords alone."""
+        users = [(account.username, account.password_hash) for account in spec.accounts]
+        if spec.auth_username is not None:
+            users.append((spec.auth_username, spec.auth_hash))
+        self._hashes = {user: (stored or "").encode() for user, stored in users}
+
+    def knows(self, user: str) -> bool:
+        """Is there such a user?"""
+        return user in self._hashes
 
     def admit_tester(self, user: str, token: str, ttl: float) -> None:
         """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
@@ -56,27 +68,32 @@ class Credentials:
             return
         if password is None:
             tester = self._testers.pop((user, b""), 0.0) > self._loop.now
-            done(user if tester or user == self._user else None)
+            done(user if tester or user in self._hashes else None)
             return
         if self._testers.pop((user, password), 0.0) > self._loop.now:
             done(user)
             return
         digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
-        if self._good.get(digest, 0.0) > self._loop.now:
+        stored = self._hashes.get(user)
+        until, right = self._good.get(digest, _NEVER)
+        if until > self._loop.now and right == stored:
             done(user)
             return
-        right_user = self._user is not None and hmac.compare_digest(user.encode(), self._user.encode())
-        stored = (self._hash or "").encode()
+        # Somebody unknown costs a check, too: else the time would tell who is known.
+        against = stored if stored is not None else next(iter(self._hashes.values()), b"")
         self._workers.submit(
-            lambda: _matches(password, stored),
-            lambda matches: self._checked(user if matches and right_user else None, digest, done),
+            lambda: _matches(password, against),
+            lambda matches: self._checked(user, stored if matches else None, digest, done),
         )
 
-    def _checked(self, user: str | None, digest: bytes, done: OnChecked) -> None:
-        if user is not None:
-            if len(self._good) >= MEMORY_SIZE:
-                self._good.clear()
-            self._good[digest] = self._loop.now + REMEMBERED
+    def _checked(self, user: str, matched: bytes | None, digest: bytes, done: OnChecked) -> None:
+        """`matched` is the hash that the password was right for; it must still be the user's."""
+        if matched is None or self._hashes.get(user) != matched:
+            done(None)
+            return
+        if len(self._good) >= MEMORY_SIZE:
+            self._good.clear()
+        self._good[digest] = self._loop.now + REMEMBERED, matched
         done(user)
 
 

@@ -22,6 +22,7 @@ from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.meter import Gate, Meter
 from actors.forwarding.resolve import Answer
 from actors.forwarding.socks.wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
 
@@ -66,6 +67,7 @@ class Association:
         "_control",
         "_first",
         "_out",
+        "_paused",
         "_peers",
         "_refused",
         "_relay",
@@ -75,6 +77,7 @@ class Association:
         "_waiting",
         "client_ip",
         "deadline",
+        "meter",
         "noted",
         "number",
     )
@@ -88,6 +91,7 @@ class Association:
         out: bytes,
         command: RelayDatagrams,
         number: int,
+        meter: Meter | None = None,
     ) -> None:
         self._serving = serving
         self._control = control
@@ -96,6 +100,8 @@ class Association:
         self._report = command.report
         self.client_ip = client_ip
         self.number = number
+        self.meter = meter
+        self._paused: list[socket.socket] = []
         self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
@@ -109,7 +115,7 @@ class Association:
         self.deadline = 0.0
         self._moved()
         serving.loop.hand_over(control.fileno(), self._on_control)
-        serving.loop.watch(relay.fileno(), select.EPOLLIN, self._on_client)
+        self._watch(relay)
         serving.deadlines.note(self)
         serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
 
@@ -159,7 +165,11 @@ class Association:
     # --- from the client ---
 
     def _on_client(self, _mask: int) -> None:
+        gate = None if self.meter is None else self.meter.inward
         for _ in range(AT_ONCE):
+            if gate is not None and not gate.share():
+                self._pause(self._relay, gate)
+                return
             try:
                 data, address = self._relay.recvfrom(DATAGRAM_MAX)
             except OSError:
@@ -171,6 +181,8 @@ class Association:
 
     def _from_client(self, data: bytes) -> None:
         self._bytes_in += len(data)
+        if self.meter is not None:
+            self.meter.inward.spend(len(data))
         self._serving.count.bytes_in += len(data)
         datagram = read_datagram(data)
         if datagram is None:
@@ -221,13 +233,17 @@ class Association:
             anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
             sock = _datagram_socket(family, self._serving.dialer.source.address or anywhere)
             self._senders[family] = sock
-            self._serving.loop.watch(sock.fileno(), select.EPOLLIN, partial(self._on_peer, sock))
+            self._watch(sock)
         return sock
 
     # --- to the client ---
 
     def _on_peer(self, sock: socket.socket, _mask: int) -> None:
+        gate = None if self.meter is None else self.meter.outward
         for _ in range(AT_ONCE):
+            if gate is not None and not gate.share():
+                self._pause(sock, gate)
+                return
             try:
                 data, address = sock.recvfrom(DATAGRAM_MAX)
             except OSError:
@@ -243,12 +259,34 @@ class Association:
             return  # as above
         self._moved()
         self._bytes_out += len(datagram)
+        if self.meter is not None:
+            self.meter.outward.spend(len(datagram))
         self._serving.count.bytes_out += len(datagram)
+
+    # --- limits: what isn't read waits in the kernel, and what it has no room for is lost, as on any network ---
+
+    def _watch(self, sock: socket.socket) -> None:
+        handler = self._on_client if sock is self._relay else partial(self._on_peer, sock)
+        self._serving.loop.watch(sock.fileno(), select.EPOLLIN, handler)
+
+    def _pause(self, sock: socket.socket, gate: Gate) -> None:
+        self._serving.loop.unwatch(sock.fileno())
+        self._paused.append(sock)
+        gate.wait(self._resume)
+
+    def _resume(self) -> None:
+        """Read again from all that were paused; whoever has no share yet pauses again."""
+        paused, self._paused = self._paused, []
+        for sock in () if self._over else paused:
+            self._watch(sock)
 
     # --- ends ---
 
     def expire(self) -> None:
         """Nothing has moved for too long."""
+        if self.meter is not None and self.meter.waiting:
+            self._moved()  # because we hold it
+            return
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:

@@ -17,7 +17,8 @@ PROXY_NAME = "proxyfleet"
 class Failure:
     """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on.
 
-    `rule` is the word of the access rule that decided, where it was one.
+    `rule` is the word of the access rule or limit that decided, where it was one. `retry_after` is seconds, 0 when
+    nobody can say.
     """
 
     status: int
@@ -25,6 +26,7 @@ class Failure:
     detail: str
     close: bool = False
     rule: str = ""
+    retry_after: int = 0
 
     @property
     def reason(self) -> str:
@@ -112,6 +114,66 @@ def out_of_connections(limit: int) -> Failure:
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
 
 
+# --- limits and accounts: each has one word, told as the rule ---
+
+LIMIT_REASONS = (
+    "client_connection_limit",
+    "client_request_limit",
+    "account_connection_limit",
+    "account_request_limit",
+    "account_quota_reached",
+    "account_disabled",
+    "account_expired",
+    "account_network_not_allowed",
+)
+
+
+def client_connections(limit: int) -> Failure:
+    """`limits.connections_per_client` is reached."""
+    detail = f"this proxy serves at most {limit} connections of one client"
+    return Failure(429, "connection_limit_reached", detail, close=True, rule="client_connection_limit")
+
+
+def client_requests(limit: int, wait: int) -> Failure:
+    """`limits.requests_per_minute` is reached."""
+    detail = f"this proxy takes at most {limit} requests a minute from one client"
+    return Failure(429, "http_request_denied", detail, rule="client_request_limit", retry_after=wait)
+
+
+def account_connections(limit: int) -> Failure:
+    """`limits.connections` of an account is reached."""
+    detail = f"this account has at most {limit} connections"
+    return Failure(429, "connection_limit_reached", detail, close=True, rule="account_connection_limit")
+
+
+def account_requests(limit: int, wait: int) -> Failure:
+    """`limits.requests_per_minute` of an account is reached."""
+    detail = f"this account has at most {limit} requests a minute"
+    return Failure(429, "http_request_denied", detail, rule="account_request_limit", retry_after=wait)
+
+
+def account_quota(period: str, wait: int) -> Failure:
+    """The quota of an account is used up; `wait` is seconds to the next period, 0 when there is none."""
+    detail = "the quota of this account is used up" + (f" for this {period}" if period != "total" else "")
+    return Failure(429, "http_request_denied", detail, rule="account_quota_reached", retry_after=wait)
+
+
+def account_disabled() -> Failure:
+    """The account is not enabled. Told only to who has its password, as are the two below."""
+    return Failure(403, "http_request_denied", "this account is disabled", rule="account_disabled")
+
+
+def account_expired() -> Failure:
+    """The account's time is over."""
+    return Failure(403, "http_request_denied", "this account has expired", rule="account_expired")
+
+
+def account_network() -> Failure:
+    """The client's address is in none of the account's networks."""
+    detail = "this account may not be used from this address"
+    return Failure(403, "http_request_denied", detail, rule="account_network_not_allowed")
+
+
 def out_of_descriptors() -> Failure:
     """The process has no descriptor left for a connection to the origin."""
     return Failure(503, "proxy_internal_error", "this proxy is out of descriptors")
@@ -152,6 +214,8 @@ def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True
         f"Content-Length: {len(body)}",
         f"Connection: {'keep-alive' if keep_alive else 'close'}",
     ]
+    if failure.retry_after:
+        lines.append(f"Retry-After: {failure.retry_after}")
     if failure.status == 407:
         lines.append(f'Proxy-Authenticate: Basic realm="{PROXY_NAME}", charset="UTF-8"')
     head = "\r\n".join(lines).encode("ascii", "replace") + b"\r\n\r\n"

@@ -1,7 +1,8 @@
 """What would happen to a request, by the very judge, resolver and credentials that decide about real ones.
 
-Nothing is connected to. The stages are those of a real request, in their order: `client` (at accept), `user`, `name`
-(before resolving), `resolve`, then for each address `egress_guard` and `address`. The first that says no decides.
+Nothing is connected to. The stages are those of a real request, in their order: `client` (at accept), `user`,
+`account` (disabled, expired, from elsewhere, quota used up), `name` (before resolving), `resolve`, then for each
+address `egress_guard` and `address`. The first that says no decides.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def explain(serving: Serving, question: Explain, done: Callable[[Explanation], N
         done(_explanation(said, target, judge.mode))
 
     client = judge.client(question.client_ip)
-    early = _before_resolving(serving, judge, client, question.user, target)
+    early = _before_resolving(serving, judge, client, question, target)
     if early is not None:
         say(_Said(early))
     elif target.literal:
@@ -68,12 +69,16 @@ def explain(serving: Serving, question: Explain, done: Callable[[Explanation], N
 
 
 def _before_resolving(
-    serving: Serving, judge: Judge, client: Judgement, user: str | None, target: Authority
+    serving: Serving, judge: Judge, client: Judgement, question: Explain, target: Authority
 ) -> Judgement | None:
+    user = question.user
     if client.failure is not None:
         return client
     if user is not None and not serving.knows(user):
         return _no(errors.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
+    failure = serving.limits.judge_user(user or "", question.client_ip)
+    if failure is not None:
+        return _no(failure, f"accounts: {failure.detail}", "account")
     return judge.name(target)
 
 

@@ -13,6 +13,7 @@ import fcntl
 import os
 from enum import Enum
 
+from actors.forwarding.meter import Gate
 from actors.forwarding.transport import Transport
 
 PIPE_SIZE = 1024 * 1024
@@ -74,22 +75,29 @@ class Progress(Enum):
 
     EMPTY = "the source has nothing now"  # or has broken, when `pump` raises
     FULL = "the destination takes no more now"  # or has broken, when `pump` raises
+    HELD = "a limit lets nothing pass now"  # its gate says when
     TURN = "there is more, but others have waited"
     COMPLETE = "all that was to be moved has been"
     ENDED = "the source has ended, and all of it is delivered"
 
 
 class Flow:
-    """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end."""
+    """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
 
-    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "moved", "progress", "remaining")
+    `gate` limits and counts what is taken from the source.
+    """
 
-    def __init__(self, pipes: PipePool, source: int, destination: int, length: int | None = None) -> None:
+    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "gate", "moved", "progress", "remaining")
+
+    def __init__(
+        self, pipes: PipePool, source: int, destination: int, length: int | None = None, gate: Gate | None = None
+    ) -> None:
         self._pipes = pipes
         self._source = source
         self._destination = destination
         self._pipe: Pipe | None = None
         self._held = 0
+        self.gate = gate
         self.remaining = -1 if length is None else length
         self.moved = 0
         self.progress = Progress.EMPTY
@@ -124,6 +132,11 @@ class Flow:
         wanted = PIPE_SIZE if self.remaining < 0 else min(PIPE_SIZE, self.remaining)
         if wanted == 0:
             return Progress.COMPLETE
+        gate = self.gate
+        if gate is not None:
+            wanted = min(wanted, gate.share())
+            if wanted == 0:
+                return Progress.HELD
         if self._pipe is None:
             self._pipe = self._pipes.take()
         try:
@@ -134,6 +147,8 @@ class Flow:
             return Progress.ENDED
         if self.remaining > 0:
             self.remaining -= self._held
+        if gate is not None:
+            gate.spend(self._held)
         return None
 
     def _empty(self) -> bool:
@@ -162,9 +177,12 @@ class Flow:
 class CopyingFlow:
     """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
 
-    __slots__ = ("_destination", "_held", "_source", "moved", "progress", "remaining")
+    __slots__ = ("_destination", "_held", "_source", "gate", "moved", "progress", "remaining")
 
-    def __init__(self, source: Transport, destination: Transport, length: int | None = None) -> None:
+    def __init__(
+        self, source: Transport, destination: Transport, length: int | None = None, gate: Gate | None = None
+    ) -> None:
+        self.gate = gate
         self._source = source
         self._destination = destination
         self._held: bytes | memoryview = b""
@@ -195,6 +213,11 @@ class CopyingFlow:
         wanted = COPY_SIZE if self.remaining < 0 else min(COPY_SIZE, self.remaining)
         if wanted == 0:
             return Progress.COMPLETE
+        gate = self.gate
+        if gate is not None:
+            wanted = min(wanted, gate.share())
+            if wanted == 0:
+                return Progress.HELD
         try:
             self._held = self._source.recv(wanted)
         except BlockingIOError:
@@ -203,6 +226,8 @@ class CopyingFlow:
             return Progress.ENDED
         if self.remaining > 0:
             self.remaining -= len(self._held)
+        if gate is not None:
+            gate.spend(len(self._held))
         return None
 
     def _empty(self) -> bool:

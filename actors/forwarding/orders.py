@@ -59,7 +59,9 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.origin = None
     client.over = True
     out = bytes(client.out)
-    tunnel = RunningTunnel(client.serving, client.sock, client.client_ip, origin, out, report, client.number)
+    tunnel = RunningTunnel(
+        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter
+    )
     client.serving.replaced(client, tunnel)
 
 
@@ -70,12 +72,16 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
     assert isinstance(control, socket.socket)
     client.over = True
     out = bytes(client.out)
-    association = Association(client.serving, control, client.client_ip, relay, out, command, client.number)
+    association = Association(
+        client.serving, control, client.client_ip, relay, out, command, client.number, client.meter
+    )
     client.serving.replaced(client, association)
 
 
 def _report(client: Client, command: Report) -> None:
     client.serving.reported(_marked(client, command), client.client_ip)
+    if client.meter is not None:
+        client.meter.exchange_over()
 
 
 def _marked(client: Client, report: Report) -> Report:

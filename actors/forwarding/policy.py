@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.forwarding.errors import PROXY_NAME
+from actors.forwarding.http.dates import undated
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client may take for all that comes before a request: an announcement, TLS, credentials, its head."""
@@ -14,7 +16,8 @@ HANDSHAKE_TIMEOUT = 10.0
 class Policy:
     """Shared by all sessions of a proxy. Times are seconds.
 
-    `via` names this very proxy, so that chains of our own proxies are no loops.
+    `date` gives the `Date` line of an answer at a time of the session's clock. `via` names this very proxy, so that
+    chains of our own proxies are no loops.
     """
 
     keep_alive: bool = True
@@ -22,4 +25,5 @@ class Policy:
     timeout: float = 30.0
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0
+    date: Callable[[float], bytes] = undated
     via: bytes = PROXY_NAME.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.forwarding.errors import Failure, error_response
+from actors.forwarding.http.dates import dated
 from actors.forwarding.http.session import HttpSession
 from actors.forwarding.policy import Policy
 from actors.forwarding.protocol import Session
@@ -24,6 +25,6 @@ def new_session(protocol: str, policy: Policy, now: float) -> Session:
     return _SESSIONS[protocol](policy, now)
 
 
-def turned_away(protocol: str, failure: Failure) -> bytes:
-    """The last word to a client that is not served, and has not been read."""
-    return _TURNED_AWAY.get(protocol) or error_response(failure, keep_alive=False)
+def turned_away(protocol: str, failure: Failure, date: bytes) -> bytes:
+    """The last word to a client that is not served, and has not been read; `date` is the line for HTTP."""
+    return _TURNED_AWAY.get(protocol) or dated(error_response(failure, keep_alive=False), date)

@@ -51,6 +51,9 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
     target = client.target = command.target
     serving = client.serving
+    refused = _refused(client)
+    if refused is not None:
+        return refused
     origin = None if command.fresh else serving.pool.take(target)
     if origin is not None:
         _join(client, origin)
@@ -59,6 +62,13 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial.reported))
     client.dial = dial
     return None
+
+
+def _refused(client: Client) -> list[Command] | None:
+    """What follows when limits or the account don't let the request go on; else None, and it is counted."""
+    meter = client.meter
+    failure = None if meter is None else meter.admit(client.user, client)
+    return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
 def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
@@ -81,9 +91,12 @@ def _join(client: Client, origin: Origin) -> None:
     client.loop.hand_over(origin.fd, client.on_origin)
 
 
-def listen(client: Client, command: Listen) -> None:
+def listen(client: Client, command: Listen) -> list[Command] | None:
     """Wait for a connection that comes in."""
     client.target = command.target
+    refused = _refused(client)
+    if refused is not None:
+        return refused
 
     def listening(address: Endpoint) -> None:
         client.perform(client.session.opened(False, client.loop.now, address))
@@ -93,6 +106,7 @@ def listen(client: Client, command: Listen) -> None:
         _came_in(client, result)
 
     client.dial = Inbound(client.serving.dialer, command.target, _own_address(client), listening, came_in)
+    return None
 
 
 def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -> None:
@@ -110,6 +124,9 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
 
 def associate(client: Client, _command: Associate) -> list[Command]:
     """Make the socket to which the client sends its datagrams."""
+    refused = _refused(client)
+    if refused is not None:
+        return refused
     try:
         client.relay = relay_socket(_own_address(client))
     except OSError as error:

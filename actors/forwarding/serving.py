@@ -17,10 +17,13 @@ from actors.forwarding.connections import Book, Open
 from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, PROXY_NAME, Failure
+from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, LIMIT_REASONS, PROXY_NAME, Failure
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
+from actors.forwarding.http.dates import DateLine
 from actors.forwarding.judge import Judge
+from actors.forwarding.limits import Limits
+from actors.forwarding.meter import Gate
 from actors.forwarding.policy import HANDSHAKE_TIMEOUT, Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
@@ -38,7 +41,9 @@ Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
 PIPE_WAIT = 0.1
-DENIALS = frozenset(("destination_ip_prohibited", "http_request_denied", BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, *REASONS))
+DENIALS = frozenset(
+    ("destination_ip_prohibited", "http_request_denied", BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, *REASONS, *LIMIT_REASONS)
+)
 
 
 @dataclass(slots=True)
@@ -75,7 +80,7 @@ class Serving:
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
-        self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout)
+        self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout, date=DateLine())
         self.count = Count()
         self.open: set[Open] = set()
         self.book = Book(self)
@@ -87,6 +92,7 @@ class Serving:
         self.protocol = "http"
         self.accept_proxy_protocol = False
         self.credentials: Credentials | None = None
+        self.limits = Limits(loop)
         self.judge: Judge | None = None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
@@ -105,11 +111,11 @@ class Serving:
         if spec.bind_address != self.dialer.source.address:
             self.dialer.leave_from(Source(spec.bind_address))
             self.pool.flush()
-        if self._spec is None or (spec.auth_username, spec.auth_hash) != (
-            self._spec.auth_username,
-            self._spec.auth_hash,
-        ):
+        if self.credentials is None:
             self.credentials = Credentials(self.loop, self.workers, spec)
+        else:
+            self.credentials.take_over(spec)
+        self.limits.configure(spec, self.open)
         self._spec = spec
         self.proxy_id = spec.id
         self.protocol = spec.protocol
@@ -117,10 +123,11 @@ class Serving:
         self.accept_proxy_protocol = spec.accept_proxy_protocol
         self.policy = Policy(
             keep_alive=spec.keep_alive,
-            wants_credentials=spec.auth_username is not None,
+            wants_credentials=spec.wants_credentials,
             timeout=spec.timeout,
             handshake_timeout=self.policy.handshake_timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
+            date=self.policy.date,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 
@@ -133,11 +140,11 @@ class Serving:
         """The conversation with a client that has just come, in the proxy's protocol."""
         return new_session(self.protocol, self.policy, self.loop.now)
 
-    def flow(self, source: Side, destination: Side, length: int | None = None) -> AnyFlow:
+    def flow(self, source: Side, destination: Side, length: int | None = None, gate: Gate | None = None) -> AnyFlow:
         """Bulk from one side to the other: by the kernel where it can, else through this process."""
         if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
-            return Flow(self.pipes, source[1], destination[1], length)
-        return CopyingFlow(source[0], destination[0], length)
+            return Flow(self.pipes, source[1], destination[1], length, gate)
+        return CopyingFlow(source[0], destination[0], length, gate)
 
     def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
         """There was no descriptor for a pipe: go on when somebody has given one back."""
@@ -146,7 +153,8 @@ class Serving:
 
     def knows(self, user: str) -> bool:
         """Could this be an authorised user? Where no credentials are wanted, anybody is."""
-        return self._spec is None or self._spec.auth_username in (None, user)
+        spec, credentials = self._spec, self.credentials
+        return spec is None or not spec.wants_credentials or (credentials is not None and credentials.knows(user))
 
     # --- what connections tell ---
 
@@ -163,10 +171,16 @@ class Serving:
         """A client has come."""
         self.count.connections += 1
         self.open.add(connection)
+        if self.limits.counts_clients:
+            self.limits.came(connection)
 
     def ended(self, connection: Open) -> None:
         """A client has gone."""
         self.open.discard(connection)
+        if connection.meter is not None:
+            connection.meter.leave()
+        if self.limits.counts_clients:
+            self.limits.gone(connection)
         if not self.open and self.on_empty is not None:
             self.on_empty()
 
@@ -174,6 +188,11 @@ class Serving:
         """A client's connection has become a tunnel."""
         self.open.discard(connection)
         self.open.add(tunnel)
+        if tunnel.meter is not None:
+            tunnel.meter.holder = tunnel
+        if self.limits.counts_clients:
+            self.limits.gone(connection)
+            self.limits.came(tunnel)
 
     def moved(self, count: int, from_client: bool) -> None:
         """The kernel has moved bytes that this process did not see."""

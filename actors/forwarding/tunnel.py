@@ -10,6 +10,7 @@ from actors.forwarding.commands import Report
 from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
+from actors.forwarding.meter import Meter
 from actors.forwarding.pool import Origin
 from actors.forwarding.transport import Transport, unsent
 
@@ -34,6 +35,7 @@ class Tunnel:
         "_up",
         "client_ip",
         "deadline",
+        "meter",
         "noted",
         "number",
     )
@@ -47,6 +49,7 @@ class Tunnel:
         pending_down: bytes,
         report: Report,
         number: int,
+        meter: Meter | None = None,
     ) -> None:
         self._serving = serving
         self._client = client
@@ -58,8 +61,11 @@ class Tunnel:
         self._pending_down = pending_down
         self._pending_up = bytes(origin.out)
         client_fd = client.fileno()
-        self._up: AnyFlow | None = serving.flow((client, client_fd), (origin.sock, origin.fd))
-        self._down: AnyFlow | None = serving.flow((origin.sock, origin.fd), (client, client_fd))
+        self.meter = meter
+        inward, outward = (None, None) if meter is None else (meter.inward, meter.outward)
+        near, far = (client, client_fd), (origin.sock, origin.fd)
+        self._up: AnyFlow | None = serving.flow(near, far, gate=inward)
+        self._down: AnyFlow | None = serving.flow(far, near, gate=outward)
         self.deadline = serving.loop.now + serving.policy.timeout
         self.noted = NEVER
         serving.loop.hand_over(client_fd, self._on_client)
@@ -70,7 +76,8 @@ class Tunnel:
     def expire(self) -> None:
         """Nothing moved for too long. What the kernel still delivers counts as movement."""
         waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
-        if waiting and waiting != self._unsent:
+        held = self.meter is not None and self.meter.waiting
+        if held or (waiting and waiting != self._unsent):
             self._unsent = waiting
             self.deadline = self._serving.loop.now + self._serving.policy.timeout
             return
@@ -155,6 +162,8 @@ class Tunnel:
         self._serving.moved(flow.moved - before, from_client=flow is self._up)
         if progress is Progress.TURN:
             self._serving.loop.call_soon(lambda: self._again(flow))
+        elif progress is Progress.HELD and flow.gate is not None:
+            flow.gate.wait(lambda: self._again(flow))
         elif progress is Progress.ENDED:
             (self._origin if flow is self._up else self._client).shutdown(socket.SHUT_WR)
 

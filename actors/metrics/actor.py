@@ -11,9 +11,24 @@ import psutil
 
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import Counters, ForgetProxy, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.bus.messages import (
+    Counters,
+    Done,
+    Failed,
+    ForgetAccounts,
+    ForgetProxy,
+    QueryStats,
+    QuerySystem,
+    QueryUsage,
+    ResetUsage,
+    Stats,
+    SystemFigures,
+    TellUsage,
+    Usage,
+)
 from actors.metrics.system import Machine, Rates
 from actors.metrics.totals import Totals
+from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
 
 log = logging.getLogger(__name__)
@@ -23,11 +38,12 @@ FORGOTTEN_REMEMBERED = 1_000
 
 
 class MetricsActor(Actor):
-    """Owner of the totals."""
+    """Owner of the totals and of what accounts have used."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
+        self._usage = UsageBook(self.data_dir.metrics)
         self._rates = Rates(self._totals)
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
@@ -41,10 +57,35 @@ class MetricsActor(Actor):
             answer(Stats(self._totals.stats(message.proxy_ids)))
         elif isinstance(message, QuerySystem):
             answer(self._figures())
+        elif isinstance(message, TellUsage):
+            self._take_usage(message, answer)
+        elif isinstance(message, QueryUsage):
+            answer(Usage(self._usage.usage(message.proxy_id)))
+        elif isinstance(message, (ResetUsage, ForgetAccounts)):
+            self._change_usage(message, answer)
         elif isinstance(message, ForgetProxy):
             self._forget(message.proxy_id)
         else:
             refuse(sender, message, answer)
+
+    def _take_usage(self, message: TellUsage, answer: Answer) -> None:
+        known = message.proxy_id not in self._forgotten
+        totals = self._usage.take(message) if known else {}
+        if message.final:
+            self._save()
+        answer(Usage(totals))
+
+    def _change_usage(self, message: ResetUsage | ForgetAccounts, answer: Answer) -> None:
+        try:
+            if isinstance(message, ResetUsage):
+                self._usage.reset(message.proxy_id, message.account_id)
+            else:
+                self._usage.forget(message.proxy_id, message.account_ids)
+        except sqlite3.Error as error:
+            log.error("usage of %s can't be saved: %s", message.proxy_id, error)
+            answer(Failed(str(error)))
+            return
+        answer(Done())
 
     def close(self) -> None:
         """Save, and close the file, too."""
@@ -52,6 +93,7 @@ class MetricsActor(Actor):
         self._save()
         super().close()
         self._totals.close()
+        self._usage.close()
 
     def _take(self, _topic: str, message: Any) -> None:
         if isinstance(message, Counters) and message.proxy_id not in self._forgotten:
@@ -64,8 +106,9 @@ class MetricsActor(Actor):
             del self._forgotten[next(iter(self._forgotten))]
         try:
             self._totals.forget(proxy_id)
+            self._usage.forget(proxy_id)
         except sqlite3.Error as error:
-            log.error("the totals of %s stay on disk: %s", proxy_id, error)
+            log.error("the figures of %s stay on disk: %s", proxy_id, error)
 
     def _tick(self) -> None:
         self._rates.sample()
@@ -75,8 +118,9 @@ class MetricsActor(Actor):
     def _save(self) -> None:
         try:
             self._totals.save()
+            self._usage.save()
         except sqlite3.Error as error:
-            log.error("the totals can't be saved: %s", error)
+            log.error("the figures can't be saved: %s", error)
 
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.bus.messages import Counters, ProxyStats
+from actors.metrics import tallies
+from actors.metrics.tallies import Tally
 from actors.sqlite import open_database
 
 LIVE_FOR = 12.0
@@ -39,7 +41,8 @@ CREATE TABLE IF NOT EXISTS words (
     proxy_id TEXT, instance INTEGER, {", ".join(f"{name} NOT NULL" for name in _SUMMED)}, last_request REAL NOT NULL,
     PRIMARY KEY (proxy_id, instance)
 ) WITHOUT ROWID;
-"""
+{tallies.SCHEMA}"""
+_MARKS = ", ".join("?" * (len(_SUMMED) + 3))
 
 
 @dataclass(slots=True)
@@ -55,17 +58,24 @@ class Word:
     bytes_out: int = 0
     response_seconds: float = 0.0
     last_request: float = 0.0
+    tally: Tally = field(default_factory=dict)
 
     @classmethod
     def of(cls, counters: Counters) -> Word:
         """What `counters` says."""
-        return cls(**{field.name: getattr(counters, field.name) for field in fields(cls)})
+        plain = {name: getattr(counters, name) for name in (*_SUMMED, "last_request")}
+        return cls(**plain, tally=tallies.tally_of(counters))
+
+    def columns(self) -> tuple[float, ...]:
+        """All but the tally, as they stand in a row."""
+        return (*(getattr(self, name) for name in _SUMMED), self.last_request)
 
     def add(self, other: Word) -> None:
         """Sum up."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_request = max(self.last_request, other.last_request)
+        tallies.add(self.tally, other.tally)
 
 
 @dataclass(slots=True)
@@ -87,6 +97,8 @@ class Totals:
         self.moved = Word()
         for proxy_id, instance, *counted in self._database.execute("SELECT * FROM words"):
             self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock())
+        for proxy_id, instance, tally in tallies.load(self._database):
+            tallies.add(self._proxies[proxy_id][instance].word.tally, tally)
 
     def take(self, counters: Counters) -> None:
         """A process said its counters."""
@@ -116,7 +128,8 @@ class Totals:
         for process in gone.values():
             kept.word.add(process.word)
         self._unsaved.add((DELETED, _FOLDED))
-        self._database.execute("DELETE FROM words WHERE proxy_id = ?", (proxy_id,))
+        for table in ("words", "tallies"):
+            self._database.execute(f"DELETE FROM {table} WHERE proxy_id = ?", (proxy_id,))  # noqa: S608
         self.save()
 
     def save(self) -> None:
@@ -125,16 +138,18 @@ class Totals:
             self._fold()
         if not self._unsaved:
             return
-        marks = ", ".join("?" * (2 + len(fields(Word))))
-        rows = [
-            (proxy_id, instance, *astuple(self._proxies[proxy_id][instance].word))
-            for proxy_id, instance in self._unsaved
-            if instance in self._proxies.get(proxy_id, {})  # else folded or forgotten meanwhile
-        ]
         with self._database:  # commits, or rolls back when it raises
             self._database.execute("BEGIN")
-            self._database.executemany(f"INSERT OR REPLACE INTO words VALUES ({marks})", rows)  # noqa: S608
+            for proxy_id, instance in self._unsaved:
+                process = self._proxies.get(proxy_id, {}).get(instance)
+                if process is not None:  # else folded or forgotten meanwhile
+                    self._store(proxy_id, instance, process.word)
         self._unsaved.clear()
+
+    def _store(self, proxy_id: str, instance: int, word: Word) -> None:
+        row = (proxy_id, instance, *word.columns())
+        self._database.execute(f"INSERT OR REPLACE INTO words VALUES ({_MARKS})", row)  # noqa: S608 - question marks
+        tallies.store(self._database, proxy_id, instance, word.tally)
 
     def close(self) -> None:
         """Close the file."""
@@ -161,6 +176,9 @@ class Totals:
             total.bytes_out,
             total.response_seconds,
             total.last_request,
+            tallies.of_kind(total.tally, tallies.REFUSED),
+            tallies.of_kind(total.tally, tallies.REPORTED),
+            sum(tallies.of_kind(total.tally, tallies.DROPPED).values()),
         )
 
     def _fold(self) -> None:
@@ -181,16 +199,12 @@ class Totals:
         for number in (_FOLDED, *gone):
             if number in processes:
                 folded.add(processes[number].word)
-        marks = ", ".join("?" * (2 + len(fields(Word))))
         with self._database:
             self._database.execute("BEGIN")
-            self._database.executemany(
-                "DELETE FROM words WHERE proxy_id = ? AND instance = ?", [(proxy_id, number) for number in gone]
-            )
-            self._database.execute(
-                f"INSERT OR REPLACE INTO words VALUES ({marks})",  # noqa: S608 - question marks only
-                (proxy_id, _FOLDED, *astuple(folded)),
-            )
+            keys = [(proxy_id, number) for number in gone]
+            for table in ("words", "tallies"):
+                self._database.executemany(f"DELETE FROM {table} WHERE proxy_id = ? AND instance = ?", keys)  # noqa: S608
+            self._store(proxy_id, _FOLDED, folded)
         for number in gone:
             del processes[number]
         processes[_FOLDED] = _Process(folded)

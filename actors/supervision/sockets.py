@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from actors.supervision.names import Names
+
 BACKLOG = 4096
 """Connections that may wait in the kernel; it takes the smaller of this and net.core.somaxconn."""
 
@@ -32,6 +34,9 @@ _PORT_ERRORS = {
 }
 
 
+_NAMES = Names()
+
+
 class ListenError(Exception):
     """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people."""
 
@@ -46,8 +51,8 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
 
     With `shared` the port may overlap at this moment with that of a socket of ours which agrees (SO_REUSEPORT).
 
-    `host` is an address or a name, of which the first address is taken. An IPv6 socket takes IPv6 alone, so that
-    `::` and `0.0.0.0` may be listened at side by side.
+    `host` is an address or a name, of which the first address is taken; a name that takes long is refused (`names`). An
+    IPv6 socket takes IPv6 alone, so that `::` and `0.0.0.0` may be listened at side by side.
     """
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -77,12 +82,10 @@ def refusal(error: OSError, host: str, port: int) -> ListenError:
 
 def _resolve(host: str, port: int) -> tuple[int, Any]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return _NAMES.look_up(host, port)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
         raise ListenError("host", f"{host} can't be resolved: {reason}") from error
-    family, _kind, _protocol, _name, address = found[0]
-    return family, address
 
 
 @dataclass(slots=True)

@@ -95,7 +95,7 @@ def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
     if error["type"] == "extra_forbidden":
         return field, "is read-only" if field in read_only else "is not a known field"
     if error["type"] == "null_field":
-        return str(error["ctx"]["field"]), "must not be null"
+        return ".".join((*(str(part) for part in error["loc"]), str(error["ctx"]["field"]))), "must not be null"
     if error["type"] == "bad_entry":
         return f"{field}[{error['ctx']['index']}]", str(error["msg"])
     if error["type"] == "missing":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import forms, proxy_forms, system_forms
+from api.openapi import account_forms, forms, proxy_forms, system_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -35,6 +35,13 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "listConnections": proxy_forms.Connections,
     "endConnections": proxy_forms.EndedMany,
     "endConnection": proxy_forms.Ended,
+    "listAccounts": account_forms.Accounts,
+    "createAccount": account_forms.OneAccount,
+    "getAccount": account_forms.OneAccount,
+    "replaceAccount": account_forms.OneAccount,
+    "updateAccount": account_forms.OneAccount,
+    "deleteAccount": account_forms.DeletedAccount,
+    "resetAccountUsage": account_forms.OneAccount,
     "listUsers": forms.Users,
     "createUser": forms.OneUser,
     "getUser": forms.OneUser,

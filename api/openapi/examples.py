@@ -22,6 +22,7 @@ _CREATE = {
 }
 _UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
 _SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
+_ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
 _USER_UPDATE = {"email": "bob@example.com"}
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -33,6 +34,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "updateProxy": _UPDATE,
     "testProxy": {"url": "https://example.com/", "timeout": 10},
     "explainAccess": {"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"},
+    "createAccount": {
+        "username": "alice",
+        "password": "correct horse",
+        "limits": {"bandwidth_out": 1_000_000},
+        "quota": {"bytes": 10_000_000_000, "period": "month"},
+        "expires_at": "2030-01-01T00:00:00Z",
+    },
+    "replaceAccount": _ACCOUNT_UPDATE,
+    "updateAccount": _ACCOUNT_UPDATE,
     "createUser": {
         "username": "bob",
         "email": "bob@example.com",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from api.openapi.account_forms import AccountForm, LimitsForm
 from api.openapi.forms import Form, Moment, Protocol, Wish
 
 
@@ -50,7 +51,10 @@ class RuntimeForm(Form):
 
 
 class StatsForm(Form):
-    """Figures since the proxy was created; `uptime` since its process runs."""
+    """Figures since the proxy was created; `uptime` since its process runs.
+
+    `refusals` and `reported` are by the word of the rule, `records_dropped` are access records that were lost.
+    """
 
     total_requests: int
     active_connections: int
@@ -61,6 +65,9 @@ class StatsForm(Form):
     bytes_out: int
     errors: int
     denied: int
+    refusals: dict[str, int]
+    reported: dict[str, int]
+    records_dropped: int
     last_request: Moment | None
 
 
@@ -94,6 +101,8 @@ class CreatedProxy(Form):
     tls: TlsForm | None
     settings: SettingsForm
     access: AccessForm
+    limits: LimitsForm
+    accounts: list[AccountForm]
     accept_proxy_protocol: bool
     bind_address: str
     tags: list[str]
@@ -154,7 +163,7 @@ class Connection(Form):
     client: str
     user: str | None
     target: str | None
-    state: Literal["idle", "authorizing", "connecting", "active", "closing", "tunnel"]
+    state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float
     bytes_in: int

@@ -9,7 +9,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 _TEMPLATE = "#/components/schemas/{model}"
-_NULLABLE = frozenset((("ApiKeyCreate", "expires_at"), ("ApiKeyCreate", "scope")))
+_NULLABLE = frozenset(
+    (
+        ("ApiKeyCreate", "expires_at"),
+        ("ApiKeyCreate", "scope"),
+        ("AccountInput", "expires_at"),
+        ("AccountUpdate", "expires_at"),
+    )
+)
 """Members of bodies that may be null; the others are left out when there is nothing to say."""
 _NULL = {"type": "null"}
 

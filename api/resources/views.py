@@ -8,9 +8,12 @@ from typing import Any
 from actors.bus.messages import ProxyStats, Runtime
 from api.fleet import NO_STATS, Fleet
 from api.proxies import StoredProxy
+from config.accounts import ProxyAccount
 from config.units import size_text, timestamp_text, uptime_text
 
-_DETAILS = frozenset(("auth", "settings", "tls", "access", "accept_proxy_protocol", "bind_address"))
+_DETAILS = frozenset(
+    ("auth", "settings", "tls", "access", "limits", "accounts", "accept_proxy_protocol", "bind_address")
+)
 """What the list form leaves out."""
 
 RUNNING_STATES = ("running", "draining")
@@ -47,6 +50,8 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
         "access": record.access.model_dump(),
+        "limits": record.limits.model_dump(),
+        "accounts": [account_form(account) for account in record.accounts],
         "accept_proxy_protocol": record.accept_proxy_protocol,
         "bind_address": record.bind_address,
         "tags": record.tags,
@@ -58,6 +63,19 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
 def listed(form: dict[str, Any]) -> dict[str, Any]:
     """The list form, out of a detail form."""
     return {name: value for name, value in form.items() if name not in _DETAILS}
+
+
+def account_form(account: ProxyAccount) -> dict[str, Any]:
+    """The configuration of an account, without its password."""
+    return {
+        "username": account.username,
+        "enabled": account.enabled,
+        "limits": account.limits.model_dump(),
+        "quota": account.quota.model_dump(),
+        "expires_at": timestamp_text(account.expires_at) if account.expires_at is not None else None,
+        "allow_clients": account.allow_clients,
+        "created_at": timestamp_text(account.created_at),
+    }
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:
@@ -93,5 +111,8 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
         "bytes_out": stats.bytes_out,
         "errors": stats.errors,
         "denied": stats.denied,
+        "refusals": stats.refusals,
+        "reported": stats.reported,
+        "records_dropped": stats.records_dropped,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }

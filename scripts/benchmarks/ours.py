@@ -58,10 +58,13 @@ class Product:
             raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json()["data"]
 
-    def create(self, name: str, protocol: str = "http") -> tuple[str, int]:
-        """A new proxy that takes as many connections as the benchmark opens: its id and port."""
+    def create(self, name: str, protocol: str = "http", timeout: int = 3600) -> tuple[str, int]:
+        """A new proxy that takes as many connections as the benchmark opens: its id and port.
+
+        `timeout` is how many seconds its tunnels may be idle.
+        """
         port = free_port()
-        settings = {"max_connections": 50_000, "timeout": 3600}
+        settings = {"max_connections": 50_000, "timeout": timeout}
         body: dict[str, Any] = {"name": name, "port": port, "protocol": protocol, "settings": settings}
         if protocol == "https":
             certificate = str(self_signed(self._folder))
@@ -101,11 +104,11 @@ class OurProxy:
     keeps_alive = True
     carries = GIGABYTE
 
-    def __init__(self, product: Product, protocol: str = "http") -> None:
+    def __init__(self, product: Product, protocol: str = "http", timeout: int = 3600) -> None:
         self.speaks: Speaks = "socks5" if protocol == "socks5" else "http"
         self.tls = protocol == "https"
         self._product = product
-        self.id, self.port = product.create("benchmark", protocol)
+        self.id, self.port = product.create("benchmark", protocol, timeout)
         self._pid = product.forwarding_pid(self.id)
 
     def forwarding(self) -> list[int]:

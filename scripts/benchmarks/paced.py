@@ -29,7 +29,7 @@ class Pace:
     per_connection: int = 20
     tunnels: int = 20
     open_tunnels: int = 100
-    connections: int = 1000
+    connections: int = 200
     """At most; when all are busy, requests that are due wait."""
 
 

@@ -118,7 +118,8 @@ class _Rounds:
                 with self._left_out_on_failure(entrant.name):
                     self._present[entrant.name] = subject = entrant.start()
                     stack.callback(subject.end)
-                    self._versions.setdefault(entrant.name, subject.version())
+                    if entrant.name not in self._versions:
+                        self._versions[entrant.name] = subject.version()
             yield
         self._present.clear()
 

@@ -26,6 +26,9 @@ GROWTH_SHARE = 0.02
 
 GROWTH_DESCRIPTORS = 5
 
+DEFAULT_TIMEOUT = 30
+"""Seconds that a tunnel may be idle, as proxies have it unless they say otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -54,7 +57,7 @@ def growth(samples: Sequence[Sample], what: Callable[[Sample], float]) -> tuple[
 
 def soak(product: Product, origin: Origin, seconds: float, pace: Pace) -> tuple[list[Row], dict[str, object]]:
     """The rows, and for JSON all samples."""
-    proxy = OurProxy(product)
+    proxy = OurProxy(product, timeout=DEFAULT_TIMEOUT)
     generator = Generator(proxy, origin.port, pace)
     samples: list[Sample] = []
 

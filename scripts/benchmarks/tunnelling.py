@@ -7,7 +7,7 @@ import statistics
 from benchmarks import entrants, tunnels
 from benchmarks.load import Requests, run
 from benchmarks.ours import OurProxy
-from benchmarks.peers import Subject
+from benchmarks.peers import GIGABYTE, Subject
 from benchmarks.processes import uss
 from benchmarks.report import Bar, Comparison, Figure, Row, cpu_rows
 from benchmarks.rounds import Bench, Entrant, Results, spent
@@ -57,10 +57,12 @@ def _idle(bench: Bench, measure: str, present: list[Entrant]) -> list[Row]:
     with tunnels.SilentOrigin() as origin:
 
         def one(subject: Subject) -> Figure:
+            slow = subject.carries < GIGABYTE  # such open few tunnels a second, and each holds much
+            count = bench.effort.idle // (5 if slow else 1)
             with tunnels.idle(subject, origin, 50):
                 before = uss(subject.forwarding())
-                with tunnels.idle(subject, origin, bench.effort.idle):
-                    return {"memory": (uss(subject.forwarding()) - before) / bench.effort.idle / KB}
+                with tunnels.idle(subject, origin, count):
+                    return {"memory": (uss(subject.forwarding()) - before) / count / KB}
 
         results = bench.in_turn(present, one, anew=True)
     rows = Comparison(measure, "memory", "KB").rows(results)

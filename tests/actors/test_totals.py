@@ -119,3 +119,48 @@ def test_the_file_is_private(totals: Totals, tmp_path: Path) -> None:
     totals.take(counters("a", 1, 1))
     totals.save()
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "metrics").iterdir()} == {0o600}
+
+
+def test_refusals_by_reason_and_lost_records_add_up_over_processes_and_restarts(
+    totals: Totals, tmp_path: Path, clock: Clock
+) -> None:
+    totals.take(counters("a", 1, 10, refusals={"client_denied": 2, "destination_denied": 1}, records_dropped=3))
+    totals.take(counters("a", 2, 1, refusals={"client_denied": 1}, reported={"client_denied": 4}))
+    totals.take(counters("a", 2, 1, refusals={"client_denied": 5}, reported={"client_denied": 4}))
+    totals.save()
+    again = Totals(tmp_path / "metrics", clock)
+    again.take(counters("a", 3, 0, refusals={"client_denied": 1}, records_dropped=1))
+    for each, client_denied, dropped in ((totals, 7, 3), (again, 8, 4)):
+        stats = each.stats(("a",))["a"]
+        assert stats.refusals == {"client_denied": client_denied, "destination_denied": 1}
+        assert (stats.reported, stats.records_dropped) == ({"client_denied": 4}, dropped)
+    again.close()
+
+
+def test_refusals_are_folded_with_their_process_and_forgotten_with_their_proxy(
+    totals: Totals, tmp_path: Path, clock: Clock
+) -> None:
+    for instance in range(1, 4):
+        totals.take(counters("a", instance, 1, refusals={"client_denied": 1}))
+    totals.save()
+    clock.now += FOLDED_AFTER + 1
+    totals.take(counters("a", 4, 1, refusals={"client_denied": 1}))
+    totals.save()
+    again = Totals(tmp_path / "metrics", clock)
+    assert again.stats(("a",))["a"].refusals == {"client_denied": 4}
+    again.forget("a")
+    assert again.total().refusals == {"client_denied": 4}, "the total of everything never falls"
+    once_more = Totals(tmp_path / "metrics", clock)
+    assert once_more.stats() == {}
+    assert once_more.total().refusals == {"client_denied": 4}
+    again.close()
+    once_more.close()
+
+
+def test_a_file_from_before_there_were_refusals_is_read(totals: Totals, tmp_path: Path, clock: Clock) -> None:
+    totals.take(counters("a", 1, 10))
+    totals.save()
+    totals._database.execute("DROP TABLE tallies")
+    again = Totals(tmp_path / "metrics", clock)
+    assert (requests(again), again.stats(("a",))["a"].refusals) == (10, {})
+    again.close()

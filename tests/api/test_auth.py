@@ -41,7 +41,7 @@ def test_login_gives_tokens_that_validate(api: Api) -> None:
     valid = api.post("/auth/validate", None, bearer(data["access_token"])).json["data"]
     assert valid["valid"] is True
     assert (valid["user_id"], valid["role"], valid["permissions"]) == (api.admin.id, "administrator", ["*"])
-    assert valid["expires_at"] > datetime.now(UTC).isoformat()
+    assert datetime.fromisoformat(valid["expires_at"]) > datetime.now(UTC)
 
 
 def test_wrong_password_unknown_user_and_disabled_user_read_the_same(api: Api) -> None:
@@ -89,7 +89,7 @@ def test_an_expired_token_says_when_it_expired() -> None:
             time.sleep(0.05)
         status, code, details = error_of(answer)
         assert (status, code) == (401, "TOKEN_EXPIRED")
-        assert details["expired_at"] <= datetime.now(UTC).isoformat()
+        assert datetime.fromisoformat(details["expired_at"]) <= datetime.now(UTC)
         assert "WWW-Authenticate" in answer.headers
     finally:
         api.close()

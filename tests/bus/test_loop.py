@@ -144,6 +144,18 @@ def test_a_handler_may_unwatch_another_that_is_ready_in_the_same_turn() -> None:
             os.close(fd)
 
 
+def test_a_turn_is_overdue_by_the_clock_and_not_by_what_it_did() -> None:
+    times = [1.0]
+    loop = Loop(lambda: times[-1])
+    loop.turn(0.0)
+    assert not loop.overdue()
+    times.append(1.5)
+    assert loop.overdue()
+    loop.turn(0.0)
+    assert not loop.overdue()
+    loop.close()
+
+
 def test_stirred_is_said_once_after_a_descriptor_was_ready_and_not_by_time_alone(bench: Bench) -> None:
     said: list[str] = []
     reading, writing = os.pipe()

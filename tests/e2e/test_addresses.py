@@ -62,6 +62,11 @@ def test_records_and_statistics_tell_the_announced_client_and_who_was_refused(
             assert is_closed(client)
         path = f"/logs?proxy_id={proxy['id']}"
         wait_until(lambda: product.data("GET", path)["total"] == 2, "both records")
+        refusals = {"proxy_protocol_error": 1}
+        wait_until(
+            lambda: product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["refusals"] == refusals,
+            "the refusal is counted",
+        )
         logs = product.data("GET", path)["logs"]
         assert {(each["client_ip"], each["reason"]) for each in logs} == {
             ("192.0.2.7", ""),

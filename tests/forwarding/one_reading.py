@@ -23,6 +23,7 @@ from actors.forwarding.http.exchange import Exchange
 from actors.forwarding.http.session import HttpSession, Policy
 from tests.forwarding.witnesses import ANSWER_WITNESSES, REQUEST_WITNESSES, Field, Message, NotRead, Witness
 
+_END = b"\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _OURS = frozenset(
     (b"via", b"host", b"connection", b"content-length", b"transfer-encoding", b"max-forwards", b"upgrade")
@@ -74,7 +75,9 @@ def check_requests(data: bytes) -> None:
         head = passed.exchange.head
         upgrades = head.fields.upgrade is not None and bool(head.fields.length or head.fields.chunked)
         without = set() if head.method in _KNOWN_METHODS and not upgrades else {"llhttp"}
-        readings = _readings(rest, REQUEST_WITNESSES, "", without)
+        # Of what isn't whole the head counts: a body that can't end well is refused sooner by some than by others.
+        seen = rest if passed.whole else rest[: rest.index(_END) + len(_END)]
+        readings = _readings(seen, REQUEST_WITNESSES, "", without)
         for name, message in readings.items():
             assert message.start == (head.method, head.target, head.minor), (name, message)
             assert message.whole == passed.whole, (name, message)

@@ -37,7 +37,7 @@ def test_chunks_split_anywhere_give_the_same_content(parts: list[bytes], cuts: l
 
 
 def test_chunks_one_byte_at_a_time() -> None:
-    coded = b'5;ext=1;x;y="a \\"b"\r\nhello\r\n006\r\n world\r\n0\r\nTrailer: x\r\n\r\n'
+    coded = b'5;ext=1;x;y="a \\"b"\r\nhello\r\n006\r\n world\r\n0\r\nX-Trailer: x\r\n\r\n'
     body = Chunked()
     assert feed_in_pieces(body, coded + NEXT, list(range(len(coded) + len(NEXT)))) == (b"hello world", NEXT)
 
@@ -76,6 +76,48 @@ def test_chunks_one_byte_at_a_time() -> None:
 def test_broken_chunks_are_refused(coded: bytes) -> None:
     with pytest.raises(Refused):
         Chunked().feed(coded)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            b"Transfer-Encoding",
+            b"content-length",
+            b"HOST",
+            b"Connection",
+            b"Trailer",
+            b"TE",
+            b"Upgrade",
+            b"Keep-Alive",
+        ),
+        *(
+            b"Proxy-Connection",
+            b"Proxy-Authorization",
+            b"Authorization",
+            b"Cookie",
+            b"Set-Cookie",
+            b"Range",
+            b"If-Match",
+        ),
+        *(b"Content-Encoding", b"Content-Type", b"Content-Range", b"Max-Forwards", b"Expect", b"Via", b"Cache-Control"),
+    ],
+)
+def test_trailers_that_only_a_head_may_have_are_refused_however_they_come(name: bytes) -> None:
+    coded = b"1\r\nx\r\n0\r\nX-Sum: 1\r\n" + name + b": 1\r\n\r\n"
+    for cuts in ([], list(range(len(coded)))):
+        body = Chunked()
+        with pytest.raises(Refused, match="in the trailers"):
+            feed_in_pieces(body, coded, cuts)
+        assert not body.complete
+
+
+@pytest.mark.parametrize(
+    "name", [b"Digest", b"ETag", b"Server-Timing", b"Proxy-Status", b"Proxy-Authentication-Info", b"Hosts", b"X-Host"]
+)
+def test_trailers_that_are_meant_to_be_ones_are_passed_over(name: bytes) -> None:
+    body = Chunked()
+    assert body.feed(b"1\r\nx\r\n0\r\n" + name + b": 1\r\n\r\n" + NEXT) == (b"x", NEXT)
 
 
 def test_an_empty_content_makes_no_chunk_since_that_would_be_the_last() -> None:

@@ -146,6 +146,40 @@ def test_a_chunked_body_is_coded_anew_without_extensions_and_trailers() -> None:
     assert len(talk.all(Open)) == 2
 
 
+def test_a_request_whose_trailers_name_framing_is_400_and_the_origin_does_not_see_its_end() -> None:
+    post = b"POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"
+    talk = Talk().client(post).opened().client(b"3\r\nabc\r\n", b"0\r\nContent-Length: 7\r\n\r\n")
+    assert talk.to_client.startswith(b"HTTP/1.1 400 ")
+    assert talk.to_origin.endswith(b"3\r\nabc\r\n")
+    assert talk.all(LeaveOrigin) == [LeaveOrigin(reusable=False)]
+    assert isinstance(talk.out[-1], CloseClient)
+
+
+def test_an_answer_whose_trailers_name_framing_is_cut() -> None:
+    talk = Talk().client(GET).opened().origin(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    talk.origin(b"0\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert talk.out[-1] == CloseClient(abort=True)
+    assert not talk.to_client.endswith(b"0\r\n\r\n")
+    assert talk.report.reason == "http_protocol_error"
+
+
+def test_every_answer_of_its_own_has_a_date_and_one_of_an_origin_keeps_its_own() -> None:
+    date = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+
+    def begin(data: bytes, **policy: Any) -> Talk:
+        return Talk(date=lambda _now: date, **policy).client(data)
+
+    connect = b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"
+    trace = b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n"
+    for talk in (begin(b"nonsense\r\n\r\n"), begin(connect).opened(), begin(trace)):
+        assert talk.to_client.partition(b"\r\n")[2].startswith(date)
+        assert talk.to_client.count(b"Date:") == 1
+    refused = begin(GET)
+    refused.out += refused.session.failed(errors.out_of_descriptors(), 0.0)
+    assert refused.to_client.partition(b"\r\n")[2].startswith(date)
+    assert b"Date" not in begin(GET).opened().origin(OK).to_client
+
+
 def test_long_counted_bodies_are_left_to_the_kernel_in_both_directions() -> None:
     length = 10_000_000
     put = b"PUT http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nabc" % length

@@ -262,7 +262,7 @@ def _read_body(reader: HTTPResponse, source: _Bytes, message: Message) -> None:
         message.body = error.partial
     except NotRead:
         message.body = b""
-    except (HTTPException, ValueError) as error:
+    except (HTTPException, ValueError, OverflowError) as error:
         raise NotRead(repr(error)) from error
     message.rest = source.getvalue()[source.tell() :]
 

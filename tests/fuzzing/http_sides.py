@@ -23,7 +23,7 @@ from actors.forwarding.http.session import HttpSession
 from actors.forwarding.policy import Policy
 from tests.forwarding.one_reading import check_answer, check_requests
 from tests.fuzzing.input import read_input
-from tests.fuzzing.invariants import check
+from tests.fuzzing.invariants import check, check_held
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 LONGEST_WAIT = 60.0
@@ -70,6 +70,7 @@ class ClientSide:
             self._take(session.request_relayed(0, 0.0, True))
         elif session.reads_client and not self.over:
             self._take(session.receive_from_client(b"", 0.0))
+        check_held(self.session)
         return self
 
     def _relay(self, piece: bytes) -> None:
@@ -172,6 +173,7 @@ class OriginSide:
             relaying = self._to_relay > 0
             session = self.session
             self._take(session.answer_relayed(0, 0.0, True) if relaying else session.receive_from_origin(b"", 0.0))
+        check_held(self.session)
         return self
 
     def _relay(self, piece: bytes) -> None:

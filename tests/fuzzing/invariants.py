@@ -1,4 +1,4 @@
-"""What holds of every session at every moment, whatever came in."""
+"""What holds of every session, whatever came in."""
 
 from __future__ import annotations
 
@@ -36,11 +36,15 @@ def _parts(thing: object) -> list[Any]:
 
 
 def check(session: Session, over: bool, now: float, longest_wait: float) -> None:
-    """The invariants of a session; `over` says that its last word has come out."""
-    taken = held(session)
-    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"
+    """After every step: `over` says that the session's last word has come out."""
     if over:
         return
     assert not session.closed, f"{session!r} is closed and has not said so"
     assert math.isfinite(session.deadline), f"{session!r} waits for ever"
     assert session.deadline <= now + longest_wait, f"{session!r} waits too long"
+
+
+def check_held(session: Session) -> None:
+    """At the end of a conversation."""
+    taken = held(session)
+    assert taken <= HELD_MAX, f"{taken} octets held by {session!r}"

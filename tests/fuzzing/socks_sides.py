@@ -24,7 +24,7 @@ from actors.forwarding.socks.session import SocksSession
 from actors.forwarding.socks.v4 import Socks4Session
 from actors.forwarding.socks.v5 import Socks5Session
 from tests.fuzzing.input import Input, read_input
-from tests.fuzzing.invariants import check
+from tests.fuzzing.invariants import check, check_held
 
 POLICY = Policy(timeout=30, handshake_timeout=10)
 LONGEST_WAIT = 30.0
@@ -52,6 +52,7 @@ class SocksSide:
         self._answer()
         if not self.over:
             self._take(session.receive_from_client(b"", 0.0))
+        check_held(self.session)
         return self
 
     def _answer(self) -> None:

@@ -5,6 +5,17 @@ its docstring names, by `Failed` when the receiver could not do it, or by `Unrea
 Times are Unix seconds, durations seconds, sizes bytes.
 """
 
+from actors.bus.messages.accounts import (
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    ForgetAccounts,
+    QueryAccounts,
+    QueryUsage,
+    ResetUsage,
+    TellUsage,
+    Usage,
+)
 from actors.bus.messages.common import (
     API,
     LOGS,
@@ -52,7 +63,7 @@ from actors.bus.messages.forwarding import (
     SetPooling,
 )
 from actors.bus.messages.records import LogPage, QueryLogs
-from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
+from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 
 __all__ = [
     "API",
@@ -61,6 +72,10 @@ __all__ = [
     "SUPERVISOR",
     "WEBHOOKS",
     "AccessSpec",
+    "AccountSpec",
+    "AccountState",
+    "AccountStates",
+    "AccountUsage",
     "AdmitTester",
     "Configure",
     "Connection",
@@ -78,8 +93,10 @@ __all__ = [
     "Explanation",
     "Failed",
     "Fleet",
+    "ForgetAccounts",
     "ForgetProxy",
     "Hello",
+    "LimitsSpec",
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
@@ -89,13 +106,16 @@ __all__ = [
     "PutProxy",
     "PutSettings",
     "PutWish",
+    "QueryAccounts",
     "QueryConnections",
     "QueryLogs",
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUsage",
     "RemoveProxy",
     "ReserveListener",
+    "ResetUsage",
     "RestartProxy",
     "Runtime",
     "SenderState",
@@ -105,7 +125,9 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TellUsage",
     "Trouble",
     "Unreachable",
+    "Usage",
     "forwarding_name",
 ]

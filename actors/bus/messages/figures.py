@@ -44,7 +44,10 @@ class QueryStats:
 
 @message
 class ProxyStats:
-    """The totals of one proxy over all its processes. A value, not a message by itself."""
+    """The totals of one proxy over all its processes. A value, not a message by itself.
+
+    `refusals`, `reported` and `records_dropped` are those of `Counters`.
+    """
 
     requests: int
     errors: int
@@ -56,6 +59,9 @@ class ProxyStats:
     bytes_out: int
     response_seconds: float
     last_request: float
+    refusals: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
+    records_dropped: int = 0
 
 
 @message

@@ -20,11 +20,45 @@ class AccessSpec:
 
 
 @message
+class LimitsSpec:
+    """The limits of a proxy or of an account, 0 for none. A value, not a message by itself.
+
+    Bandwidth is bytes per second, `in` what clients send. `connections` are at the same time. Of a proxy they hold for
+    each client address, but bandwidth for all of it; of an account for all who use it.
+    """
+
+    bandwidth_in: int = 0
+    bandwidth_out: int = 0
+    connections: int = 0
+    requests_per_minute: int = 0
+
+
+@message
+class AccountSpec:
+    """One account. A value, not a message by itself.
+
+    `password_hash` is as `ProxySpec.auth_hash`, None where the protocol has no passwords. `quota` is bytes in both
+    directions in a `period` (`config.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are networks.
+    """
+
+    id: str
+    username: str
+    password_hash: str | None
+    enabled: bool = True
+    limits: LimitsSpec = LimitsSpec()
+    quota: int = 0
+    period: str = "total"
+    expires_at: float = 0.0
+    allow_clients: tuple[str, ...] = ()
+
+
+@message
 class ProxySpec:
     """What a proxy should be, as the forwarding actor and the supervisor need it. A value, not a message by itself.
 
     `revision` is the store's: the greater one wins. `timeout` is for connecting and for idleness.
-    `auth_hash` is bcrypt over the pre-hashed password, with `auth_username` None when no credentials are wanted.
+    `auth_hash` is bcrypt over the pre-hashed password of `auth_username`. Credentials are wanted when there is such a
+    name or `auth_required`; `accounts` are those that are good beside it.
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
@@ -44,6 +78,15 @@ class ProxySpec:
     auth_hash: str | None
     tls: tuple[str, str] | None = None
     access: AccessSpec = AccessSpec()
+    auth_required: bool = False
+    accounts: tuple[AccountSpec, ...] = ()
+    limits: LimitsSpec = LimitsSpec()
+
+    @property
+    def wants_credentials(self) -> bool:
+        """Must clients say who they are?"""
+        return self.auth_required or self.auth_username is not None
+
     accept_proxy_protocol: bool = False
     bind_address: str = ""
 

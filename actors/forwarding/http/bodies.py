@@ -2,7 +2,8 @@
 
 Each body is fed bytes and gives content; what it doesn't take is left over and belongs to whatever comes next. A
 chunked body is decoded strictly and coded anew when it is passed on, so nothing that a sender hid in the framing
-(extensions, odd sizes, trailers) reaches the other side.
+(extensions, odd sizes, trailers) reaches the other side. Trailers that say what only a head may say are refused, since
+somebody before us may have merged them into it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,21 @@ _QUOTED = rb"\"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e]|\\[\t\x20-\x7e])*+\""
 _EXTENSION = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?+"
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*+\r\n")
 """Without the space that RFC 9112 7.1.1 calls bad and some read, nor obs-text: parsers differ on both."""
-_TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:[\t\x20-\x7e\x80-\xff]*+\r\n")
+_TRAILER_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]++):[\t\x20-\x7e\x80-\xff]*+\r\n")
 _HOPELESS = re.compile(rb"\n|\x00|\r[^\n]")
 CHUNK_LINE_MAX = 256
 """Bytes of a chunk's size line with its extensions; extensions are read over, so there is no use for long ones."""
 TRAILERS_MAX = 8 * 1024
 LAST_CHUNK = b"0\r\n\r\n"
+
+
+_NEVER_TRAILERS = frozenset(
+    b"transfer-encoding content-length trailer host connection keep-alive proxy-connection te upgrade via max-forwards "
+    b"expect range if-match if-none-match if-modified-since if-unmodified-since if-range cache-control pragma "
+    b"authorization proxy-authorization www-authenticate proxy-authenticate cookie set-cookie "
+    b"content-encoding content-type content-range forwarded".split()
+)
+"""Framing, routing, modifiers of requests, authentication and the form of content: not in trailers (RFC 9110 6.5.1)."""
 
 
 class Counted:
@@ -65,7 +75,10 @@ class UntilClose:
 
 
 class Chunked:
-    """A chunked body (RFC 9112 7.1). Extensions and trailers are checked and dropped (7.1.1, 7.1.2)."""
+    """A chunked body (RFC 9112 7.1). Extensions and trailers are checked and dropped (7.1.1, 7.1.2).
+
+    Trailers that only a head may have are refused.
+    """
 
     __slots__ = ("_held", "_left", "_state", "_trailers")
 
@@ -161,6 +174,8 @@ class Chunked:
         match = _TRAILER_LINE.match(data, at)
         if match is None:
             return _line_to_come(data, at, self._line_max, at)
+        if bytes(match[1]).lower() in _NEVER_TRAILERS:
+            raise malformed(f"{match[1].decode('ascii')} in the trailers")
         self._trailers += match.end() - at
         if self._trailers > TRAILERS_MAX:
             raise malformed("the trailers are too long")

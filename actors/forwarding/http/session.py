@@ -37,6 +37,7 @@ from actors.forwarding.commands import (
 )
 from actors.forwarding.errors import Failure, Refused, error_response
 from actors.forwarding.http.basic import read_basic
+from actors.forwarding.http.dates import dated
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
 from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
@@ -265,7 +266,7 @@ class HttpSession:
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
             # RFC 9110 7.6.2: this proxy is the final recipient.
             trace = head.method == b"TRACE"
-            exchange.say(NOT_TRACED if trace else FINAL_RECIPIENT, out)
+            exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._policy.date(now)), out)
             out.extend((exchange.report(405 if trace else 200, "", now), CloseClient()))
             self.phase = Phase.CLOSED
             return
@@ -278,7 +279,7 @@ class HttpSession:
         out: list[Command] = []
         self.deadline = now + self._policy.timeout
         if exchange.is_connect:
-            exchange.say(ESTABLISHED, out)
+            exchange.say(dated(ESTABLISHED, self._policy.date(now)), out)
             self._tunnel(exchange, out, now)
             return out
         self.phase = Phase.EXCHANGE
@@ -430,7 +431,7 @@ class HttpSession:
         """Answer with an error of our own; go on when nothing of the request is left unread."""
         exchange = self._exchange
         if exchange is None:
-            reply = error_response(failure, keep_alive=False)
+            reply = dated(error_response(failure, keep_alive=False), self._policy.date(now))
             size = self._head_size or len(self._in)
             report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
             out.extend((ToClient(reply), report, CloseClient()))
@@ -441,7 +442,8 @@ class HttpSession:
         persists = persists and not self._in and self._may_persist(exchange.head)
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
-        exchange.say(error_response(failure, keep_alive=persists, with_body=with_body), out)
+        reply = error_response(failure, keep_alive=persists, with_body=with_body)
+        exchange.say(dated(reply, self._policy.date(now)), out)
         out.append(exchange.report(failure.status, failure.reason, now))
         if persists:
             self._await_next(out, now)

@@ -40,6 +40,8 @@ _STATUS = {GENERAL: 502, RULE: 403, TIMED_OUT: 504, UNKNOWN_COMMAND_CODE: 400, U
 
 def code_of(failure: Failure) -> int:
     """The reply code of SOCKS5 for `failure`."""
+    if failure.status == 429:
+        return RULE
     return _OF_FAILURE.get(failure) or _OF_KIND.get(failure.kind, GENERAL)
 
 

@@ -1,0 +1,48 @@
+"""Requests per minute, counted with two numbers: a sliding minute made of this minute and a part of the last.
+
+What came in the last minute is taken as evenly spread over it, so as this minute grows it counts less and less. That
+errs by little and costs nothing, whatever the rate.
+"""
+
+from __future__ import annotations
+
+import math
+
+MINUTE = 60.0
+
+
+class Window:
+    """The requests of one account or client. Times are of one monotonic clock."""
+
+    __slots__ = ("_before", "_count", "_start")
+
+    def __init__(self, now: float) -> None:
+        self._start = now
+        self._count = 0
+        self._before = 0
+
+    def hit(self, limit: int, now: float) -> int:
+        """Count one request and give 0; or, when `limit` is reached, count nothing and give seconds to wait."""
+        self._turn(now)
+        passed = now - self._start
+        if self._before * (1 - passed / MINUTE) + self._count + 1 <= limit:
+            self._count += 1
+            return 0
+        return max(1, math.ceil(self._wait(limit, passed)))
+
+    def idle(self, now: float) -> bool:
+        """Is there nothing in it that still counts?"""
+        self._turn(now)
+        return self._count == 0 and self._before == 0
+
+    def _turn(self, now: float) -> None:
+        minutes = int((now - self._start) // MINUTE)
+        if minutes > 0:
+            self._before = self._count if minutes == 1 else 0
+            self._count = 0
+            self._start += minutes * MINUTE
+
+    def _wait(self, limit: int, passed: float) -> float:
+        if self._count < limit and self._before:
+            return MINUTE * (1 - (limit - 1 - self._count) / self._before) - passed
+        return MINUTE - passed + MINUTE * max(0.0, 1 - (limit - 1) / max(1, self._count))

@@ -1,0 +1,80 @@
+"""The operations on the accounts of a proxy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bus.messages import AccountState
+from api.accounts import find
+from api.http.call import Call, Reply
+from api.proxies import StoredProxy
+from api.resources.views import account_form
+from config.accounts import ProxyAccount
+from config.quotas import period_at
+from config.units import timestamp_text
+
+
+def list_accounts(call: Call) -> Reply:
+    """All of them with what they have used."""
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    states = call.services.accounts.usage(proxy)
+    shown = [_shown(account, states[account.id]) for account in proxy.record.accounts]
+    return Reply({"accounts": shown, "total": len(shown)})
+
+
+def create_account(call: Call) -> Reply:
+    """201 when it is durable and the proxy's process hears of it."""
+    proxy_id = call.params["proxy_id"]
+    proxy = call.services.accounts.add(proxy_id, call.body, call.if_match)
+    return _one(call, proxy, call.body.username, 201)
+
+
+def get_account(call: Call) -> Reply:
+    """One of them."""
+    return _one(call, call.services.proxies.get(call.params["proxy_id"]), call.params["username"])
+
+
+def update_account(call: Call) -> Reply:
+    """Partial, for PUT as for PATCH."""
+    username = call.params["username"]
+    proxy = call.services.accounts.update(call.params["proxy_id"], username, call.body, call.if_match)
+    return _one(call, proxy, username)
+
+
+def delete_account(call: Call) -> Reply:
+    """Gone, with its connections and what it has used."""
+    username = call.params["username"]
+    call.services.accounts.remove(call.params["proxy_id"], username, call.if_match)
+    return Reply({"username": username, "deleted": True})
+
+
+def reset_usage(call: Call) -> Reply:
+    """The period goes on, and nothing is used in it."""
+    proxy = call.services.proxies.get(call.params["proxy_id"])
+    call.services.accounts.reset(proxy, find(proxy.record, call.params["username"]))
+    return _one(call, proxy, call.params["username"])
+
+
+def _one(call: Call, proxy: StoredProxy, username: str, status: int = 200) -> Reply:
+    account = find(proxy.record, username)
+    shown = _shown(account, call.services.accounts.usage(proxy)[account.id])
+    return Reply({"account": shown}, status, proxy.revision)
+
+
+def _shown(account: ProxyAccount, state: AccountState) -> dict[str, Any]:
+    usage, quota = state.usage, account.quota.bytes
+    used = usage.bytes_in + usage.bytes_out
+    until = period_at(usage.period, usage.since)[1]
+    return {
+        **account_form(account),
+        "usage": {
+            "period": usage.period,
+            "period_start": timestamp_text(usage.since) if until is not None else None,
+            "period_end": timestamp_text(until) if until is not None else None,
+            "bytes": used,
+            "bytes_in": usage.bytes_in,
+            "bytes_out": usage.bytes_out,
+            "remaining": max(0, quota - used) if quota else None,
+            "active_connections": state.connections,
+        },
+    }

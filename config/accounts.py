@@ -1,0 +1,265 @@
+"""Accounts and limits of a proxy as people write them, and what is stored of them.
+
+Everywhere 0 means that there is no limit. Limits of a proxy: bandwidth is shared by all of it, connections and
+requests are of each client address. Limits of an account are shared by all who use it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
+
+from config.access import read_network
+from config.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
+from config.passwords import hash_password
+from config.quotas import PERIODS, Period
+from config.units import parse_moment
+
+ACCOUNTS_MAX = 1000
+NEW_PASSWORDS_MAX = 100
+"""New passwords in one request; each takes a good part of a tenth of a second to hash."""
+NETWORKS_MAX = 100
+BANDWIDTH_MIN = 1024
+
+
+def _bandwidth(rate: int) -> int:
+    if 0 < rate < BANDWIDTH_MIN:
+        raise ValueError(f"must be 0 (no limit) or at least {BANDWIDTH_MIN} bytes per second")
+    return rate
+
+
+def _account_name(name: str) -> str:
+    if "/" in name:
+        raise ValueError("must not contain a slash: it is part of a path")
+    if name in (".", ".."):
+        raise ValueError("must not be . or ..: it is part of a path")
+    return name
+
+
+def _network(text: str) -> str:
+    return str(read_network(text))
+
+
+def _period(text: Any) -> Any:
+    if text not in PERIODS:
+        raise ValueError(f"must be one of {', '.join(PERIODS)}")
+    return text
+
+
+def _moment(value: Any) -> float | None:
+    """As answers show it: to the millisecond. None is never."""
+    return None if value is None else round(parse_moment(value), 3)
+
+
+Bandwidth = Annotated[StrictInt, Field(ge=0, le=10**12), AfterValidator(_bandwidth)]
+Number = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
+AccountName = Annotated[Username, AfterValidator(_account_name)]
+Networks = Annotated[list[Annotated[StrictStr, AfterValidator(_network)]], Field(max_length=NETWORKS_MAX)]
+Moment = Annotated[
+    float | None,
+    BeforeValidator(_moment),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}),
+]
+
+
+class LimitsInput(Input):
+    """`limits` of a proxy in a request. Bandwidth is bytes per second; `in` is what clients send."""
+
+    bandwidth_in: Bandwidth | None = None
+    bandwidth_out: Bandwidth | None = None
+    connections_per_client: Number | None = None
+    requests_per_minute: Number | None = None
+
+
+class AccountLimitsInput(Input):
+    """`limits` of an account in a request."""
+
+    bandwidth_in: Bandwidth | None = None
+    bandwidth_out: Bandwidth | None = None
+    connections: Number | None = None
+    requests_per_minute: Number | None = None
+
+
+class QuotaInput(Input):
+    """`quota` of an account in a request: bytes in both directions together."""
+
+    bytes: Annotated[StrictInt, Field(ge=0, le=10**18)] | None = None
+    period: Annotated[Period, BeforeValidator(_period)] | None = None
+
+
+class AccountUpdate(Input):
+    """A change of an account: what is not given stays. `expires_at` null means never."""
+
+    password: Password | None = Field(None, repr=False)
+    enabled: StrictBool | None = None
+    limits: AccountLimitsInput | None = None
+    quota: QuotaInput | None = None
+    expires_at: Moment = None
+    allow_clients: Networks | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_end_may_be_null(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            refuse_nulls({name: value for name, value in given.items() if name != "expires_at"})
+        return given
+
+
+class AccountInput(AccountUpdate):
+    """A new account, or an entry of the list `accounts`."""
+
+    username: AccountName
+
+
+Accounts = Annotated[list[AccountInput], Field(max_length=ACCOUNTS_MAX)]
+
+
+class ProxyLimits(BaseModel):
+    """Stored: see `LimitsInput`."""
+
+    bandwidth_in: int = 0
+    bandwidth_out: int = 0
+    connections_per_client: int = 0
+    requests_per_minute: int = 0
+
+
+class AccountLimits(BaseModel):
+    """Stored: see `AccountLimitsInput`."""
+
+    bandwidth_in: int = 0
+    bandwidth_out: int = 0
+    connections: int = 0
+    requests_per_minute: int = 0
+
+
+class Quota(BaseModel):
+    """Stored: see `QuotaInput`."""
+
+    bytes: int = 0
+    period: Period = "total"
+
+
+class ProxyAccount(BaseModel):
+    """Stored: one account. Its `id` is what its usage is counted under; a new account of an old name has a new one."""
+
+    id: str
+    username: str
+    password_hash: str | None = Field(None, repr=False)
+    enabled: bool = True
+    limits: AccountLimits = AccountLimits()
+    quota: Quota = Quota()
+    expires_at: float | None = None
+    allow_clients: list[str] = []
+    created_at: float
+
+
+def replace_accounts(
+    known: Sequence[ProxyAccount], given: Sequence[AccountInput], protocol: str, now: float
+) -> list[ProxyAccount]:
+    """The accounts of a list in a request. Of one with a known name the password stays when none is given.
+
+    Raises `InvalidProxy`, which names the entry.
+    """
+    if sum(entry.password is not None for entry in given) > NEW_PASSWORDS_MAX:
+        raise InvalidProxy("accounts", f"at most {NEW_PASSWORDS_MAX} passwords can be set in one request")
+    by_name = {account.username: account for account in known}
+    accounts = []
+    for index, entry in enumerate(given):
+        before = by_name.get(entry.username)
+        blank = _blank(entry.username, now, before if protocol != "socks4" else None)
+        if before is not None:
+            blank = blank.model_copy(update={"id": before.id, "created_at": before.created_at})
+        unchanged = before.expires_at if before is not None else None
+        accounts.append(change_account(blank, entry, protocol, now, f"accounts.{index}.", unchanged))
+    return accounts
+
+
+def new_account(entry: AccountInput, protocol: str, now: float) -> ProxyAccount:
+    """One account more. Raises `InvalidProxy`."""
+    return change_account(_blank(entry.username, now, None), entry, protocol, now)
+
+
+def change_account(
+    account: ProxyAccount,
+    body: AccountUpdate,
+    protocol: str,
+    now: float,
+    path: str = "",
+    unchanged: float | None = None,
+) -> ProxyAccount:
+    """`account` with the changes of `body`. `unchanged` is an end that may be given though it has passed.
+
+    Raises `InvalidProxy` with fields below `path`.
+    """
+    changed: dict[str, Any] = {}
+    if body.enabled is not None:
+        changed["enabled"] = body.enabled
+    if body.allow_clients is not None:
+        changed["allow_clients"] = body.allow_clients
+    if body.limits is not None:
+        changed["limits"] = account.limits.model_copy(update=body.limits.model_dump(exclude_none=True))
+    if body.quota is not None:
+        changed["quota"] = account.quota.model_copy(update=body.quota.model_dump(exclude_none=True))
+    if "expires_at" in body.model_fields_set:
+        changed["expires_at"] = _end(body.expires_at, unchanged or account.expires_at, now, path)
+    if body.password is not None:
+        if protocol == "socks4":
+            raise InvalidProxy(f"{path}password", "socks4 has no passwords: clients send the username as their USERID")
+        if protocol == "socks5":
+            refuse_long(f"{path}password", body.password)
+        changed["password_hash"] = hash_password(body.password)
+    return account.model_copy(update=changed)
+
+
+def _blank(username: str, now: float, before: ProxyAccount | None) -> ProxyAccount:
+    return ProxyAccount(
+        id="acc_" + secrets.token_hex(8),
+        username=username,
+        password_hash=before.password_hash if before is not None else None,
+        created_at=now,
+    )
+
+
+def _end(moment: float | None, unchanged: float | None, now: float, path: str) -> float | None:
+    if moment is not None and moment <= now and moment != unchanged:
+        raise InvalidProxy(f"{path}expires_at", "must be in the future")
+    return moment
+
+
+def check_accounts(accounts: Sequence[ProxyAccount], protocol: str, auth_username: str | None) -> None:
+    """Do the accounts go with each other and with the proxy? Raises `InvalidProxy`."""
+    if len(accounts) > ACCOUNTS_MAX:
+        raise InvalidProxy("accounts", f"there are at most {ACCOUNTS_MAX}")
+    seen: set[str] = set()
+    for index, account in enumerate(accounts):
+        path = f"accounts.{index}"
+        if account.username in seen:
+            raise InvalidProxy(f"{path}.username", "is the name of an account before it")
+        if account.username == auth_username:
+            raise InvalidProxy(f"{path}.username", "is auth.username already")
+        seen.add(account.username)
+        _check_credentials(account, protocol, path)
+
+
+def _check_credentials(account: ProxyAccount, protocol: str, path: str) -> None:
+    if protocol == "socks4":
+        if account.password_hash is not None:
+            raise InvalidProxy(f"{path}.password", "socks4 has no passwords; give accounts without them")
+        return
+    if account.password_hash is None:
+        raise InvalidProxy(f"{path}.password", "is required")
+    if protocol == "socks5":
+        refuse_long(f"{path}.username", account.username)

@@ -1,0 +1,67 @@
+"""Field types and checks that several parts of a configuration share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+from pydantic_core import PydanticCustomError
+
+SOCKS5_TEXT_MAX = 255
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def plain_text(text: str) -> str:
+    """`text`, if it has no control characters and isn't blank; else `ValueError`."""
+    if _CONTROL.search(text):
+        raise ValueError("control characters are not allowed")
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+def _username(text: str) -> str:
+    if ":" in plain_text(text):
+        raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
+Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
+
+
+class Input(BaseModel):
+    """A part of a request's body: fields that aren't named are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InvalidProxy(ValueError):
+    """The whole that would result is not a proxy; `field` is at fault."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(f"{field}: {error}")
+        self.field = field
+        self.error = error
+
+
+def refuse_long(field: str, text: str | None) -> None:
+    """RFC 1929 counts names and passwords in one octet. Raises `InvalidProxy`."""
+    if text is not None and len(text.encode()) > SOCKS5_TEXT_MAX:
+        raise InvalidProxy(field, f"must be at most {SOCKS5_TEXT_MAX} bytes in UTF-8 with socks5")
+
+
+def refuse_nulls(given: Any, path: str = "") -> Any:
+    """`given`, if no field in it is null; else the validation error `null_field` that names it.
+
+    None is how "not given" is written in the models; in a body it would be a wrong type. Entries of lists are left to
+    models of their own.
+    """
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if value is None:
+                raise PydanticCustomError("null_field", "{field} must not be null", {"field": f"{path}{name}"})
+            refuse_nulls(value, f"{path}{name}.")
+    return given

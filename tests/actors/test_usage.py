@@ -1,0 +1,168 @@
+"""What accounts have used: restarts never step it, periods and resets begin anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.bus.messages import AccountUsage, TellUsage
+from actors.metrics.usage import FOLDED_AFTER, UsageBook
+from config.quotas import PERIODS, period_at
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class World:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock, self.wall = Clock(), Clock()
+        self.wall.now = moment("2026-03-11T12:00:00")
+        self.book = UsageBook(folder, self.clock, self.wall)
+
+    def restart(self) -> None:
+        self.book.close()
+        self.book = UsageBook(self.folder, self.clock, self.wall)
+
+    def tell(self, instance: int, inward: int, outward: int = 0, resets: int = -1, period: str = "day") -> AccountUsage:
+        said = AccountUsage(period, period_at(period, self.wall.now)[0], resets, inward, outward)
+        return self.book.take(TellUsage("p", instance, {"a": said}))["a"]
+
+    def used(self) -> int:
+        usage = self.book.usage("p")["a"]
+        return usage.bytes_in + usage.bytes_out
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "metrics")
+    yield made
+    made.book.close()
+
+
+def test_words_of_one_process_replace_each_other_and_those_of_several_add_up(world: World) -> None:
+    world.tell(1, 10, 1)
+    world.tell(1, 20, 2)
+    world.tell(2, 100, 10)
+    total = world.tell(1, 30, 3)
+    assert (total.bytes_in, total.bytes_out) == (130, 13)
+
+
+def test_a_restart_of_the_collector_keeps_what_was_saved(world: World) -> None:
+    world.tell(1, 10)
+    world.tell(2, 5)
+    world.book.save()
+    world.restart()
+    assert world.used() == 15
+    world.tell(2, 6)
+    assert world.used() == 16
+
+
+def test_a_new_day_begins_with_nothing_also_for_a_process_that_is_late(world: World) -> None:
+    world.tell(1, 10)
+    late = AccountUsage("day", period_at("day", world.wall.now)[0], 0, 11, 0)
+    world.wall.now += 24 * 3600
+    assert world.used() == 0
+    told = world.book.take(TellUsage("p", 1, {"a": late}))["a"]
+    assert (told.bytes_in, told.since) == (0, period_at("day", world.wall.now)[0])
+    world.tell(1, 3)
+    assert world.used() == 3
+
+
+def test_a_clock_that_was_wrong_and_is_set_right_leaves_no_account_stuck(world: World) -> None:
+    world.wall.now += 10 * 365 * 24 * 3600
+    world.tell(1, 10)
+    world.wall.now -= 10 * 365 * 24 * 3600
+    world.tell(1, 4)
+    assert world.used() == 4
+
+
+def test_after_a_reset_only_words_that_know_of_it_count(world: World) -> None:
+    known = world.tell(1, 10).resets
+    world.book.reset("p", "a")
+    assert world.used() == 0
+    answer = world.tell(1, 15, resets=known)
+    assert (answer.bytes_in, answer.resets) == (0, known + 1)
+    assert world.tell(1, 5, resets=answer.resets).bytes_in == 5
+    assert world.tell(2, 7, resets=-1).bytes_in == 12
+
+
+def test_a_reset_survives_a_restart_before_anything_else_was_told(world: World) -> None:
+    known = world.tell(1, 10).resets
+    world.book.reset("p", "a")
+    world.restart()
+    assert world.used() == 0
+    assert world.tell(1, 15, resets=known).bytes_in == 0
+
+
+def test_a_collector_that_lost_its_file_learns_the_resets_from_the_processes(world: World) -> None:
+    assert world.tell(1, 10, resets=7).resets == 7
+    assert world.used() == 10
+
+
+def test_another_period_begins_anew(world: World) -> None:
+    world.tell(1, 10, period="day")
+    assert world.tell(1, 0, period="month").bytes_in == 0
+
+
+def test_processes_that_are_gone_are_folded_without_a_step(world: World) -> None:
+    for instance in range(1, 8):
+        world.tell(instance, 10)
+    world.clock.now += FOLDED_AFTER + 1
+    world.tell(8, 1)
+    world.book.save()
+    world.restart()
+    assert world.used() == 71
+    rows = world.book._database.execute("SELECT count(*) FROM usage").fetchone()
+    assert rows[0] < 4
+
+
+def test_forgotten_accounts_and_proxies_leave_nothing(world: World) -> None:
+    world.tell(1, 10)
+    world.book.forget("p", ["b"])
+    assert world.used() == 10
+    world.book.forget("p", ["a"])
+    assert world.book.usage("p") == {}
+    world.tell(1, 10)
+    world.book.forget("p")
+    world.restart()
+    assert world.book.usage("p") == {}
+
+
+# --- periods ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "now", "start", "end"),
+    [
+        ("day", "2026-03-11T23:59:59", "2026-03-11T00:00:00", "2026-03-12T00:00:00"),
+        ("week", "2026-03-11T12:00:00", "2026-03-09T00:00:00", "2026-03-16T00:00:00"),
+        ("week", "2026-03-09T00:00:00", "2026-03-09T00:00:00", "2026-03-16T00:00:00"),
+        ("month", "2024-02-29T12:00:00", "2024-02-01T00:00:00", "2024-03-01T00:00:00"),
+        ("month", "2026-12-31T23:59:59", "2026-12-01T00:00:00", "2027-01-01T00:00:00"),
+    ],
+)
+def test_periods_are_those_of_the_calendar(kind: str, now: str, start: str, end: str) -> None:
+    assert period_at(kind, moment(now)) == (moment(start), moment(end))
+
+
+@given(st.sampled_from([each for each in PERIODS if each != "total"]), st.floats(0, 4e9))
+def test_the_next_period_begins_where_this_one_ends(kind: str, now: float) -> None:
+    start, end = period_at(kind, now)
+    assert end is not None
+    assert start <= now < end
+    assert period_at(kind, start) == (start, end)
+    assert period_at(kind, end)[0] == end

@@ -1,0 +1,198 @@
+"""Bandwidth and requests per minute, by a clock that is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.bus.loop import Loop
+from actors.forwarding.buckets import TICK, Bucket
+from actors.forwarding.limits import client_key
+from actors.forwarding.meter import Gate
+from actors.forwarding.windows import MINUTE, Window
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class World:
+    """A loop whose time goes on in small steps."""
+
+    def __init__(self) -> None:
+        self.hand = Hand()
+        self.loop = Loop(self.hand)
+        self.turns = 0
+
+    def pass_time(self, seconds: float, step: float = 0.005) -> None:
+        end = self.hand.time + seconds
+        while self.hand.time < end - step / 2:
+            self.hand.time += step
+            self.loop.turn(0)
+            self.turns += 1
+
+
+class Greedy:
+    """Always has more to move; `asked` counts how often it was called."""
+
+    def __init__(self, gate: Gate, at_most: int = 1 << 20) -> None:
+        self._gate = gate
+        self._at_most = at_most
+        self.moved = 0
+        self.asked = 0
+
+    def go_on(self) -> None:
+        self.asked += 1
+        while (share := self._gate.share()) > 0:
+            count = min(share, self._at_most)
+            self._gate.spend(count)
+            self.moved += count
+        self._gate.wait(self.go_on)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.loop.close()
+
+
+@pytest.mark.parametrize("rate", [1024, 50_000, 10_000_000, 1_000_000_000])
+@pytest.mark.parametrize("flows", [1, 7])
+def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: int, flows: int) -> None:
+    bucket = Bucket(world.loop, rate)
+    greedy = [Greedy(Gate(True, (bucket,))) for _ in range(flows)]
+    for each in greedy:
+        each.go_on()
+    for second in range(4):
+        before = sum(each.moved for each in greedy) if second else 0
+        world.pass_time(1.0)
+        carried = sum(each.moved for each in greedy) - before
+        assert 0.9 * rate <= carried <= 1.1 * rate, f"second {second}"
+
+
+def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:
+    bucket = Bucket(world.loop, 100_000)
+    greedy = Greedy(Gate(True, (bucket,)))
+    greedy.go_on()
+    world.pass_time(1.0, step=0.001)
+    assert greedy.asked <= 1 / TICK + 2
+
+
+def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:
+    bucket = Bucket(world.loop, 1_000_000)
+    greedy = [Greedy(Gate(True, (bucket,))) for _ in range(20)]
+    for each in greedy:
+        each.go_on()
+    world.pass_time(1.0)
+    before = [each.moved for each in greedy]  # the first had what an idle bucket saves up
+    world.pass_time(4.0)
+    moved = [each.moved - earlier for each, earlier in zip(greedy, before, strict=True)]
+    assert min(moved) > 0.8 * sum(moved) / len(moved)
+    assert max(moved) < 1.3 * sum(moved) / len(moved)
+
+
+def test_the_narrower_of_two_buckets_decides(world: World) -> None:
+    account, proxy = Bucket(world.loop, 20_000), Bucket(world.loop, 100_000)
+    greedy = [Greedy(Gate(True, (account, proxy))), Greedy(Gate(True, (proxy,)))]
+    for each in greedy:
+        each.go_on()
+    world.pass_time(3.0)
+    before = [each.moved for each in greedy]
+    world.pass_time(2.0)
+    slow, fast = (each.moved - earlier for each, earlier in zip(greedy, before, strict=True))
+    assert 0.85 * 40_000 <= slow <= 1.1 * 40_000
+    assert 0.9 * 200_000 <= slow + fast <= 1.1 * 200_000
+
+
+def test_what_has_moved_already_is_paid_for_but_not_for_longer_than_a_second(world: World) -> None:
+    bucket = Bucket(world.loop, 10_000)
+    bucket.spend(1_000_000)
+    woken: list[float] = []
+    bucket.wait(lambda: woken.append(world.hand.time))
+    world.pass_time(0.9)
+    assert woken == []
+    world.pass_time(0.2)
+    assert len(woken) == 1
+
+
+def test_a_limit_that_is_lifted_frees_those_who_wait(world: World) -> None:
+    bucket = Bucket(world.loop, 1024)
+    bucket.spend(100_000)
+    woken: list[str] = []
+    bucket.wait(lambda: woken.append("a"))
+    bucket.wait(lambda: woken.append("b"))
+    bucket.set_rate(0)
+    world.pass_time(0.01)
+    assert woken == ["a", "b"]
+    assert bucket.share() > 1_000_000
+
+
+def test_a_gate_waits_once_however_often_it_is_asked_to(world: World) -> None:
+    bucket = Bucket(world.loop, 1024)
+    gate = Gate(True, (bucket,))
+    gate.spend(5_000)
+    woken: list[int] = []
+    for _ in range(5):
+        gate.wait(lambda: woken.append(1))
+    assert (bucket.waiting, gate.waiting) == (1, True)
+    world.pass_time(1.2)
+    assert (woken, gate.waiting) == ([1], False)
+
+
+# --- requests per minute ---
+
+
+def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
+    window = Window(0.0)
+    assert [window.hit(3, 1.0) for _ in range(3)] == [0, 0, 0]
+    wait = window.hit(3, 1.0)
+    assert 1 <= wait <= 2 * MINUTE
+    assert window.hit(3, 1.0 + wait) == 0
+
+
+@given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
+def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: int, pauses: list[float]) -> None:
+    window, now, taken = Window(0.0), 0.0, []
+    for pause in pauses:
+        now += pause
+        wait = window.hit(limit, now)
+        if wait == 0:
+            taken.append(now)
+        else:
+            trial = Window(0.0)
+            trial._start, trial._count, trial._before = window._start, window._count, window._before
+            assert trial.hit(limit, now + wait) == 0
+    for at in taken:
+        assert sum(at - MINUTE < each <= at for each in taken) <= 2 * limit - 1 or limit == 1
+    starts = {int(each // MINUTE) for each in taken}
+    assert all(sum(int(each // MINUTE) == start for each in taken) <= limit for start in starts)
+
+
+def test_after_two_quiet_minutes_nothing_counts() -> None:
+    window = Window(0.0)
+    window.hit(5, 0.0)
+    assert not window.idle(MINUTE + 1)
+    assert window.idle(2 * MINUTE + 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_a_client_is_its_address_or_its_64(address: str, key: str) -> None:
+    assert client_key(address) == key

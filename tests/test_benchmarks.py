@@ -1,0 +1,131 @@
+"""The pure parts of the benchmark: medians, bars, tables, who is left out, and growth over time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.processes import Missing, cpu_seconds
+from benchmarks.report import OURS, Bar, Comparison, Row, cpu_rows, markdown, plain, save
+from benchmarks.rounds import QUICK, Bench, Entrant, medians
+from benchmarks.soak import Sample, growth
+
+RESULTS = {
+    OURS: {"cpu": 30.0, "actor": 28.0, "rate": 900.0},
+    "tinyproxy": {"cpu": 300.0, "actor": 300.0, "rate": 90.0},
+    "squid": {"cpu": 60.0, "actor": 60.0, "rate": 600.0},
+}
+RATE = ("rate", "requests/s")
+
+
+@pytest.mark.parametrize(
+    ("ours", "bar", "reached"),
+    [
+        (30.0, Bar(factor=0.5), True),
+        (30.1, Bar(factor=0.5), False),
+        (48.0, Bar(factor=0.8, at_least=True), True),
+        (47.9, Bar(factor=0.8, at_least=True), False),
+        (2.0, Bar(2.0), True),
+        (2.1, Bar(2.0), False),
+        (30.0, None, None),
+        (None, Bar(2.0), None),
+    ],
+)
+def test_a_bar_is_a_limit_or_a_factor_of_the_peer_from_above_or_below(
+    ours: float | None, bar: Bar | None, reached: bool | None
+) -> None:
+    assert Row("measure", "us", ours, "squid", 60.0, bar).reached is reached
+
+
+def test_nothing_is_judged_by_a_peer_that_was_left_out_and_the_table_says_so() -> None:
+    without = {name: figure for name, figure in RESULTS.items() if name != "squid"}
+    rows = Comparison("GET", "cpu", "us", {"squid": Bar(factor=0.6)}).rows(without)
+    assert [(row.peer_name, row.peer, row.reached) for row in rows] == [
+        ("squid", None, None),
+        ("tinyproxy", 300.0, None),
+    ]
+    assert "left out" in plain(rows).splitlines()[2]
+
+
+def test_the_judging_peer_comes_first_and_the_rate_stands_beside_the_cpu() -> None:
+    first, *_, alone = cpu_rows("GET", "us", RESULTS, {"squid": Bar(factor=0.6)}, RATE)
+    assert (first.peer_name, first.ratio, first.reached) == ("squid", 0.5, True)
+    assert first.beside is not None
+    assert (first.beside.ours, first.beside.peer) == (900.0, 600.0)
+    assert (alone.measure, alone.ours, alone.reached) == ("GET, CPU of the actor alone", 28.0, None)
+
+
+def test_every_row_is_a_line_of_the_plain_table_and_of_markdown() -> None:
+    rows = cpu_rows("GET", "us", RESULTS, {"squid": Bar(factor=0.6)}, RATE)
+    assert len(plain(rows).splitlines()) == len(markdown(rows).splitlines()) == 2 + len(rows)
+    assert "| GET, CPU | us | 30 | squid | 60 | 0.50 | <= 0.6 x | yes | requests/s | 900 | 600 |" in markdown(rows)
+
+
+def test_json_holds_what_the_table_computes(tmp_path: Path) -> None:
+    save([Row("GET", "us", 30.0, "squid", 60.0, Bar(factor=0.6))], {"machine": "this"}, tmp_path / "rows.json")
+    saved = json.loads((tmp_path / "rows.json").read_text())
+    row = saved["rows"][0]
+    assert (saved["machine"], row["ratio"], row["bar_value"], row["reached"]) == ("this", 0.5, 36.0, True)
+
+
+def test_the_median_of_each_figure_is_taken_on_its_own() -> None:
+    rounds = [{"cpu": 1.0, "rate": 9.0}, {"cpu": 3.0, "rate": 7.0}, {"cpu": 2.0, "rate": 1.0}]
+    assert medians(rounds) == {"cpu": 2.0, "rate": 7.0}
+
+
+class _Idle:
+    """A subject that does nothing, and remembers that it was ended."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def version(self) -> str:
+        return "1.0"
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_peer_that_is_missing_or_fails_is_left_out_and_the_others_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], anew: bool
+) -> None:
+    good, bad = _Idle(), _Idle()
+
+    def missing() -> _Idle:
+        raise Missing("squid is not installed")
+
+    def run(subject: object) -> dict[str, float]:
+        if subject is bad:
+            raise ConnectionResetError("by peer")
+        return {"cpu": 1.0}
+
+    bench = Bench(tmp_path, tmp_path, None, None, QUICK, 1024, {})  # type: ignore[arg-type]
+    entrants = [Entrant("squid", missing), Entrant("bad", lambda: bad), Entrant("good", lambda: good)]  # type: ignore[arg-type, return-value]
+    assert bench.in_turn(entrants, run, anew) == {"good": {"cpu": 1.0}}
+    assert bench.versions == {"bad": "1.0", "good": "1.0"}
+    assert (good.ended, bad.ended) == (1, 1)
+    assert "left out: squid: squid is not installed" in capsys.readouterr().err
+
+
+def _samples(values: list[int]) -> list[Sample]:
+    return [Sample(float(at), value, 0, 0, 0, 0) for at, value in enumerate(values)]
+
+
+def test_growth_after_warm_up_is_seen_and_growth_before_it_is_not() -> None:
+    warming = [10 * min(at, 20) for at in range(101)]
+    assert growth(_samples(warming), lambda sample: sample.uss) == pytest.approx((200, 0, 0))
+    leaking = [value + max(0, at - 20) for at, value in enumerate(warming)]
+    first, more, slope = growth(_samples(leaking), lambda sample: sample.uss)
+    assert (first, more, slope) == pytest.approx((207.5, 65, 3600), abs=1)
+
+
+def test_a_spike_is_no_growth() -> None:
+    spiked = [100] * 101
+    spiked[95] = 10_000
+    assert growth(_samples(spiked), lambda sample: sample.uss)[1] == 0
+
+
+def test_cpu_of_a_process_that_is_gone_counts_nothing() -> None:
+    assert cpu_seconds([2**22 + 1]) == 0.0
