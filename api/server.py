@@ -31,6 +31,8 @@ HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
 LINGER = 2.0
+NO_CONNECTIONS = 2
+"""What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
 MAX_TAKEN_IN = 4 * 1024 * 1024
 """Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
@@ -147,7 +149,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
 
     def limit(self, max_connections: int) -> None:
         """How many connections there may be in all, and of one address."""
-        self.adj.connection_limit = max_connections
+        self.adj.connection_limit = max_connections + NO_CONNECTIONS
         self.per_address = max(50, max_connections // 4)
 
     def move(self, listener: socket.socket) -> None:

@@ -13,7 +13,7 @@ from actors.bus.events import event_topic
 from actors.bus.messages import Event
 from api.accounts import Accounts
 from api.api_keys import LastUsed
-from api.audit import AuditedStore, Trail
+from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference
 from api.bridge import Bridge
 from api.fleet import Fleet
@@ -141,7 +141,9 @@ class Services:
         self.take_over(ApiSettings.from_plain(plain))
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
-        """Say on the events plane that something happened."""
+        """Say on the events plane that something happened, and by which request if it was one."""
+        if (request_id := origin().request_id) is not None:
+            data = {**data, "request_id": request_id}
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
 

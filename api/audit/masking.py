@@ -27,6 +27,15 @@ def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
     return _differing(before, after)
 
 
+def _has_ids(value: Any) -> bool:
+    """Entries with an id of their own are told one by one, not the whole list for each that changed."""
+    return isinstance(value, list) and all(isinstance(entry, dict) and "id" in entry for entry in value)
+
+
+def _others(entries: Any, than: Any) -> list[Any]:
+    return [entry for entry in entries if entry not in than]
+
+
 def _whole(document: Mapping[str, Any] | None) -> Part:
     return None if document is None else {name: mask(name, value) for name, value in document.items()}
 
@@ -40,6 +49,8 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dic
             continue
         if isinstance(was, dict) and isinstance(now, dict) and not _hides_values(name):
             old[name], new[name] = _differing(was, now)
+        elif _has_ids(was) and _has_ids(now):
+            old[name], new[name] = mask(name, _others(was, now)), mask(name, _others(now, was))
         else:
             old[name], new[name] = mask(name, was), mask(name, now)
     return old, new

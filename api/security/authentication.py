@@ -115,12 +115,13 @@ class Authenticator:
             self._record("auth.login_failed", user, username, "locked out")
             raise rate_limited(locked, "Too many failed sign-ins")
         if user is None or not right or user.status != "active":
-            self._refuse(user, username, address)
+            self.refused(user, username, address)
             raise unauthorized("The user name or the password is wrong")
         self._attempts.succeeded(username, address)
         return user
 
-    def _refuse(self, user: User | None, username: str, address: str) -> None:
+    def refused(self, user: User | None, username: str, address: str) -> None:
+        """A password was wrong: on record, said, and counted."""
         data = {"username": username[:64], "client_ip": address}
         self._record("auth.login_failed", user, username, "wrong credentials")
         self._publish("auth.login_failed", data)

@@ -145,6 +145,10 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     assert old == {"headers": {"X-Any": "***"}, "url": "http://u:***@h/", "names": ["a"]}
     assert new is not None
     assert (new["headers"], new["names"]["entries"]) == ({"X-Any": "***"}, 1000)
+    accounts = {"accounts": [{"id": "a", "n": 1}, {"id": "b", "n": 1}]}
+    changed = {"accounts": [{"id": "a", "n": 1}, {"id": "b", "n": 2}, {"id": "c", "n": 1}]}
+    old, new = difference(accounts, changed)
+    assert (old, new) == ({"accounts": [{"id": "b", "n": 1}]}, {"accounts": [{"id": "b", "n": 2}, {"id": "c", "n": 1}]})
     assert difference({"a": 1, "updated_at": 1}, {"a": 1, "updated_at": 2}) == ({}, {})
 
 

@@ -53,7 +53,9 @@ def test_a_change_is_merged_deeply_and_survives_a_restart(api: Api, method: str)
     assert answer.json["data"] == expected
     assert shown(api) == expected
     assert api.store.get("settings", "settings").body == {"id": "settings", **body}  # type: ignore[union-attr]
-    assert api.fleet.said("settings.updated") == [{"changed": ["auth.session_timeout", "proxy.default_timeout"]}]
+    (event,) = api.fleet.said("settings.updated")
+    assert event["changed"] == ["auth.session_timeout", "proxy.default_timeout"]
+    assert event["request_id"] == answer.headers["X-Request-Id"]
 
 
 def test_new_proxies_get_the_new_default_and_old_ones_keep_theirs(api: Api) -> None:
@@ -155,6 +157,16 @@ def test_reading_and_changing_need_their_permissions(api: Api) -> None:
     assert api.get("/settings", api.token("reader")).status_code == 200
     status, code, details = error_of(api.patch("/settings", {}, api.token("reader")))
     assert (status, code, details) == (403, "FORBIDDEN", {"required_permission": "settings.write"})
+
+
+def test_a_file_that_was_read_again_is_on_record_if_it_says_something_else(api: Api) -> None:
+    before = api.services.audit.head
+    api.services.reread(api.settings)
+    assert api.services.audit.head == before
+    api.services.reread(ApiSettings(logging=Logging(level="debug"), security=QUIET))
+    row = api.get("/audit", api.token()).json["data"]["audit"][0]
+    assert (row["action"], row["actor"]["type"]) == ("settings.reread", "system")
+    assert (row["before"], row["after"]) == ({"logging": {"level": "info"}}, {"logging": {"level": "debug"}})
 
 
 def test_stored_values_that_are_no_good_any_more_are_named() -> None:
