@@ -101,7 +101,7 @@ class Forwarder:
         self._inward.bind(address_in)
         self._outward.bind(address_out)
         loop.attach(self._inward, self._outward_bound)
-        loop.attach(self._outward, self._inward.send_multipart)
+        loop.attach(self._outward, lambda frames: loop.send(self._inward, frames))
 
     def publish(self, topic: str, message: Any) -> None:
         """Say a fact of the supervisor's own."""
@@ -115,4 +115,4 @@ class Forwarder:
         self._outward.close(linger=100)
 
     def _outward_bound(self, frames: list[bytes]) -> None:
-        self._outward.send_multipart(frames, zmq.NOBLOCK)
+        self._loop.send(self._outward, frames)

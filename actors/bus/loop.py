@@ -3,9 +3,11 @@
 Plain descriptors are cheap: a list of handlers by descriptor, called with the epoll mask.
 
 ZeroMQ sockets are not. Their descriptor is edge-triggered for both directions and tells only that *something* may
-have changed; any send or receive may swallow the edge. So every turn of the loop ends with the same act, and nothing
-may come between it and the wait: read `EVENTS` of every ZeroMQ socket, pump those that have something, and read again,
-until none has. (Draining, then sending, then waiting loses the edge that the send swallowed, and hangs.)
+have changed; any send or receive may swallow the edge. So when a descriptor has said so, or something was sent or
+received, the next turn does the same act, and nothing may come between it and the wait: read `EVENTS` of every ZeroMQ
+socket, pump those that have something, and read again, until none has. (Draining, then sending, then waiting loses the
+edge that the send swallowed, and hangs.) In a turn in which nobody has touched them they are left alone, since
+asking two of them costs as much as serving a request; that is why everything is sent through `Loop.send`.
 """
 
 from __future__ import annotations
@@ -72,8 +74,10 @@ class Loop:
         self.promise: Callable[[float], None] = unheard
         """Called with the time until which this loop may be silent: before each wait, and after it."""
         self._when_stirred: Callable[[], None] | None = None
+        self._stale = False
+        """May a ZeroMQ socket have something that its descriptor will not tell of?"""
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
-        self._running = False
+        self._stopped = False
 
     # --- plain descriptors ---
 
@@ -147,25 +151,33 @@ class Loop:
     def attach(self, socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> None:
         """Give every message (its frames) that arrives at `socket` to `receive`."""
         self._pumps[socket] = receive
-        fd = socket.getsockopt(zmq.FD)
-        self.watch(int(fd), select.EPOLLIN, _nothing)
+        self._stale = True
+        self.watch(int(socket.getsockopt(zmq.FD)), select.EPOLLIN, self._touched)
 
     def detach(self, socket: zmq.Socket[bytes]) -> None:
         """Forget a ZeroMQ socket; call it before the socket is closed."""
         if self._pumps.pop(socket, None) is not None:
             self.unwatch(int(socket.getsockopt(zmq.FD)))
 
+    def send(self, socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
+        """Send at an attached socket without waiting: nothing else may do that. Raises `zmq.Again` when it is full."""
+        self._stale = True
+        socket.send_multipart(frames, zmq.NOBLOCK)
+
+    def _touched(self, _mask: int) -> None:
+        self._stale = True
+
     # --- running ---
 
     def run(self) -> None:
         """Turn until `stop`."""
-        self._running = True
-        while self._running:
+        self._stopped = False
+        while not self._stopped:
             self.turn(self.longest_wait)
 
     def stop(self) -> None:
         """End `run` after this turn."""
-        self._running = False
+        self._stopped = True
 
     def overdue(self) -> bool:
         """Has this turn taken so long that whoever has more to do should let the others come first?"""
@@ -176,8 +188,8 @@ class Loop:
         self.now = self._clock()
         self._run_due()
         self._run_soon()
-        pending = self._pump()
-        wait = 0.0 if pending or self._soon or not self._running else self._until_next(longest)
+        pending = self._stale and self._pump()
+        wait = 0.0 if pending or self._soon or self._stopped else self._until_next(longest)
         self.promise(self.now + wait)
         ready = self._epoll.poll(wait)
         self.now = now = self._clock()
@@ -218,14 +230,13 @@ class Loop:
     def _pump(self) -> bool:
         """Read `EVENTS` of every ZeroMQ socket as the last act before the wait; True when messages are left over."""
         pumped = 0
-        busy = True
-        while busy and pumped < PUMP_LIMIT:
-            busy = False
+        while self._stale and pumped < PUMP_LIMIT:
+            self._stale = False
             for socket, receive in tuple(self._pumps.items()):
                 if socket in self._pumps and int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                    busy = True
+                    self._stale = True
                     pumped += _drain(socket, receive)
-        return busy or bool(self._soon)
+        return self._stale or bool(self._soon)
 
 
 def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) -> int:
@@ -243,10 +254,6 @@ def _drain(socket: zmq.Socket[bytes], receive: Callable[[list[bytes]], object]) 
 
 def unheard(_when: float) -> None:
     """Nobody watches this loop."""
-
-
-def _nothing(_mask: int) -> None:
-    """A ZeroMQ descriptor woke the loop; the pump at the end of the turn does the rest."""
 
 
 def new_socket(context: zmq.Context[Any], kind: int, high_water: int = 10_000) -> zmq.Socket[bytes]:

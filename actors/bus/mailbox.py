@@ -121,7 +121,7 @@ class Mailbox(Post):
     def transmit(self, to: str, frame: bytes) -> str | None:
         """Queue a frame for the router."""
         try:
-            self._socket.send_multipart([to.encode(), frame], zmq.NOBLOCK)
+            self._loop.send(self._socket, [to.encode(), frame])
         except zmq.Again:
             return "the mailbox is full"
         return None
@@ -169,7 +169,7 @@ class Exchange(Post):
 
     def _pass(self, sender: bytes, to: bytes, frame: bytes) -> str | None:
         try:
-            self._socket.send_multipart([self._appointed.get(to, to), sender, frame], zmq.NOBLOCK)
+            self._loop.send(self._socket, [self._appointed.get(to, to), sender, frame])
         except zmq.Again:
             return "its queue is full"
         except zmq.ZMQError as error:

@@ -119,7 +119,7 @@ class RecordSender:
     def _transmit(self, number: int, frame: bytes) -> None:
         head = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0]])
         try:
-            self._socket.send_multipart([head, frame], zmq.NOBLOCK)
+            self._loop.send(self._socket, [head, frame])
         except zmq.Again:
             return  # the indexer is away and the queue is full: sent again when its acknowledgement stays out
 
@@ -173,4 +173,4 @@ class RecordReceiver:
             log.error("batch of records refused: %s", error)
             return
         committed = self._commit(batch)
-        self._socket.send_multipart([sender, msgpack.packb([batch.source, batch.instance, committed])], zmq.NOBLOCK)
+        self._loop.send(self._socket, [sender, msgpack.packb([batch.source, batch.instance, committed])])

@@ -71,7 +71,7 @@ class Side:
     def _send(self) -> None:
         while self.sent < min(MESSAGES, self.received + WINDOW):
             try:
-                self._socket.send(b"x", zmq.NOBLOCK)
+                self._loop.send(self._socket, [b"x"])
             except zmq.Again:  # the other side has not connected yet
                 self._loop.call_later(0.01, self._send)
                 return

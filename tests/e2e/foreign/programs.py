@@ -1,4 +1,4 @@
-"""Foreign servers as child processes: nginx, squid, dante and dnsmasq, each with a configuration made here.
+"""Foreign servers as child processes: nginx, squid, dante, haproxy and dnsmasq, each with a configuration made here.
 
     with nginx(cert, key) as site, squid(cert, key) as parent:
         ...
@@ -257,4 +257,24 @@ def dnsmasq(name: str, address: str) -> Iterator[int]:
         where = [f"--port={port}", "--listen-address=127.0.0.1", "--bind-interfaces", "--no-resolv", "--no-hosts"]
         command = [program, "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file", "--user=", *where]
         with _running(folder, [*command, f"--address=/{name}/{address}"], port):
+            yield port
+
+
+@contextmanager
+def haproxy(target: int, announce: str) -> Iterator[int]:
+    """A TCP balancer in front of a port of loopback; gives its own. `announce` is `send-proxy` or `send-proxy-v2`."""
+    program = find("haproxy")
+    with _folder() as folder:
+        port = free_port()
+        (folder / "haproxy.cfg").write_text(f"""
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+listen balancer
+    bind 127.0.0.1:{port}
+    server proxy 127.0.0.1:{target} {announce}
+""")
+        with _running(folder, [program, "-db", "-f", str(folder / "haproxy.cfg")], port):
             yield port

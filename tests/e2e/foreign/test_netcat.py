@@ -12,7 +12,7 @@ from tests.e2e.foreign.conftest import MakeEntrance
 from tests.e2e.foreign.programs import needs, run
 from tests.e2e.origins import scripted
 
-pytestmark = [pytest.mark.product, needs("nc"), needs("openssl")]
+pytestmark = [pytest.mark.product, needs("nc.openbsd"), needs("openssl")]
 
 MODES = {"http": "connect", "socks4": "4", "socks5": "5"}
 
@@ -31,7 +31,7 @@ def test_the_end_of_what_is_sent_passes_and_the_answer_comes_back(entrance: Make
     body = os.urandom(1_000_000)
     with scripted(digest) as port:
         way = ("-N", "-X", MODES[scheme], "-x", f"127.0.0.1:{proxy.port}")
-        done = run("nc", *way, "127.0.0.1", str(port), stdin=body)
+        done = run("nc.openbsd", *way, "127.0.0.1", str(port), stdin=body)
     assert done.stdout == hashlib.sha256(body).hexdigest()
     (record,) = proxy.records(1)
     assert (record["target_url"], record["reason"]) == (f"127.0.0.1:{port}", "")
