@@ -55,6 +55,7 @@ CREATE TABLE IF NOT EXISTS audit (
 );
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS audit_by_resource ON audit (resource_id);
+CREATE INDEX IF NOT EXISTS audit_by_action ON audit (action);
 CREATE INDEX IF NOT EXISTS audit_by_user ON audit (user_id);
 CREATE INDEX IF NOT EXISTS audit_by_time ON audit (timestamp);
 CREATE TRIGGER IF NOT EXISTS audit_is_not_altered BEFORE UPDATE ON audit
@@ -108,10 +109,12 @@ class Trail:
     def __init__(self, data: DataDir, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
+        self._reading = threading.Lock()  # a long search holds up no change
         try:
             self._database = open_database(trail_file(data), _SCHEMA, any_thread=True)
             self._database.execute("PRAGMA synchronous=FULL")
             self._head = _read_head(self._database)
+            self._reader = sqlite3.connect(trail_file(data), isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, PathError, OSError) as error:
             raise StoreError(f"{trail_file(data)}: {error}") from error
 
@@ -134,10 +137,10 @@ class Trail:
         where, values = _condition(selection)
         page = f"SELECT seq, content, hash FROM audit WHERE {where} ORDER BY seq DESC LIMIT ? OFFSET ?"  # noqa: S608 - the condition is ours, values are bound
         count = f"SELECT count(*) FROM audit WHERE {_condition(selection, counting=True)[0]}"  # noqa: S608
-        with self._lock:
+        with self._reading:
             try:
-                rows = self._database.execute(page, [*values, limit, offset]).fetchall()
-                (total,) = self._database.execute(count, _condition(selection, counting=True)[1]).fetchone()
+                rows = self._reader.execute(page, [*values, limit, offset]).fetchall()
+                (total,) = self._reader.execute(count, _condition(selection, counting=True)[1]).fetchone()
             except sqlite3.Error as error:
                 raise StoreError(f"the audit trail can't be read: {error}") from error
         return [Entry(seq, json.loads(content), digest) for seq, content, digest in rows], int(total)
@@ -150,7 +153,8 @@ class Trail:
 
     def close(self) -> None:
         """Give the file back."""
-        with self._lock:
+        with self._lock, self._reading:
+            self._reader.close()
             self._database.close()
 
     def _write(self, seq: int, row: dict[str, Any]) -> Entry:
