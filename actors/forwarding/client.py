@@ -8,6 +8,7 @@ read" is remembered (`client_readable`, `Origin.readable`) until a read says tha
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from actors.forwarding import errors
 from actors.forwarding.bulk import flow_down, flow_up
@@ -25,6 +26,10 @@ from actors.forwarding.sending import push
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.parent import Parent
+    from actors.forwarding.upstreams.route import Route
+
 READ_SIZE = 64 * 1024
 ROUNDS = 16
 """Reads from one socket before the others get their turn."""
@@ -38,6 +43,7 @@ class Client:
     - `sock` is the client's side with `out`, the bytes that it doesn't take yet, and `client_readable`, `client_ended`;
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `dial` is the way to it that is being looked for, `relay` the socket for datagrams that it may become;
+    - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for choosing;
     - `up` and `down` are the bodies that are moved past the session;
     - `closing` means that it ends when all is sent, `over` that it is no more, or is somebody else's.
     """
@@ -63,11 +69,13 @@ class Client:
         "origin_ended",
         "out",
         "over",
+        "parent",
         "question",
         "relay",
         "reported",
         "serving",
         "session",
+        "session_word",
         "sock",
         "target",
         "up",
@@ -92,7 +100,9 @@ class Client:
         self.origin: Origin | None = None
         self.origin_ended = False
         self.origin_broke = False
-        self.dial: Dial | Inbound | None = None
+        self.dial: Dial | Inbound | Route | None = None
+        self.parent: Parent | None = None
+        self.session_word: str | None = None
         self.relay: socket.socket | None = None
         self.up: AnyFlow | None = None
         self.down: AnyFlow | None = None
@@ -210,7 +220,7 @@ class Client:
             except OSError:
                 self.perform(session.origin_lost(self.loop.now))
                 return
-            if not data or (len(data) < size and not self.origin_ended):
+            if not data or (len(data) < size and origin.plain and not self.origin_ended):
                 origin.readable = False
             broke = not data and self.origin_broke  # the error was told to a send already: this is no good end
             now = self.loop.now
@@ -311,7 +321,10 @@ class Client:
         where = "" if target is None else f"{target.host}:{target.port}"
         if target is not None and ":" in target.host:
             where = f"[{target.host}]:{target.port}"
-        return Live(self.client_ip, self.user, where, self._state(), self.bytes_in, self.bytes_out)
+        return Live(self.client_ip, self.user, where, self._state(), self.bytes_in, self.bytes_out, self._parent_name())
+
+    def _parent_name(self) -> str:
+        return "" if self.parent is None else self.parent.name
 
     def _state(self) -> str:
         session = self.session

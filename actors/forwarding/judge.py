@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from actors.forwarding import errors
 from actors.forwarding.errors import Failure
-from actors.forwarding.guard import Guard
+from actors.forwarding.guard import LOOPBACK, Guard, is_localhost
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.rules import REPORTED, Rules, Verdict
 
@@ -67,6 +67,14 @@ class Judge:
         if not self._rules.judges_destinations:
             return _ADDRESS_PASSES
         return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
+
+    def unresolved(self, target: Authority) -> Judgement:
+        """May a parent proxy be asked for `target`? The addresses of a name are the parent's to find and to guard."""
+        if target.literal:
+            return self.address(target, target.host)
+        if is_localhost(target.host):
+            return self.address(target, LOOPBACK)
+        return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
 
     def _by_rules(self, verdict: Verdict, stage: str) -> Judgement:
         if not verdict.denied:

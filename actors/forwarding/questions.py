@@ -17,6 +17,10 @@ from actors.forwarding.errors import Failure
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.pool import Origin
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
+from actors.forwarding.upstreams.names import split_session
+
+TESTERS = "test-"
+"""How the one-use users of tests begin."""
 
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
@@ -29,12 +33,15 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
     answers: list[list[Command]] = []
     asking = True
     question = client.question = object()
+    user = _account(client, command.user)
 
     def checked(user: str | None) -> None:
         # An answer that comes too late must not be taken for that of a later request.
         if client.over or client.question is not question or not client.session.authorizing:
             return
         client.question = None
+        if user is None and client.serving.policy.hears_users:
+            user = ""  # nobody has to be known here
         client.user = user or ""
         commands = client.session.authorized(user, client.loop.now)
         if asking:
@@ -43,21 +50,40 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
             client.perform(commands)
             client.go_on()
 
-    credentials.check(command.user, command.password, checked)
+    if client.serving.policy.hears_users and not (user or "").startswith(TESTERS):
+        checked("")
+    else:
+        credentials.check(user, command.password, checked)
     asking = False
     return answers[0] if answers else None
+
+
+def _account(client: Client, user: str | None) -> str | None:
+    """The account in a user name; a session word in it chooses among parents."""
+    client.session_word = None
+    serving = client.serving
+    if user is None or serving.upstreams is None or (not serving.policy.hears_users and serving.knows(user)):
+        return user
+    account, word = split_session(user)
+    client.session_word = None if word is None else f"{account}\0{word}"
+    return account
 
 
 def open_origin(client: Client, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
     target = client.target = command.target
     serving = client.serving
+    client.parent = None
     refused = _refused(client)
     if refused is not None:
         return refused
+    if serving.upstreams is not None:
+        from actors.forwarding.upstreams.through import open_through_parent  # only proxies with parents pay for it
+
+        return open_through_parent(client, command)
     origin = None if command.fresh else serving.pool.take(target)
     if origin is not None:
-        _join(client, origin)
+        join(client, origin)
         return client.session.opened(True, client.loop.now)
     epoch = serving.pool.epoch
     dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial))
@@ -86,14 +112,15 @@ def _dialled(client: Client, command: Open, result: socket.socket | Failure, epo
     else:
         origin = Origin(result, (command.target.host, command.target.port), epoch, dial.reported)
         origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
-        _join(client, origin)
+        join(client, origin)
         client.origin_ended = bool(dial.mask & ENDED)
         address = endpoint_of(result.getsockname()) if command.tell_address else None
         client.perform(client.session.opened(False, now, address))
     client.go_on()
 
 
-def _join(client: Client, origin: Origin) -> None:
+def join(client: Client, origin: Origin) -> None:
+    """Let what happens at `origin` come to the client connection."""
     client.origin = origin
     client.origin_ended = client.origin_broke = False
     client.loop.hand_over(origin.fd, client.on_origin)
@@ -105,6 +132,8 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
     refused = _refused(client)
     if refused is not None:
         return refused
+    if client.serving.upstreams is not None:
+        return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
 
     def listening(address: Endpoint) -> None:
         client.perform(client.session.opened(False, client.loop.now, address))
@@ -125,7 +154,7 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
         sock, peer = result
         origin = Origin(sock, peer)
         origin.readable = True  # it may have spoken first
-        _join(client, origin)
+        join(client, origin)
         client.perform(client.session.opened(False, client.loop.now, peer))
     client.go_on()
 
@@ -135,6 +164,8 @@ def associate(client: Client, _command: Associate) -> list[Command]:
     refused = _refused(client)
     if refused is not None:
         return refused
+    if client.serving.upstreams is not None:
+        return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
     try:
         client.relay = relay_socket(_own_address(client))
     except OSError as error:

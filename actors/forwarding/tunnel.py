@@ -27,6 +27,7 @@ class Tunnel:
         "_client",
         "_down",
         "_origin",
+        "_parent",
         "_pending_down",
         "_pending_up",
         "_report",
@@ -56,6 +57,7 @@ class Tunnel:
         self._serving = serving
         self._client = client
         self._origin = origin.sock
+        self._parent = origin.parent
         self.client_ip = client_ip
         self._unsent = 0
         self._report = report
@@ -103,6 +105,9 @@ class Tunnel:
         for sock in (self._client, self._origin):
             self._serving.loop.forget(sock.fileno())
             sock.close()
+        if self._parent is not None:
+            self._parent.left()
+            self._parent.moved(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
         before = self._report
         self._serving.tunnel_ended(
             self,
@@ -123,6 +128,7 @@ class Tunnel:
             "tunnel",
             report.bytes_in + (up.moved if up is not None else 0),
             report.bytes_out + (down.moved if down is not None else 0),
+            "" if self._parent is None else self._parent.name,
         )
 
     def _on_client(self, mask: int) -> None:
