@@ -85,7 +85,7 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store))
+        wish = PutWish(read_specs(self._store, self._services.seal))
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:

@@ -23,8 +23,11 @@ from actors.bus.messages import (
     ProxySpec,
     QueryAccounts,
     QueryConnections,
+    QueryUpstreams,
+    Recovered,
     SetPooling,
     Trouble,
+    Upstreams,
 )
 from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
 from actors.forwarding import errors
@@ -83,6 +86,7 @@ class ForwardingActor(Actor):
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self.serving.announce = self._announce
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
@@ -98,7 +102,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `SetPooling`, and what the API asks: `AdmitTester`, `Explain`, `Query…`, `EndConnections`."""
+        """All that is asked of it or ordered."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
@@ -115,6 +119,9 @@ class ForwardingActor(Actor):
             self._tell_accounts(message, answer)
         elif isinstance(message, QueryConnections):
             self.serving.book.query(message, answer)
+        elif isinstance(message, QueryUpstreams):
+            upstreams = self.serving.upstreams
+            answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
         elif isinstance(message, SetPooling):
@@ -313,6 +320,11 @@ class ForwardingActor(Actor):
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
 
+    def _announce(self, message: Trouble | Recovered) -> None:
+        """What limits itself."""
+        log.log(logging.WARNING if isinstance(message, Trouble) else logging.INFO, "%s", message.detail)
+        self.mailbox.tell(SUPERVISOR, message)
+
     def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
@@ -373,12 +385,17 @@ class ForwardingActor(Actor):
         deadline = self.loop.now + LAST_RECORDS
         told = not self.serving.limits.accounts
 
-        def usage_told(_heard: bool) -> None:
+        def usage_told(heard: bool) -> None:
             nonlocal told
-            told = True
+            told = heard
+            if not heard:
+                self.loop.call_later(USAGE_RETRY, tell_usage)
+
+        def tell_usage() -> None:
+            self._usage.settle(usage_told, LAST_RECORDS, final=True)
 
         if not told:
-            self._usage.settle(usage_told, LAST_RECORDS, final=True)
+            tell_usage()
 
         def settle() -> None:
             if (told and self.records.settled) or self.loop.now > deadline:

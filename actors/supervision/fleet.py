@@ -33,6 +33,7 @@ from actors.bus.messages import (
     ProxySpec,
     PutProxy,
     PutWish,
+    Recovered,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
@@ -100,6 +101,7 @@ class Fleet:
             PutWish: self._put_wish,
             DescribeFleet: self._describe,
             Trouble: self._trouble,
+            Recovered: self._recovered,
         }
 
     # --- orders from the supervisor ---
@@ -284,6 +286,12 @@ class Fleet:
         actor = self._by_name(sender)
         if actor is not None and self._proxy_id(actor) in self._wish:
             self._publish("proxy.error", self._proxy_id(actor), error=message.what, detail=message.detail)
+
+    def _recovered(self, sender: str, message: Recovered, _answer: Answer) -> None:
+        log.info("%s: %s: %s", sender, message.what, message.detail)
+        actor = self._by_name(sender)
+        if actor is not None and self._proxy_id(actor) in self._wish:
+            self._publish("proxy.recovered", self._proxy_id(actor), error=message.what, detail=message.detail)
 
     # --- carrying out ---
 

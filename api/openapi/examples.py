@@ -69,6 +69,7 @@ VALUES: dict[str, Any] = {
     "email": "bob@example.com",
     "expires_in": 3600,
     "external_ip": "198.51.100.1",
+    "parent": None,
     "host": "127.0.0.1",
     "id": PROXY_ID,
     "key": "pf_" + "0" * 40,

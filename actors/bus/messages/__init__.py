@@ -25,6 +25,7 @@ from actors.bus.messages.common import (
     Done,
     Failed,
     Hello,
+    Recovered,
     SetLogging,
     SetSettings,
     Stop,
@@ -64,6 +65,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 
 __all__ = [
     "API",
@@ -112,7 +114,9 @@ __all__ = [
     "QuerySender",
     "QueryStats",
     "QuerySystem",
+    "QueryUpstreams",
     "QueryUsage",
+    "Recovered",
     "RemoveProxy",
     "ReserveListener",
     "ResetUsage",
@@ -128,6 +132,10 @@ __all__ = [
     "TellUsage",
     "Trouble",
     "Unreachable",
+    "UpstreamSpec",
+    "UpstreamState",
+    "Upstreams",
+    "UpstreamsSpec",
     "Usage",
     "forwarding_name",
 ]

@@ -77,6 +77,17 @@ class Trouble:
 
 
 @message
+class Recovered:
+    """Forwarding actor → supervisor: what a `Trouble` with the same `what` told of is over. Nothing answers.
+
+    `detail` is a sentence.
+    """
+
+    what: str
+    detail: str
+
+
+@message
 class SetSettings:
     """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 

@@ -99,6 +99,7 @@ class Connection:
 
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
     `tunnel` or `datagrams`; rates are bytes per second.
+    `parent` is the name of the parent proxy that it goes through, empty without one.
     """
 
     id: str
@@ -112,6 +113,7 @@ class Connection:
     bytes_out: int
     rate_in: float
     rate_out: float
+    parent: str = ""
 
 
 @message
