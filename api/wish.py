@@ -1,10 +1,12 @@
-"""The wish, read once by the supervisor at its boot, before there is an API process."""
+"""The wish and the settings of the API, read once by the supervisor at its boot, before there is an API process."""
 
 from __future__ import annotations
 
 from actors.bus.messages import ProxySpec
 from api.proxies import read_specs
+from api.settings import read_stored
 from api.store import StoreDamaged, open_store
+from config.live import Stored
 from config.paths import DataDir
 from config.sealing import SealError, seal_of
 
@@ -21,5 +23,14 @@ def read_wish(data: DataDir) -> tuple[ProxySpec, ...]:
         return specs
     except SealError as error:
         raise StoreDamaged(str(error)) from error
+    finally:
+        store.close()
+
+
+def read_stored_settings(data: DataDir) -> Stored:
+    """What was set through the API. The caller holds the lock of the data directory. Raises `StoreError`."""
+    store = open_store(data)
+    try:
+        return read_stored(store)
     finally:
         store.close()

@@ -24,7 +24,11 @@ from pydantic_settings.exceptions import SettingsError
 ENV_PREFIX = "PROXYFLEET_"
 OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
 """Variables of the prefix that are options of commands and no keys of the configuration."""
-LIST_VARIABLES = {f"{ENV_PREFIX}PROXY__EGRESS_ALLOW", f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES"}
+LIST_VARIABLES = {
+    f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
+    f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
+    f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
+}
 
 
 class ConfigError(Exception):
@@ -99,7 +103,8 @@ class Logging(_Group):
 class Jwt(_Group):
     """`auth.jwt`: lifetimes of tokens in seconds."""
 
-    access_token_ttl: Seconds = 3600
+    access_token_ttl: Seconds | None = None
+    """None means: as `auth.session_timeout`."""
     refresh_token_ttl: Seconds = 30 * 24 * 3600
 
 
@@ -109,6 +114,11 @@ class Auth(_Group):
     session_timeout: Seconds = 3600
     max_login_attempts: int = Field(5, ge=1, le=1000)
     jwt: Jwt = Jwt()
+
+    @property
+    def access_token_ttl(self) -> int:
+        """Seconds that an access token lives: `auth.jwt.access_token_ttl`, else `auth.session_timeout`."""
+        return self.jwt.access_token_ttl or self.session_timeout
 
 
 class Proxy(_Group):
@@ -133,6 +143,9 @@ class RateLimiting(_Group):
 class Security(_Group):
     """`security`: who may reach the management API, and how often."""
 
+    https_only: bool = False
+    ip_whitelist: tuple[Network, ...] = ()
+    request_logging: bool = True
     rate_limiting: RateLimiting = RateLimiting()
 
 

@@ -25,10 +25,11 @@ from actors.bus.messages import (
     QueryConnections,
     QueryUpstreams,
     Recovered,
+    SetPooling,
     Trouble,
     Upstreams,
 )
-from actors.bus.records import RecordSender
+from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
 from actors.forwarding import errors
 from actors.forwarding.announcement import Announcement
 from actors.forwarding.client import Client
@@ -42,6 +43,7 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
+from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ USAGE_RETRY = 0.05
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
+_LEVEL = ACCESS_FIELDS.index("level")
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -73,10 +76,11 @@ class ForwardingActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         params = boot.params.get("proxy", {})
+        self._kept_levels = levels_from(boot.log_level)
         self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
         self.serving = Serving(
             self.loop,
-            self.records.add,
+            self._record,
             int(params.get("max_idle_connections", 100)),
             float(params.get("keep_alive_timeout", 60)),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
@@ -120,8 +124,19 @@ class ForwardingActor(Actor):
             answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
+        elif isinstance(message, SetPooling):
+            self.serving.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
+            answer(Done())
         else:
             refuse(sender, message, answer)
+
+    def level_changed(self, level: str) -> None:
+        """What is below it is not even sent from now on: by the time it was indexed the level might be another one."""
+        self._kept_levels = levels_from(level)
+
+    def _record(self, row: Row) -> None:
+        if row[_LEVEL] in self._kept_levels:
+            self.records.add(row)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:
         if self.serving.credentials is None:

@@ -116,6 +116,10 @@ class Pool:
         self.epoch = 0
         """Grows when what may be connected to has changed; older connections are not kept."""
 
+    def set_limits(self, limit: int, kept: float) -> None:
+        """For the connections that are given from now on."""
+        self._limit, self._kept = limit, kept
+
     def take(self, target: Authority) -> Origin | None:
         """An idle connection to `target`, or None."""
         return self.take_key((target.host, target.port))

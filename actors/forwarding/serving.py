@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
@@ -149,6 +149,11 @@ class Serving:
             from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
 
             self.upstreams = Upstreams(self, spec, before)
+
+    def set_pooling(self, limit: int, kept: float) -> None:
+        """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""
+        self.pool.set_limits(limit, kept)
+        self.policy = replace(self.policy, keep_alive_timeout=kept)
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from actors.bus.messages import LogPage, QueryLogs
 from actors.bus.records import ACCESS_FIELDS, Batch
+from actors.log_lines import LEVELS, levels_from
 from actors.sqlite import open_database
 
-LEVELS = ("debug", "info", "warning", "error", "critical")
 POSITION_FILES = 3
 """How many of the newest files are read for the positions of the senders."""
 SEARCHED = ("target_url", "client_ip", "proxy_id", "method", "user", "reason")
@@ -52,7 +52,7 @@ class LogIndex:
 
     def set_level(self, level: str) -> None:
         """Records below this level are not kept from now on."""
-        self._kept = frozenset(LEVELS[LEVELS.index(level) :])
+        self._kept = levels_from(level)
 
     def commit(self, batch: Batch) -> int:
         """Store a batch if it is the next of its sender; the last number that is stored. Raises `sqlite3.Error`."""

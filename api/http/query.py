@@ -10,6 +10,7 @@ import falcon
 
 from api.http.errors import invalid
 from api.parameters import Parameter
+from config.access import one_address
 from config.units import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
@@ -41,6 +42,14 @@ class Query:
         if value is not None:
             _check_length(name, value, self._declared[name].schema)
         return value
+
+    def address(self, name: str) -> str | None:
+        """One IP address, in the usual form."""
+        value = self.text(name)
+        try:
+            return None if value is None else one_address(value)
+        except ValueError as error:
+            raise invalid(name, str(error)) from error
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """A value out of a few."""

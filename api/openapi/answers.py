@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, forms, proxy_forms
+from api.openapi import account_forms, forms, proxy_forms, system_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -16,6 +16,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "refreshToken": forms.TokenPair,
     "validateToken": forms.ValidToken,
     "logout": forms.Message,
+    "rotateSigningKey": system_forms.RotatedKey,
     "testAuth": forms.WhoAmI,
     "listApiKeys": forms.ApiKeys,
     "createApiKey": forms.NewApiKey,
@@ -48,4 +49,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "updateUser": forms.OneUser,
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
+    "getSettings": system_forms.SystemSettings,
+    "replaceSettings": system_forms.SystemSettings,
+    "updateSettings": system_forms.SystemSettings,
+    "queryAudit": system_forms.AuditTrail,
 }

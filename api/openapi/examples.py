@@ -21,6 +21,7 @@ _CREATE = {
     "tags": ["office"],
 }
 _UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
+_SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
 _ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
 _USER_UPDATE = {"email": "bob@example.com"}
 
@@ -48,6 +49,8 @@ BODIES: dict[str, dict[str, Any]] = {
         "password": "correct horse battery",
         "role": "operator",
     },
+    "replaceSettings": _SETTINGS,
+    "updateSettings": _SETTINGS,
     "replaceUser": _USER_UPDATE,
     "updateUser": _USER_UPDATE,
 }
@@ -75,6 +78,9 @@ VALUES: dict[str, Any] = {
     "max_connections": 1000,
     "message": "Done",
     "method": "GET",
+    "after": {"status": "inactive"},
+    "before": {"status": "active"},
+    "hash": "0" * 64,
     "name": "office",
     "page": 1,
     "pages": 1,
@@ -103,7 +109,7 @@ VALUES: dict[str, Any] = {
 }
 """What a field of that name may hold, wherever its type lets it."""
 
-_PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None}
+_PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None, Any: "anything"}
 
 
 def example_of(form: Any, name: str = "") -> Any:
@@ -135,6 +141,6 @@ def _of_type(form: Any, origin: Any, arguments: tuple[Any, ...], name: str) -> A
         return value if isinstance(value, list) else [example_of(arguments[0], name)]
     if origin is dict:
         return value if isinstance(value, dict) else {name or "name": example_of(arguments[1])}
-    if value is not None and isinstance(value, (int, float) if form is float else form):
+    if form is not Any and value is not None and isinstance(value, (int, float) if form is float else form):
         return value
     return _PLAIN[form]

@@ -9,7 +9,6 @@ from actors.bus.messages import LOGS, Failed, LogPage, QueryLogs
 from api.http.call import Call, Reply
 from api.http.errors import internal, invalid
 from api.http.query import Query
-from config.access import one_address
 from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -40,19 +39,11 @@ def _question(call: Call) -> QueryLogs:
         offset=query.integer("offset", 0, 0, 1_000_000_000),
         level=query.one_of("level", LEVELS),
         min_level=query.one_of("min_level", LEVELS),
-        client_ip=_client_ip(query),
+        client_ip=query.address("client_ip"),
         status_code=query.integer("status_code", 0, 100, 599) or None,
         search=_words(query),
         proxy_ids=_proxy_ids(call, query.text("proxy_id")),
     )
-
-
-def _client_ip(query: Query) -> str | None:
-    text = query.text("client_ip")
-    try:
-        return None if text is None else one_address(text)
-    except ValueError as error:
-        raise invalid("client_ip", str(error)) from error
 
 
 def _words(query: Query) -> str | None:

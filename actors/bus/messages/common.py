@@ -58,10 +58,11 @@ class Stop:
 
 
 @message
-class SetLogLevel:
-    """Supervisor → actor: `logging.level` has changed. Nothing answers."""
+class SetLogging:
+    """Supervisor → actor: `logging.level` or `logging.format` has changed. → `Done`."""
 
     level: str
+    format: str
 
 
 @message
@@ -88,7 +89,7 @@ class Recovered:
 
 @message
 class SetSettings:
-    """Supervisor → API: the operator's settings were read again. Nothing answers.
+    """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 
     `settings` is what `Settings.model_dump(mode="json")` gives without secrets; the API takes over what it can
     change while it runs: lifetimes of tokens, rate limits, the limit of failed sign-ins, defaults of proxies.

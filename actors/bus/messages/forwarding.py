@@ -15,6 +15,14 @@ class Configure:
 
 
 @message
+class SetPooling:
+    """Supervisor → forwarding actor: `proxy.max_idle_connections` or `proxy.keep_alive_timeout` changed. → `Done`."""
+
+    max_idle_connections: int
+    keep_alive_timeout: float
+
+
+@message
 class AdmitTester:
     """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`."""
 
