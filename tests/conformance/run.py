@@ -72,7 +72,7 @@ def _token(product: Product) -> str:
 def main() -> int:
     """The long run: prints what schemathesis says; 0 without failures."""
     parser = argparse.ArgumentParser(prog="scripts/schemathesis", description=__doc__)
-    parser.add_argument("--examples", type=int, default=60, help="cases for each operation and phase")
+    parser.add_argument("--examples", type=int, default=20, help="cases for each operation and phase")
     parser.add_argument("--cases", type=int, default=5000, help="fewer than these are a failure")
     chosen, options = parser.parse_known_args()
     with Product(SETTINGS) as product:
