@@ -15,6 +15,7 @@ from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.bridge import Bridge
 from api.fleet import Fleet
+from api.oauth.sign_in import SignIns
 from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
@@ -39,7 +40,7 @@ class ApiSettings:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
-        """From `Settings.model_dump(mode="json")`."""
+        """From what `config.settings.plain` gives."""
         return cls(
             server=Server.model_validate(plain.get("server", {})),
             auth=Auth.model_validate(plain.get("auth", {})),
@@ -78,6 +79,7 @@ class Services:
         self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
         self.accounts = Accounts(self.proxies, bridge)
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
+        self.sign_ins = SignIns(settings.auth.oauth2)
 
     def take_over(self, settings: ApiSettings) -> None:
         """The settings were read again: what can change while the API runs does, for the requests to come."""
@@ -88,6 +90,7 @@ class Services:
             self.rates = RateLimits(settings.security.rate_limiting)
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
         self.tester.default_url = settings.proxy.test_url
+        self.sign_ins.take_over(settings.auth.oauth2)
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Say on the events plane that something happened."""

@@ -89,6 +89,16 @@ class UserUpdate(BaseModel):
         return refuse_nulls(given)
 
 
+class OAuthLink(BaseModel):
+    """Who somebody is at an identity provider, for good: `subject` as `issuer` calls them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    provider: str
+    issuer: str
+    subject: str
+
+
 class User(BaseModel):
     """A document of the collection `users`. `permissions` None means: those of the role."""
 
@@ -100,6 +110,7 @@ class User(BaseModel):
     permissions: list[str] | None = None
     status: Status = "active"
     last_login: float | None = None
+    oauth: OAuthLink | None = None
     created_at: float
     updated_at: float
 
@@ -116,6 +127,7 @@ class User(BaseModel):
             "role": self.role,
             "status": self.status,
             "permissions": list(self.granted()),
+            "oauth_provider": None if self.oauth is None else self.oauth.provider,
             "last_login": None if self.last_login is None else timestamp_text(self.last_login),
             "created_at": timestamp_text(self.created_at),
             "updated_at": timestamp_text(self.updated_at),
@@ -145,6 +157,11 @@ def apply(user: User, body: UserUpdate, now: float) -> User:
     if body.password is not None:
         changed["password_hash"] = hash_password(body.password)
     return user.model_copy(update={**changed, "updated_at": now})
+
+
+def about(user: User) -> dict[str, str]:
+    """What events say of a user."""
+    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}
 
 
 def load(document: Document) -> User:
