@@ -5,19 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
+from api.oauth.id_token import KeySet, claims_of
 from api.oauth.identity import Identity, address_of, subject_of, verified_address
 from api.oauth.transport import bind, get_json, get_object
 from config.oauth import OAuth2
-
-if TYPE_CHECKING:
-    from api.oauth.id_token import KeySet
 
 ENDPOINTS_KEPT = 3600.0
 FAILURE_KEPT = 5.0
@@ -90,8 +88,6 @@ class Provider:
         self._found, self._failure, self._until = found, None, self._clock() + ENDPOINTS_KEPT
 
     def _key_set(self, url: str) -> KeySet:
-        from api.oauth.id_token import KeySet  # cryptography is loaded when somebody signs in this way, not before
-
         with self._lock:
             if self._keys is None:
                 self._keys = KeySet(lambda: get_object(url))
@@ -101,7 +97,7 @@ class Provider:
 
     def _client(self, endpoints: Endpoints, for_header: bool = False) -> Any:
         """Authlib's client, bounded. In a Basic header id and secret are form-encoded (RFC 6749 section 2.3.1)."""
-        from authlib.integrations.requests_client import OAuth2Session  # as above
+        from authlib.integrations.requests_client import OAuth2Session  # loaded when somebody signs in this way
 
         settings = self._settings
         secret = settings.client_secret.get_secret_value()
@@ -142,8 +138,6 @@ class Provider:
     # --- tokens to a person ---
 
     def _of_id_token(self, endpoints: Endpoints, tokens: Mapping[str, Any], nonce: str) -> Identity:
-        from api.oauth.id_token import claims_of  # as above
-
         token = tokens.get("id_token")
         if not isinstance(token, str):
             raise ProviderLost(f"{endpoints.token}: the answer has no ID token")

@@ -17,6 +17,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from config.oauth import OAuth2
+from tests.api.support import Api
 
 CLIENT_ID = "proxyfleet at home"
 CLIENT_SECRET = "s3cret+with/odd:characters"
@@ -186,3 +187,25 @@ def other_rsa_key(bits: int = 2048) -> Any:
 
 def curve_key() -> Any:
     return ec.generate_private_key(ec.SECP256R1())
+
+
+# --- the front end's part ---
+
+JSON = {"Accept": "application/json"}
+Make = Callable[..., Api]
+"""Makes an API that trusts the provider, with settings of one's own."""
+
+
+def begin(api: Api) -> dict[str, Any]:
+    answer = api.get("/auth/oauth2/authorize", JSON)
+    assert answer.status_code == 200, answer.text
+    data: dict[str, Any] = answer.json["data"]
+    return data
+
+
+def finish(api: Api, back: dict[str, str], **headers: str) -> Any:
+    return api.post("/auth/oauth2/callback", back, headers)
+
+
+def sign_in(api: Api, provider: FakeProvider) -> Any:
+    return finish(api, provider.sign_in(begin(api)["authorization_url"]))

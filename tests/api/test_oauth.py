@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,47 +13,8 @@ from api.oauth.linking import mapped_role
 from api.services import ApiSettings
 from api.users import User
 from config.settings import Auth
-from tests.api.fake_provider import REDIRECT, FakeProvider
+from tests.api.fake_provider import REDIRECT, FakeProvider, Make, begin, finish, sign_in
 from tests.api.support import PASSWORD, QUIET, Api, error_of
-
-JSON = {"Accept": "application/json"}
-Make = Callable[..., Api]
-
-
-@pytest.fixture
-def provider() -> Iterator[FakeProvider]:
-    made = FakeProvider()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def make(provider: FakeProvider) -> Iterator[Make]:
-    """An API that trusts the provider, with settings of one's own."""
-    made: list[Api] = []
-
-    def start(**settings: Any) -> Api:
-        made.append(Api(ApiSettings(auth=Auth(oauth2=provider.settings(**settings)), security=QUIET)))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.close()
-
-
-def begin(api: Api) -> dict[str, Any]:
-    answer = api.get("/auth/oauth2/authorize", JSON)
-    assert answer.status_code == 200, answer.text
-    data: dict[str, Any] = answer.json["data"]
-    return data
-
-
-def finish(api: Api, back: dict[str, str], **headers: str) -> Any:
-    return api.post("/auth/oauth2/callback", back, headers)
-
-
-def sign_in(api: Api, provider: FakeProvider) -> Any:
-    return finish(api, provider.sign_in(begin(api)["authorization_url"]))
 
 
 def user_named(api: Api, username: str) -> User:
