@@ -256,9 +256,13 @@ def _sentence(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
-    secret = "password" in key or "secret" in key or isinstance(error["input"], (dict, BaseModel))  # or may hold one
-    shown = "" if secret else f" (got {error['input']!r})"
+    shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
     return f"{key}: {error['msg']}{shown}"
+
+
+def _may_hold_secret(key: str, given: Any) -> bool:
+    in_url = isinstance(given, str) and "://" in given and "@" in given
+    return "password" in key or "secret" in key or in_url or isinstance(given, (dict, BaseModel))
 
 
 def _siblings(location: tuple[Any, ...]) -> list[str]:

@@ -31,6 +31,13 @@ def public_jwk(key: Any, algorithm: str, kid: str) -> dict[str, Any]:
     return {**made, "kid": kid, "use": "sig", "alg": algorithm}
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """The client sees that there is no answer; here it would be noise among the results."""
+
+
 class FakeProvider:
     """Signs one person in, who is `claims`. `alter` is what it does to an ID token's claims before it signs them."""
 
@@ -49,8 +56,7 @@ class FakeProvider:
         self.pause = threading.Event()
         self.pause.set()
         self._codes: dict[str, dict[str, str]] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"

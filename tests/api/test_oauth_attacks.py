@@ -282,6 +282,7 @@ def test_all_three_algorithms_are_taken_and_a_lone_key_needs_no_id(
     assert sign_in(make(), provider).status_code == 200
 
 
+@pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
 def test_keys_that_are_not_for_this_are_not_taken(make: Make, provider: FakeProvider) -> None:
     good = provider.keys[0]
     weak = other_rsa_key(1024)
