@@ -90,7 +90,8 @@ class Services:
             self.rates = RateLimits(settings.security.rate_limiting)
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
         self.tester.default_url = settings.proxy.test_url
-        self.sign_ins.take_over(settings.auth.oauth2)
+        if self.sign_ins.settings != settings.auth.oauth2:
+            self.sign_ins = SignIns(settings.auth.oauth2)
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Say on the events plane that something happened."""

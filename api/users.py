@@ -100,7 +100,10 @@ class OAuthLink(BaseModel):
 
 
 class User(BaseModel):
-    """A document of the collection `users`. `permissions` None means: those of the role."""
+    """A document of the collection `users`. `permissions` None means: those of the role.
+
+    An `email_claimed` was given by the user alone, so it may be anybody's.
+    """
 
     id: str
     username: str
@@ -111,6 +114,7 @@ class User(BaseModel):
     status: Status = "active"
     last_login: float | None = None
     oauth: OAuthLink | None = None
+    email_claimed: bool = False
     created_at: float
     updated_at: float
 
@@ -149,11 +153,13 @@ def new_user(body: UserCreate, now: float | None = None) -> User:
     )
 
 
-def apply(user: User, body: UserUpdate, now: float) -> User:
+def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -> User:
     """`user` with the changes of `body`. A new role brings its own permissions, unless some are given."""
     changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
     if body.role is not None:
         changed.setdefault("permissions", None)
+    if body.email is not None:
+        changed["email_claimed"] = by_themself
     if body.password is not None:
         changed["password_hash"] = hash_password(body.password)
     return user.model_copy(update={**changed, "updated_at": now})

@@ -2,7 +2,9 @@
 
 1. The one that it is linked to. The link is issuer and subject, so it outlives a change of the e-mail address.
 2. Else the one with the same e-mail address, which the provider has verified; it is linked from now on. Not when two
-   accounts have the address, nor when the account is linked to somebody else: addresses are given away again.
+   accounts have the address, nor when the account is linked to somebody else: addresses are given away again. And only
+   when somebody with `users.write` gave it: an account whose user could write somebody else's address into it would be
+   a trap for them.
 3. Else a new one, if `auto_create` lets it, with a role that `role_mapping` names, else `user`.
 
 Roles are mapped when an account is made, not at later sign-ins: then they are managed here.
@@ -94,7 +96,7 @@ def _linked(store: Store, identity: Identity) -> User | None:
 
 def _of_address(store: Store, address: str) -> list[User]:
     found = store.find(users.COLLECTION, lambda body: same_address(body.get("email") or "", address))
-    return [users.load(document) for document in found]
+    return [user for user in map(users.load, found) if not user.email_claimed]
 
 
 def _link(store: Store, same: list[User], identity: Identity) -> User:

@@ -26,18 +26,16 @@ class Begun(NamedTuple):
 
 
 class SignIns:
-    """Thread-safe. Methods raise `OAuthFailure`; they must not be called while the settings have it disabled."""
+    """Those with one set of settings; with others there are others. Thread-safe.
+
+    Methods raise `OAuthFailure`, and must not be called while the settings have it disabled.
+    """
 
     def __init__(self, settings: OAuth2) -> None:
         self.settings = settings
         self._provider = Provider(settings)
         self._pending = PendingSignIns()
         self._slots = threading.BoundedSemaphore(AT_ONCE)
-
-    def take_over(self, settings: OAuth2) -> None:
-        """Other settings: what was begun with the former ones has to begin again."""
-        if settings != self.settings:
-            self.settings, self._provider, self._pending = settings, Provider(settings), PendingSignIns()
 
     def begin(self, address: str) -> Begun:
         """A new sign-in for a client at `address`."""
@@ -47,11 +45,10 @@ class SignIns:
 
     def finish(self, code: str, state: str, issuer: str | None, cookies: Mapping[str, str] | None) -> Identity:
         """Who has signed in. `cookies` are a browser's, None is a program; `issuer` is what RFC 9207 adds, if known."""
-        provider = self._provider
         with self._slot():
             started = self._pending.take(state, cookies)
-            provider.check_issuer(issuer)
-            return provider.identity(code, started.nonce, started.verifier)
+            self._provider.check_issuer(issuer)
+            return self._provider.identity(code, started.nonce, started.verifier)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:

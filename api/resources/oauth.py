@@ -14,7 +14,9 @@ from api.oauth.errors import Busy, CodeRefused, IdentityRefused, OAuthFailure, S
 from api.oauth.identity import Identity
 from api.oauth.linking import admit
 from api.oauth.pending import LIFETIME, cookie_name
+from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, note_login, signed_in
+from api.services import Services
 from config.fields import refuse_nulls
 from config.oauth import OAuth2
 
@@ -41,12 +43,13 @@ class OAuthCallback(BaseModel):
 
 def authorize(call: Call) -> Reply:
     """A redirect to the provider; for who accepts JSON by name, the same as data."""
-    settings = _enabled(call, "provider")
+    sign_ins = _enabled(call, "provider")
+    settings = sign_ins.settings
     wanted = call.query.one_of("provider", PROVIDERS)
     if wanted not in (None, settings.provider):
         raise invalid("provider", f"is not configured; this service signs in at {settings.provider}")
     try:
-        url, started = call.services.sign_ins.begin(call.address)
+        url, started = sign_ins.begin(call.address)
     except Busy as error:
         raise _busy() from error
     headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
@@ -59,14 +62,14 @@ def authorize(call: Call) -> Reply:
 
 def callback(call: Call) -> Reply:
     """Tokens, as after a login, for who has signed in at the provider."""
-    settings = _enabled(call, "state")
+    sign_ins = _enabled(call, "state")
     body: OAuthCallback = call.body
     try:
-        identity = call.services.sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call))
-        data = _let_in(call, identity)
+        identity = sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings))
+        data = _let_in(call.services, identity, sign_ins.settings)
     except (Busy, StateRefused, CodeRefused, IdentityRefused) as error:
         raise _translated(call, error) from error
-    return Reply(data, headers=NOT_CACHED, cookie=_cookie(settings, body.state, "", 0))
+    return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
 
 
 def wants_json(accept: str) -> bool:
@@ -75,17 +78,17 @@ def wants_json(accept: str) -> bool:
     return "application/json" in kinds and "text/html" not in kinds
 
 
-def _enabled(call: Call, field: str) -> OAuth2:
-    settings = call.services.sign_ins.settings
-    if not settings.enabled:
+def _enabled(call: Call, field: str) -> SignIns:
+    """The sign-ins with the settings of this moment, to be asked for once in a request: they may change."""
+    sign_ins = call.services.sign_ins
+    if not sign_ins.settings.enabled:
         raise invalid(field, "sign-in by OAuth is not enabled")
-    return settings
+    return sign_ins
 
 
-def _let_in(call: Call, identity: Identity) -> dict[str, object]:
-    services = call.services
+def _let_in(services: Services, identity: Identity, settings: OAuth2) -> dict[str, object]:
     with users.one_change:
-        user, new = admit(services.store, identity, services.sign_ins.settings)
+        user, new = admit(services.store, identity, settings)
         pair = services.tokens.issue(user.id)
         user = note_login(services.store, user)
     if new:
@@ -112,12 +115,12 @@ def _busy() -> ApiError:
 # --- the cookie that binds a sign-in to a browser ---
 
 
-def _browser_cookies(call: Call) -> dict[str, str] | None:
+def _browser_cookies(call: Call, settings: OAuth2) -> dict[str, str] | None:
     """The cookies by their plain names when a browser asks, which says so itself; None when a program does."""
     if not {"origin", "sec-fetch-site"} & call.headers.keys():
         return None
     parts = (part.strip().partition("=") for part in call.headers.get("cookie", "").split(";"))
-    prefix = _prefix(call.services.sign_ins.settings)
+    prefix = _prefix(settings)
     return {name.removeprefix(prefix): value for name, _, value in parts if name.startswith(prefix)}
 
 

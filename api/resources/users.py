@@ -53,7 +53,7 @@ def update_user(call: Call) -> Reply:
         before = _matching(call)
         user = users.load(before)
         _authorise_update(call, user, body)
-        changed = users.apply(user, body, time.time())
+        changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
         _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
         _keep_an_administrator(call.services.store, user, changed)
         stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)

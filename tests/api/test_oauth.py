@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -148,6 +149,45 @@ def test_an_address_that_is_not_verified_gets_nobody_in(make: Make, provider: Fa
     assert user_named(api, "jane").oauth is None
     assert len(api.store.find("users")) == 2
     assert len(api.fleet.said("auth.login_failed")) == 1
+
+
+def test_an_address_that_users_wrote_into_their_own_account_is_no_trap_for_its_owner(
+    make: Make, provider: FakeProvider
+) -> None:
+    api = make()
+    mallory = api.add_user("mallory", email="mallory@example.com")
+    body = {"email": "jane@example.com", "current_password": PASSWORD}
+    assert api.patch(f"/users/{mallory.id}", body, api.token("mallory")).status_code == 200
+    assert sign_in(api, provider).json["data"]["user"]["id"] != mallory.id
+    assert user_named(api, "mallory").oauth is None
+
+
+def test_an_address_that_an_administrator_confirms_links(make: Make, provider: FakeProvider) -> None:
+    api = make()
+    jane = api.add_user("jane")
+    body = {"email": "jane@example.com", "current_password": PASSWORD}
+    assert api.patch(f"/users/{jane.id}", body, api.token("jane")).status_code == 200
+    assert api.patch(f"/users/{jane.id}", {"email": "jane@example.com"}, api.token()).status_code == 200
+    assert sign_in(api, provider).json["data"]["user"]["id"] == jane.id
+
+
+def test_two_first_sign_ins_at_the_same_time_make_one_account(make: Make, provider: FakeProvider) -> None:
+    api = make()
+    backs = [provider.sign_in(begin(api)["authorization_url"]) for _ in range(3)]
+    start, found = threading.Barrier(3), []
+
+    def run(back: dict[str, str]) -> None:
+        start.wait()
+        found.append(finish(api, back).json["data"]["user"]["id"])
+
+    threads = [threading.Thread(target=run, args=(back,)) for back in backs]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert len(api.fleet.said("user.created")) == 1
 
 
 def test_an_address_that_only_folds_to_the_same_is_another() -> None:
