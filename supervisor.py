@@ -7,6 +7,7 @@ API's socket and hands over to `actors.supervision.service`. The other commands 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -16,12 +17,15 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 
 from actors.process import set_up_logging
+from actors.supervision.in_force import hidden_keys, with_stored
 from actors.supervision.locks import LockedError, lock
 from actors.supervision.service import Premises, Service
 from actors.supervision.sockets import ListenError, listen
 from config import VERSION
+from config.live import BadStored, Stored
 from config.paths import DataDir, PathError, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.settings import ENV_PREFIX, ConfigError, Settings, load
+from config.units import timestamp_text
 
 T = TypeVar("T")
 
@@ -62,10 +66,43 @@ def serve(
 
 
 @app.command()
-def check_config(config: ConfigOption = None) -> None:
-    """Say whether the configuration is good, and what is wrong with it."""
-    _settings(lambda: load(config))
+def check_config(config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Say whether the configuration is good, and what is wrong with it; and what was set through the API instead."""
+    from api.offline import peek_settings  # as below
+
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    stored = _translated(ValueError, lambda: peek_settings(DataDir(settings.data_dir or default_data_dir())))
+    _translated(BadStored, lambda: with_stored(settings, stored))
     typer.echo("The configuration is good.")
+    for sentence in hidden_keys(settings, stored):
+        typer.echo(f"note: {sentence}")
+
+
+@app.command()
+def reset_settings(config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Forget what was set through the API, while the product doesn't run; the configuration alone counts again."""
+    from api.offline import reset_settings as reset
+    from api.store import StoreError
+
+    data = _offline(config, data_dir)
+    try:
+        forgotten = reset(data)
+    except StoreError as error:
+        _fail(str(error))
+    typer.echo(f"Forgotten: {', '.join(forgotten)}." if forgotten else "Nothing was set through the API.")
+
+
+@app.command()
+def rotate_signing_key(config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
+    from api.offline import rotate_signing_key as rotate
+    from api.store import StoreError
+
+    data = _offline(config, data_dir)
+    key_id, until = _translated(StoreError, lambda: rotate(data))
+    typer.echo(
+        f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
+    )
 
 
 @app.command()
@@ -81,17 +118,46 @@ def reset_password(
     from api.offline import reset_password as reset  # the store costs time to import, and only this needs it here
     from api.store import StoreError
 
-    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
-    folder = settings.data_dir or default_data_dir()
-    if not (folder / "store").is_dir():
-        _fail(f"{folder}: there is no configuration here; name its directory with --data-dir")
-    data = _open_data(settings)
-    _locked(data.lock, "data directory")
+    data = _offline(config, data_dir)
     try:
         fresh = reset(data, user, password)
     except (StoreError, LookupError, ValueError) as error:
         _fail(str(error))
     typer.echo(f"The password of {user} is now: {fresh}" if password is None else f"The password of {user} is changed.")
+
+
+audit_app = typer.Typer(help="The audit trail.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("verify")
+def verify_audit(
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    head: Annotated[
+        str | None, typer.Option(help="SEQ:HASH as an earlier verify printed it; it must be in the chain.")
+    ] = None,
+) -> None:
+    """Follow the hash chain of the audit trail; ends with 1 and names the row when it is broken. Only reads."""
+    from api.audit import Broken, verify
+    from api.store import StoreError
+
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    noted = _noted(head)
+    data = DataDir(settings.data_dir or default_data_dir())
+    found = _translated(StoreError, lambda: verify(data, noted))
+    if isinstance(found, Broken):
+        _fail(f"row {found.seq} {found.error}")
+    typer.echo(f"The audit trail is whole: {found.seq} rows.\nhead {found.seq}:{found.hash}")
+
+
+def _noted(text: str | None) -> Any:
+    from api.audit import Head
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text, re.ASCII)
+    return Head(int(match[1]), match[2]) if match else _fail("--head: must be a number, a colon and 64 hex digits")
 
 
 @app.command()
@@ -104,13 +170,16 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from api.first_start import ensure_administrator  # api is above actors, and the offline commands don't need it
     from api.store import StoreError
-    from api.wish import read_wish
+    from api.wish import read_stored_settings, read_wish
 
     os.umask(0o077)
     set_up_logging(settings.logging.level, settings.logging.format)
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
+    stored = _translated(StoreError, lambda: read_stored_settings(data))
+    base, settings = settings, _in_force(settings, stored)
+    set_up_logging(settings.logging.level, settings.logging.format)
     api_socket = _listen(settings)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
@@ -121,9 +190,8 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     except ValueError as error:  # nothing else is given to them than the password
         _fail(f"admin_password: {error}")
     _show_password(data, password)
-    service = Service(
-        settings, Premises(data, run_dir, locks, api_socket), reload, lambda: _greet(settings, data, api_socket)
-    )
+    premises = Premises(data, run_dir, locks, api_socket)
+    service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
     return service.run(wish)
 
 
@@ -175,6 +243,24 @@ def _listen(settings: Settings) -> socket.socket:
         return listen(settings.server.host, settings.server.port)
     except ListenError as error:
         _fail(f"server.{error.field}: {error.error}")
+
+
+def _in_force(settings: Settings, stored: Stored) -> Settings:
+    try:
+        return with_stored(settings, stored)
+    except BadStored as error:
+        _fail(f"{error}, as set through the API; `proxyfleet reset-settings` forgets that")
+
+
+def _offline(config: Path | None, data_dir: Path | None) -> DataDir:
+    """The data directory of a product that doesn't run, locked."""
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
+    folder = settings.data_dir or default_data_dir()
+    if not (folder / "store").is_dir():
+        _fail(f"{folder}: there is no configuration here; name its directory with --data-dir")
+    data = _open_data(settings)
+    _locked(data.lock, "data directory")
+    return data
 
 
 def _translated(kind: type[Exception], call: Callable[[], T]) -> T:

@@ -7,6 +7,13 @@ import logging
 
 from config.units import timestamp_text
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def levels_from(level: str) -> frozenset[str]:
+    """`level` and all that matters more."""
+    return frozenset(LEVELS[LEVELS.index(level) :])
+
 
 class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO logger: message`."""
@@ -20,7 +27,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """`{"time", "level", "logger", "message"}`, with `exception` when there is one."""
+    """`{"time", "level", "logger", "message"}`, with `exception` when there is one.
+
+    What a caller gave as `extra={"fields": {...}}` stands beside them.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever is in the message."""
@@ -30,6 +40,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

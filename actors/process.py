@@ -28,7 +28,7 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogLevel, Stop
+from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop
 from actors.log_lines import JsonLines, TextLines
 from config.paths import DataDir, RunDir
 
@@ -102,9 +102,10 @@ class Actor:
         if isinstance(message, Stop):
             self.stop(message.drain)
             answer(Done())
-        elif isinstance(message, SetLogLevel):
-            logging.getLogger().setLevel(message.level.upper())
+        elif isinstance(message, SetLogging):
+            set_up_logging(message.level, message.format)
             self.level_changed(message.level)
+            answer(Done())
         else:
             self.receive(sender, message, answer)
 

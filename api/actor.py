@@ -13,8 +13,9 @@ from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
+from api.door import Door
 from api.proxies import read_specs
-from api.security.keyfile import signing_key
+from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
 from api.store import StoreError, open_store
@@ -37,28 +38,26 @@ class ApiActor(Actor):
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
+        self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
             self._store = open_store(self.data_dir)
-            key = signing_key(self.data_dir)
+            keys = SigningKeys(self.data_dir)
+            pid = boot.params.get("supervisor_pid")
+            self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, pid)
         except StoreError as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
-        self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
-        self._services = Services(
-            self._store,
-            self._bridge,
-            settings,
-            key,
-            self.data_dir,
-            boot.params.get("supervisor_pid"),
-        )
         self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections)
+        self._door = Door(self.loop, self.run_dir.api_door, self._server.move)
+        self._services.on_moved = lambda: self._bridge.call(self._door.pass_through)
+        self._services.on_max_connections = self._server.limit
+        _warn_of_a_locked_door(settings)
         self._tell_wish()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """The settings were read again."""
         if isinstance(message, SetSettings):
-            self._services.take_over(ApiSettings.from_plain(message.settings))
+            self._services.reread(ApiSettings.from_plain(message.settings))
         else:
             refuse(sender, message, answer)
 
@@ -77,14 +76,16 @@ class ApiActor(Actor):
 
     def close(self) -> None:
         """End the threads, then give everything back."""
+        self._door.close()
         self._bridge.close()
         self._server.close()
+        self._services.close()
         self._store.close()
         super().close()
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store))
+        wish = PutWish(read_specs(self._store, self._services.seal))
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:
@@ -94,3 +95,9 @@ class ApiActor(Actor):
         else:
             log.error("the supervisor did not take the wish: %r", reply)
             self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)
+
+
+def _warn_of_a_locked_door(settings: ApiSettings) -> None:
+    server = settings.server
+    if settings.security.https_only and not server.tls.enabled and not server.trusted_proxies:
+        log.warning("security.https_only without server.tls or server.trusted_proxies: all requests will be refused")

@@ -1,6 +1,6 @@
 """The WSGI application: the table of operations as Falcon routes, and what holds for every request.
 
-In this order: the request gets its id, its caller is found out, the caller's rate is counted; then, in the operation,
+In this order: what `api.everywhere` does around every request; then, in the operation,
 authentication, permission, scope, validation and existence (401 before 403 before 400 before 404).
 """
 
@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import falcon
 
 from api.accounts import CollectorLost
+from api.audit import origin
+from api.everywhere import Everywhere
 from api.http.body import read_body, read_model
-from api.http.call import Call, Reply
-from api.http.client import client_address, request_id
+from api.http.call import AFTER, Call, Reply
 from api.http.errors import (
     INVALID_REQUEST,
     ApiError,
@@ -25,28 +27,42 @@ from api.http.errors import (
     invalid,
     lacks_permission,
     not_found,
-    rate_limited,
     unauthorized,
 )
 from api.http.query import Query
+from api.idempotency import HEADER
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
 from api.queries import names
 from api.security.authentication import Caller
+from api.security.permissions import ROLES
 from api.services import Services
 from api.store import RevisionConflict, StoreError
 
 log = logging.getLogger(__name__)
 
-UNSCOPED = frozenset(("users.write", "users.delete", "settings.write"))
+UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
+REPLAYED = {"Idempotency-Replayed": "true"}
+NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess"))
+"""What is sent by POST and does nothing that anybody would want to hear of."""
+ACTIONS = {
+    "restartProxy": "proxy.restarted",
+    "testProxy": "proxy.tested",
+    "endConnection": "proxy.connection_ended",
+    "endConnections": "proxy.connections_ended",
+    "resetAccountUsage": "account.usage_reset",
+    "testWebhook": "webhook.tested",
+    "redeliver": "webhook.redelivered",
+}
+"""What the audit trail calls actions that alter no document."""
 EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
 
 
 def create_app(services: Services) -> falcon.App[Any, Any]:
     """All of it: the routes of `api.operations`, the error table, ids, rates."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[Everywhere(services)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Everywhere(services, EXEMPT_PATHS)])
     app.req_options.auto_parse_qs_csv = False
     app.req_options.keep_blank_qs_values = True
     by_path: dict[str, list[Operation]] = defaultdict(list)
@@ -57,55 +73,6 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
     app.add_sink(_unknown_path, "/")
     _add_error_handlers(app)
     return app
-
-
-class Everywhere:
-    """What happens around every request."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Find out whose request it is, and count it."""
-        context = req.context
-        context.request_id = request_id(req.get_header("X-Request-Id"))
-        resp.set_header("X-Request-Id", context.request_id)
-        trusted = self._services.settings.server.trusted_proxies
-        context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
-        context.caller, context.refusal = None, None
-        if req.path in EXEMPT_PATHS:
-            return
-        limited = self._services.rates.enabled
-        if limited and self._services.rates.exhausted(context.address) and _costs_a_hash(req):
-            self._count(context.address, resp)
-        self._identify(req)
-        if limited:
-            self._count(context.caller.identity if context.caller else context.address, resp)
-
-    def process_response(self, _req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
-        """Nobody guesses at what a body is."""
-        resp.set_header("X-Content-Type-Options", "nosniff")
-
-    def _identify(self, req: falcon.Request) -> None:
-        key, authorization = req.get_header("X-API-Key"), req.get_header("Authorization")
-        if key is None and authorization is None:
-            return
-        try:
-            req.context.caller = self._services.authenticator.caller(key, authorization, req.context.address)
-        except ApiError as error:
-            req.context.refusal = error  # for operations that need a caller; the others don't mind
-
-    def _count(self, caller: str, resp: falcon.Response) -> None:
-        verdict = self._services.rates.hit(caller)
-        for name, value in verdict.headers.items():
-            resp.set_header(name, value)
-        if verdict.retry_after:
-            raise rate_limited(verdict.retry_after)
-
-
-def _costs_a_hash(req: falcon.Request) -> bool:
-    """HTTP Basic may cost a bcrypt, so its address is judged before."""
-    return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
 
 
 # --- operations as Falcon resources -------------------------------------------------------------------------------
@@ -123,6 +90,7 @@ def _responder(services: Services, operation: Operation) -> Any:
     declared = names(operation.query)
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        req.context.origin.operation = operation.id
         caller = _permitted(operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
@@ -136,9 +104,30 @@ def _responder(services: Services, operation: Operation) -> Any:
             if_match_header=req.get_header("If-Match"),
             headers=req.headers_lower,
         )
-        _answer(resp, operation.handler(call))
+        reply = _once(services, operation, call, req)
+        if reply.then is not None:
+            req.env[AFTER] = reply.then
+        _answer(resp, reply)
 
     return respond
+
+
+def _once(services: Services, operation: Operation, call: Call, req: falcon.Request) -> Reply:
+    """Do it; or, when it was done for the same `Idempotency-Key`, say what was said then."""
+
+    def do() -> Reply:
+        reply = operation.handler(call)
+        _put_on_record(services, operation, call.params, reply)
+        return reply
+
+    key = req.get_header(HEADER)
+    if key is None or not operation.repeatable:
+        return do()
+    body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
+    request = [operation.id, call.params, req.params, body]
+    answer, again = services.idempotency.once(call.caller.identity, key, request, lambda: do().plain())
+    reply = Reply.of_plain(answer)
+    return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
@@ -152,13 +141,33 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise unauthorized("A bearer token is required")
     if operation.access == PERSON and caller.key is not None:
         raise forbidden("an API key can't make, list or revoke API keys")
-    if operation.permission and not caller.may(operation.permission) and not _is_own(operation, caller, params):
+    if operation.permission and not _may(operation, caller, params):
         raise lacks_permission(operation.access, by_key=caller.key is not None)
     if caller.key is not None and caller.key.scope is not None and operation.permission in UNSCOPED:
-        raise forbidden("a key with a scope can't change users: it would give away more than it has")
+        raise forbidden("a key with a scope can't do this: it would reach more than it has")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
     return caller
+
+
+def _put_on_record(services: Services, operation: Operation, params: dict[str, str], reply: Reply) -> None:
+    """Actions that alter no document have a row, too; changes of documents had theirs before they were made."""
+    acts = operation.method in ("POST", "DELETE") and operation.id not in NO_ACTIONS
+    if acts and not origin().rows and reply.data.get("changed") is not False:
+        kind, identifier = next(iter(params.items()), ("", None))
+        resource = {"type": kind.removesuffix("_id"), "id": identifier, "name": None} if kind else None
+        services.audit.append(ACTIONS.get(operation.id, operation.id), resource)
+
+
+def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
+    allowed = operation.permission is None or caller.may(operation.permission)
+    return allowed or _is_own(operation, caller, params) or _by_role(operation, caller)
+
+
+def _by_role(operation: Operation, caller: Caller) -> bool:
+    """Whether the caller's role is enough; a credential that lacks something of the role isn't the role."""
+    role = operation.role
+    return role is not None and caller.user.role == role and all(caller.may(each) for each in ROLES[role])
 
 
 def _is_own(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:

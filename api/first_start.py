@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from api import users
+from api.audit.store import audited
 from api.store import StoreWriteError, open_store
 from config.paths import DataDir
 
@@ -33,7 +34,8 @@ def ensure_administrator(data: DataDir, password: str | None) -> str | None:
         if password is None:
             _write_private(data.initial_password, chosen)
         body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
-        store.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
+        with audited(data, store, "system", "first-start") as recorded:
+            recorded.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
         return chosen if password is None else None
     finally:
         store.close()

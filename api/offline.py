@@ -1,12 +1,19 @@
-"""What the operator does to the configuration while the product is not running."""
+"""What the operator does to the configuration from the command line, mostly while the product is not running."""
 
 from __future__ import annotations
 
 import time
 
-from api import users
+from api import settings, users
+from api.audit import Trail
+from api.audit.context import on_behalf_of
+from api.audit.store import audited
 from api.first_start import ADMINISTRATOR, check_length, new_password
-from api.store import open_store
+from api.security.signing import SigningKeys
+from api.security.tokens import last_token_end
+from api.store import StoreError, open_store
+from api.store.storage import parse
+from config.live import Stored
 from config.passwords import hash_password
 from config.paths import DataDir, forget_initial_password
 
@@ -29,7 +36,8 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
             raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
         chosen = new_password() if password is None else check_length(password)
         changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
-        store.put(users.COLLECTION, changed.model_dump(mode="json"))
+        with audited(data, store, "command_line", "reset-password") as recorded:
+            recorded.put(users.COLLECTION, changed.model_dump(mode="json"))
         for document in store.find("refresh_families", user_id=user.id):
             store.delete("refresh_families", document.id)
         if username == ADMINISTRATOR:
@@ -37,3 +45,45 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         return chosen
     finally:
         store.close()
+
+
+def reset_settings(data: DataDir) -> list[str]:
+    """Forget what was set through the API; the keys. The caller holds the lock. Raises `StoreError`."""
+    store = open_store(data)
+    try:
+        stored = settings.read_stored(store)
+        if stored:
+            with audited(data, store, "command_line", "reset-settings") as recorded:
+                recorded.delete(settings.COLLECTION, settings.DOCUMENT)
+        return [f"{group}.{key}" for group, values in stored.items() for key in values]
+    finally:
+        store.close()
+
+
+def rotate_signing_key(data: DataDir) -> tuple[str, float]:
+    """Sign access tokens with a new key: its id, and until when those of the older one are taken.
+
+    The caller holds the lock. Raises `StoreError`.
+    """
+    store, trail = open_store(data), Trail(data)
+    try:
+        with on_behalf_of("command_line", "rotate-signing-key"):
+            trail.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
+        until = last_token_end(store, time.time())
+        return SigningKeys(data).rotate(until).id, until
+    finally:
+        trail.close()
+        store.close()
+
+
+def peek_settings(data: DataDir) -> Stored:
+    """What was set through the API, read without a lock while the product may run. Raises `ValueError`."""
+    file = data.store / f"{settings.COLLECTION}.json"
+    try:
+        entries = parse(file, file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, StoreError) as error:
+        raise ValueError(f"{file}: {error}") from error
+    body = (entries.get(settings.DOCUMENT) or {}).get("body")
+    return {} if body is None else settings.stored_of(body)

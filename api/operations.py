@@ -14,11 +14,14 @@ from pydantic import BaseModel
 from api import accounts, api_keys, queries, users
 from api.http.call import Call, Reply
 from api.parameters import Parameter
-from api.resources import access, auth, connections, document, health, logs, oauth, proxies
+from api.resources import access, audit, auth, connections, document, health, logs, oauth, proxies
 from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
+from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
+from api.security.permissions import ADMIN
 from config.accounts import AccountInput, AccountUpdate
+from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
@@ -36,7 +39,7 @@ class Operation:
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
-    account; their handler says what of it may be changed.
+    account; their handler says what of it may be changed. `role` may do it without having the permission.
     """
 
     method: str
@@ -50,6 +53,7 @@ class Operation:
     optional_body: bool = False
     exempt: bool = False
     own: bool = False
+    role: str | None = None
     status: int = 200
     query: tuple[Parameter, ...] = ()
     matches: bool = False
@@ -62,6 +66,11 @@ class Operation:
     def permission(self) -> str | None:
         """The permission that is needed, if it is one."""
         return None if self.access.startswith("(") else self.access
+
+    @property
+    def repeatable(self) -> bool:
+        """Does it heed `Idempotency-Key`? Every POST of a known caller, but not what makes or ends tokens."""
+        return self.method == "POST" and self.access not in (NONE, BEARER)
 
 
 _USER = f"{V1}/users/{{user_id}}"
@@ -101,6 +110,14 @@ OPERATIONS: tuple[Operation, ...] = (
         "Sign in with what the identity provider sent back",
         oauth.callback,
         oauth.OAuthCallback,
+    ),
+    Operation(
+        "POST",
+        f"{V1}/auth/signing-key/rotate",
+        ADMIN,
+        "rotateSigningKey",
+        "Sign with a new key",
+        auth.rotate_signing_key,
     ),
     Operation("GET", f"{V1}/auth/test", ANY, "testAuth", "Who am I", auth.who_am_i),
     Operation("GET", f"{V1}/api-keys", PERSON, "listApiKeys", "List API keys", key_handlers.list_keys),
@@ -334,5 +351,45 @@ OPERATIONS: tuple[Operation, ...] = (
         document.page_file,
         enveloped=False,
         produces="*/*",
+    ),
+    # --- the system ---
+    Operation(
+        "GET",
+        f"{V1}/settings",
+        "settings.read",
+        "getSettings",
+        "Show the settings",
+        settings_handlers.get_settings,
+        matches=False,
+    ),
+    Operation(
+        "PUT",
+        f"{V1}/settings",
+        "settings.write",
+        "replaceSettings",
+        "Change the settings",
+        settings_handlers.update_settings,
+        SettingsUpdate,
+        matches=True,
+    ),
+    Operation(
+        "PATCH",
+        f"{V1}/settings",
+        "settings.write",
+        "updateSettings",
+        "Change the settings",
+        settings_handlers.update_settings,
+        SettingsUpdate,
+        matches=True,
+    ),
+    Operation(
+        "GET",
+        f"{V1}/audit",
+        ADMIN,
+        "queryAudit",
+        "Search the audit trail",
+        audit.query_audit,
+        role="auditor",
+        query=queries.QUERY_AUDIT,
     ),
 )

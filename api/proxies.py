@@ -36,11 +36,12 @@ from actors.bus.messages import (
 )
 from api.bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
-from api.store import Document, NotStored, RevisionConflict, Store
+from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
+from config.fields import InvalidProxy
 from config.proxies import (
-    InvalidProxy,
     ProxyCreate,
     ProxyRecord,
     ProxyUpdate,
@@ -48,7 +49,9 @@ from config.proxies import (
     check_certificate,
     new_record,
 )
+from config.sealing import Seal, SealError
 from config.settings import ServerTls
+from config.upstreams import refuse_circle
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +73,8 @@ class StoredProxy:
     record: ProxyRecord
     revision: int
 
-    def spec(self) -> ProxySpec:
-        """What supervisor and forwarding actor need of it."""
+    def spec(self, seal: Seal) -> ProxySpec:
+        """What supervisor and forwarding actor need of it. Raises `SealError`."""
         record = self.record
         with_auth = record.auth.enabled
         return ProxySpec(
@@ -89,6 +92,7 @@ class StoredProxy:
             auth_hash=record.auth.password_hash if with_auth else None,
             tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
             access=_access_spec(record.access),
+            upstreams=upstreams_spec(record, seal),
             auth_required=with_auth,
             accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
             limits=_limits_spec(record.limits),
@@ -133,9 +137,12 @@ def load(document: Document) -> StoredProxy:
     return StoredProxy(ProxyRecord.model_validate(document.body), document.revision)
 
 
-def read_specs(store: Store) -> tuple[ProxySpec, ...]:
-    """The whole wish."""
-    return tuple(load(document).spec() for document in store.find(COLLECTION))
+def read_specs(store: Store, seal: Seal) -> tuple[ProxySpec, ...]:
+    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    try:
+        return tuple(load(document).spec(seal) for document in store.find(COLLECTION))
+    except SealError as error:
+        raise StoreDamaged(str(error)) from error
 
 
 class Proxies:
@@ -152,9 +159,11 @@ class Proxies:
         publish: Callable[[str, dict[str, Any]], None],
         default_timeout: int,
         tls: ServerTls,
+        seal: Seal,
     ) -> None:
         """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`."""
         self._tls = tls
+        self._seal = seal
         self._store = store
         self._bridge = bridge
         self._publish = publish
@@ -182,6 +191,7 @@ class Proxies:
         """A new, active proxy whose socket is bound."""
         try:
             record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+            record = self._with_parents(record, body)
             check_certificate(record, self._tls)
         except InvalidProxy as error:
             raise invalid(error.field, error.error) from error
@@ -195,7 +205,7 @@ class Proxies:
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
         """Changes of settings drop no connection; the address may change only while the proxy is inactive."""
-        return self.change(proxy_id, lambda record: apply(record, body, time.time()), if_match)
+        return self.change(proxy_id, lambda record: self._applied(record, body), if_match)
 
     def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
         """What `alter` makes of the record; it may raise `InvalidProxy`."""
@@ -261,6 +271,18 @@ class Proxies:
         self._say("proxy.restarted", after.record)
         return after
 
+    def _applied(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
+        return self._with_parents(apply(record, body, time.time()), body)
+
+    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
+        try:
+            record = with_parents(record, body, self._seal)
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
+        if body.upstreams:
+            refuse_circle(record, [each.record for each in self.all()])
+        return record
+
     # --- the store ---
 
     @contextmanager
@@ -308,7 +330,7 @@ class Proxies:
             raise SupervisorLost(repr(reply))
 
     def _tell_wish(self, stored: StoredProxy) -> None:
-        self._tell(PutProxy(stored.spec()))
+        self._tell(PutProxy(stored.spec(self._seal)))
 
     def _tell(self, message: Any) -> None:
         """The store has it already, and the supervisor gets the whole wish again when the API starts anew."""

@@ -31,6 +31,7 @@ from api.bridge import Bridge
 from api.http.errors import rate_limited
 from api.proxies import StoredProxy
 from api.socks_client import Route, SocksAdapter, SocksRefused
+from api.upstreams import ask_upstreams
 from config.proxies import ProxyRecord, plain_text
 from config.units import timestamp_text
 
@@ -66,6 +67,7 @@ class _Outcome:
     status_code: int | None = None
     external_ip: str | None = None
     error: str | None = None
+    parent: str | None = None
 
 
 class ProxyTester:
@@ -109,7 +111,10 @@ class ProxyTester:
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")
-        return _get(url, proxy.record, user, token, timeout)
+        result = _get(url, proxy.record, user, token, timeout)
+        told = ask_upstreams(self._bridge, proxy.record, user)
+        result.parent = None if told is None else told.tested
+        return result
 
 
 def _one_use_credentials(protocol: str) -> tuple[str, str]:
@@ -161,6 +166,8 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
     outcome = _Outcome()
 
     def source() -> str | None:
+        if record.upstreams:
+            return None  # the connection leaves from the parent, wherever that is
         return record.bind_address or _source_address(url)
 
     with requests.Session() as session:
@@ -256,6 +263,7 @@ def _result(outcome: _Outcome, began: float, moment: float) -> dict[str, Any]:
         "response_time": round((time.monotonic() - began) * 1000),
         "status_code": outcome.status_code,
         "external_ip": outcome.external_ip,
+        "parent": outcome.parent,
         "timestamp": timestamp_text(moment),
         "error": outcome.error,
     }

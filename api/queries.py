@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.forwarding.connections import SORTS
 from api.parameters import Parameter, address, choice, integer, moment, text
+from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
@@ -40,6 +41,22 @@ QUERY_LOGS = (
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
     integer("limit", "At most so many", 1, 1000, 100),
     integer("offset", "After so many", 0, 1_000_000_000, 0),
+)
+QUERY_AUDIT = (
+    moment("start_time", "Not before"),
+    moment("end_time", "Not after"),
+    text("action", "Exactly this action, or all below `proxy.*`", "proxy.updated", 64),
+    choice("outcome", "Only what was done, or what failed", OUTCOMES),
+    text("user_id", "Only by this user", "usr_0123456789abcdef", 128),
+    text("username", "Only by the user of this name", "alice", 64),
+    text("credential_id", "Only by this API key or sign-in", "key_0123456789abcdef", 128),
+    address("address", "Only from this address", "192.0.2.7"),
+    text("request_id", "Only by this request", "req_0123456789abcdef", 128),
+    text("resource_type", "Only to resources of this type", "proxy", 64),
+    text("resource_id", "Only to this resource", "prx_0123456789abcdef", 128),
+    integer("limit", "At most so many", 1, 1000, 100),
+    integer("offset", "After so many", 0, 1_000_000_000, 0),
+    Parameter("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"}, "The `next_cursor` of the page before", "100"),
 )
 
 

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from waitress.adjustments import Adjustments
@@ -19,6 +19,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
 
+from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 
@@ -30,6 +31,8 @@ HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
 LINGER = 2.0
+NO_CONNECTIONS = 2
+"""What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
 MAX_TAKEN_IN = 4 * 1024 * 1024
 """Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
@@ -64,6 +67,8 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection. `began` is when the request that is being read began, None between requests.
 
+    One that is `outdated` came by an address that the API has left: it is closed as soon as it is between requests.
+
     One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
     heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
     the client might lose the answer that says what was wrong.
@@ -72,6 +77,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _JsonErrorTask
     began: float | None = None
     lingers = False
+    outdated = False
     lingering_until: float | None = None
 
     def handle_close(self) -> None:
@@ -105,6 +111,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             self.began = None
         return more
 
+    @property
+    def between_requests(self) -> bool:
+        """Nothing is being read, done or written."""
+        return self.began is None and not self.requests and not self.total_outbufs_len
+
     def overdue(self, now: float) -> bool:
         """Whether the request that is being read takes too long, or the client's half of a close."""
         if self.lingering_until is not None:
@@ -133,11 +144,46 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().maintenance(now)
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
-            if channel.overdue(moment):
+            if channel.overdue(moment) or (channel.outdated and channel.between_requests):
                 channel.will_close = True
+
+    def limit(self, max_connections: int) -> None:
+        """How many connections there may be in all, and of one address."""
+        self.adj.connection_limit = max_connections + NO_CONNECTIONS
+        self.per_address = max(50, max_connections // 4)
+
+    def move(self, listener: socket.socket) -> None:
+        """Accept at `listener` instead. Server thread."""
+        for channel in tuple(self.active_channels.values()):
+            channel.outdated = True
+        self.del_channel()
+        self.socket.close()
+        listener.setblocking(False)
+        self.set_socket(listener)
+        self.effective_host, self.effective_port = listener.getsockname()[:2]
+        self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
 
     def _connections_of(self, address: str) -> int:
         return sum(channel.addr[0] == address for channel in tuple(self.active_channels.values()))
+
+
+class _Telling:
+    """An answer's body; `then` is called when all of it was written."""
+
+    def __init__(self, body: Iterable[bytes], then: Callable[[], None]) -> None:
+        self._body = body
+        self._then = then
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._body)
+
+    def close(self) -> None:
+        self._then()
+
+
+def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
+    then = environ.get(AFTER)
+    return body if then is None else _Telling(body, then)
 
 
 class ApiServer:
@@ -162,7 +208,7 @@ class ApiServer:
         self._dispatcher = ThreadedTaskDispatcher()
         self._dispatcher.set_thread_count(THREADS)
         self._server = _Server(
-            application,
+            lambda environ, start: _telling(environ, application(environ, start)),
             self._map,
             _sock=listener,
             dispatcher=self._dispatcher,
@@ -170,12 +216,20 @@ class ApiServer:
             sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
             bind_socket=False,
         )
-        self._server.per_address = max(50, max_connections // 4)
+        self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
     def start(self) -> None:
         """Accept connections from now on."""
         self._thread.start()
+
+    def limit(self, max_connections: int) -> None:
+        """For the connections to come."""
+        self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
+
+    def move(self, listener: socket.socket) -> None:
+        """Accept at `listener` from now on and close the old socket. Older connections end between two requests."""
+        self._server.trigger.pull_trigger(lambda: self._server.move(listener))
 
     def stop_accepting(self) -> None:
         """No new connections and no new requests; those under way are finished. The socket itself stays open."""

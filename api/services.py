@@ -6,25 +6,32 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
 from api.accounts import Accounts
 from api.api_keys import LastUsed
+from api.audit import AuditedStore, Trail, origin
+from api.audit.masking import difference
 from api.bridge import Bridge
 from api.fleet import Fleet
+from api.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
 from api.security.authentication import Authenticator
 from api.security.rates import RateLimits
-from api.security.tokens import Tokens
-from api.store import Store
+from api.security.signing import SigningKeys
+from api.security.tokens import Lifetimes, Tokens
+from api.settings import LiveSettings
+from api.store import Store, StoreError
+from api.users import User
 from config.paths import DataDir
-from config.settings import Auth, Proxy, Security, Server
+from config.sealing import seal_of
+from config.settings import Auth, Logging, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +41,7 @@ class ApiSettings:
     """The part of the settings that the API needs."""
 
     server: Server = field(default_factory=Server)
+    logging: Logging = field(default_factory=Logging)
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
@@ -43,10 +51,15 @@ class ApiSettings:
         """From what `config.settings.plain` gives."""
         return cls(
             server=Server.model_validate(plain.get("server", {})),
+            logging=Logging.model_validate(plain.get("logging", {})),
             auth=Auth.model_validate(plain.get("auth", {})),
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
         )
+
+    def plain(self) -> dict[str, Any]:
+        """The opposite of `from_plain`."""
+        return {each.name: getattr(self, each.name).model_dump(mode="json") for each in fields(self)}
 
 
 Publish = Callable[[str, dict[str, Any]], None]
@@ -61,30 +74,41 @@ class Services:
         store: Store,
         bridge: Bridge,
         settings: ApiSettings,
-        signing_key: bytes,
+        keys: SigningKeys,
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
-        self.store = store
+        self.audit = Trail(data)
+        self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
         self.settings = settings
         self.data = data
         self.supervisor_pid = supervisor_pid
         self.started_at = time.time()
-        self.tokens = Tokens(store, signing_key, settings.auth.jwt)
+        self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
-        self.authenticator = Authenticator(store, self.tokens, self.attempts, LastUsed(store), self.publish)
+        self.authenticator = Authenticator(
+            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
+        )
+        self.idempotency = Idempotency(data, seal_of(data))
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.proxies = Proxies(store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls)
+        self.seal = seal_of(data)
+        self.proxies = Proxies(
+            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+        )
         self.accounts = Accounts(self.proxies, bridge)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
+        self.on_moved: Callable[[], None] = _nothing
+        """Called when the answer to a change of the API's own address was written."""
+        self.on_max_connections: Callable[[int], None] = _of_no_interest
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
         self.sign_ins = SignIns(settings.auth.oauth2)
 
     def take_over(self, settings: ApiSettings) -> None:
         """The settings were read again: what can change while the API runs does, for the requests to come."""
         self.settings = settings
-        self.tokens.lifetimes = settings.auth.jwt
+        self.tokens.lifetimes = _lifetimes(settings.auth)
         self.attempts.limit = settings.auth.max_login_attempts
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
@@ -92,8 +116,57 @@ class Services:
         self.tester.default_url = settings.proxy.test_url
         if self.sign_ins.settings != settings.auth.oauth2:
             self.sign_ins = SignIns(settings.auth.oauth2)
+        self.on_max_connections(settings.server.max_connections)
+
+    def reread(self, settings: ApiSettings) -> None:
+        """The configuration file was read again."""
+        before, after = self.settings.plain(), settings.plain()
+        if before != after:
+            old, new = difference(before, after)
+            self._append(
+                "settings.reread", {"type": "settings", "id": "configuration", "name": None}, before=old, after=new
+            )
+        self.take_over(settings)
+
+    def close(self) -> None:
+        """Give back what the services opened themselves."""
+        self.audit.close()
+        self.idempotency.close()
+
+    def sign_in_refused(self, reason: str, address: str) -> None:
+        """Somebody whom an identity provider sent is not let in."""
+        self.publish("auth.login_failed", {"username": "", "client_ip": address})
+        self._record("auth.login_failed", None, "", reason)
+
+    def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
+        """A sign-in that failed, which stays one even if this can't be written."""
+        resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
+        self._append(action, resource, outcome="failed", details={"reason": reason})
+
+    def _append(self, action: str, resource: dict[str, Any], **more: Any) -> None:
+        try:
+            self.audit.append(action, resource, **more)
+        except StoreError as error:
+            log.error("not in the audit trail: %s of %s: %s", action, resource["id"], error)
+
+    def _put_in_force(self, plain: Mapping[str, Any]) -> None:
+        self.take_over(ApiSettings.from_plain(plain))
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
-        """Say on the events plane that something happened."""
+        """Say on the events plane that something happened, and by which request if it was one."""
+        if (request_id := origin().request_id) is not None:
+            data = {**data, "request_id": request_id}
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
+
+
+def _lifetimes(auth: Auth) -> Lifetimes:
+    return Lifetimes(auth.access_token_ttl, auth.jwt.refresh_token_ttl)
+
+
+def _nothing() -> None:
+    """Nobody listens, so nobody moves."""
+
+
+def _of_no_interest(_number: int) -> None:
+    """There is no server."""

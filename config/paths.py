@@ -52,6 +52,11 @@ class RunDir:
         return f"ipc://{self.path}/records"
 
     @property
+    def api_door(self) -> Path:
+        """Unix datagram socket of the API, by which the supervisor hands it a new listening socket."""
+        return self.path / "api.door"
+
+    @property
     def lock(self) -> Path:
         """Locked by the supervisor for as long as it lives."""
         return self.path / "lock"
@@ -77,6 +82,16 @@ class DataDir:
     def logs(self) -> Path:
         """The folder of the log indexer's day files."""
         return self.path / "logs"
+
+    @property
+    def audit(self) -> Path:
+        """The folder of the audit trail."""
+        return self.path / "audit"
+
+    @property
+    def idempotency(self) -> Path:
+        """The folder of the answers that are kept for requests which are sent again."""
+        return self.path / "idempotency"
 
     @property
     def metrics(self) -> Path:

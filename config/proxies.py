@@ -21,6 +21,7 @@ from config.certificates import CertificateError, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.passwords import hash_password
 from config.settings import ServerTls
+from config.upstreams import Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
@@ -106,6 +107,9 @@ class ProxyUpdate(Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     access: AccessInput | None = None
+    upstreams: Parents | None = None
+    upstream_policy: Policy | None = None
+    upstream_check: UpstreamCheckInput | None = None
     limits: LimitsInput | None = None
     accounts: Accounts | None = None
     tags: Tags | None = None
@@ -164,6 +168,9 @@ class ProxyRecord(BaseModel):
     auth: ProxyAuth
     settings: ProxySettings
     access: ProxyAccess = ProxyAccess()
+    upstreams: list[ProxyUpstream] = []
+    upstream_policy: str = "failover"
+    upstream_check: UpstreamCheck = UpstreamCheck()
     limits: ProxyLimits = ProxyLimits()
     accounts: list[ProxyAccount] = []
     tags: list[str]
@@ -193,7 +200,10 @@ def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: 
 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
-    """`record` with the changes of `body`. Raises `InvalidProxy`."""
+    """`record` with the changes of `body`, but for its `upstreams`, whose passwords are to be sealed.
+
+    Raises `InvalidProxy`.
+    """
     given = {name: getattr(body, name) for name in _PLAIN_FIELDS}
     changed = {name: value for name, value in given.items() if value is not None}
     if body.bind_address:
@@ -202,6 +212,11 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
         changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
     if body.access is not None:
         changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
+    if body.upstream_policy is not None:
+        changed["upstream_policy"] = body.upstream_policy
+    if body.upstream_check is not None:
+        check = body.upstream_check.model_dump(exclude_none=True)
+        changed["upstream_check"] = record.upstream_check.model_copy(update=check)
     if body.limits is not None:
         changed["limits"] = record.limits.model_copy(update=body.limits.model_dump(exclude_none=True))
     protocol = changed.get("protocol", record.protocol)

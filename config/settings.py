@@ -31,6 +31,7 @@ LIST_VARIABLES = {
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
     f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
     f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
+    f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
 }
 
 
@@ -106,7 +107,8 @@ class Logging(_Group):
 class Jwt(_Group):
     """`auth.jwt`: lifetimes of tokens in seconds."""
 
-    access_token_ttl: Seconds = 3600
+    access_token_ttl: Seconds | None = None
+    """None means: as `auth.session_timeout`."""
     refresh_token_ttl: Seconds = 30 * 24 * 3600
 
 
@@ -117,6 +119,11 @@ class Auth(_Group):
     max_login_attempts: int = Field(5, ge=1, le=1000)
     jwt: Jwt = Jwt()
     oauth2: OAuth2 = OAuth2()
+
+    @property
+    def access_token_ttl(self) -> int:
+        """Seconds that an access token lives: `auth.jwt.access_token_ttl`, else `auth.session_timeout`."""
+        return self.jwt.access_token_ttl or self.session_timeout
 
 
 class Proxy(_Group):
@@ -141,6 +148,9 @@ class RateLimiting(_Group):
 class Security(_Group):
     """`security`: who may reach the management API, and how often."""
 
+    https_only: bool = False
+    ip_whitelist: tuple[Network, ...] = ()
+    request_logging: bool = True
     rate_limiting: RateLimiting = RateLimiting()
 
 

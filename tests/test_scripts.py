@@ -93,3 +93,10 @@ def test_an_install_that_fails_is_told_and_tried_again(checkout: Path, tmp_path:
         done = script(checkout / "scripts" / "serve", cwd=tmp_path)
         assert done.returncode == 1
         assert "the install failed" in done.stderr
+
+
+def test_the_fuzzer_names_its_targets_when_it_is_given_another() -> None:
+    command = [sys.executable, "-m", "tests.fuzzing.run", "gopher"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "no target gopher; there are http_requests, http_answers" in ended.stderr

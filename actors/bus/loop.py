@@ -99,6 +99,12 @@ class Loop:
             self._gone.add(fd)
             self._epoll.unregister(fd)
 
+    def forget(self, fd: int) -> None:
+        """`unwatch` for a descriptor that is closed at once and has no copy: the kernel forgets it with the close."""
+        if 0 <= fd < len(self._handlers) and self._handlers[fd] is not None:
+            self._handlers[fd] = None
+            self._gone.add(fd)
+
     # --- time ---
 
     def call_later(self, delay: float, call: Callable[[], None]) -> Timer:

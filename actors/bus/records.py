@@ -41,6 +41,7 @@ ACCESS_FIELDS = (
     "bytes_out",  # what the client received
     "request_id",
     "reason",  # the Proxy-Status error type or the rule, "" when all went well
+    "parent",  # the name of the parent proxy that it went through, "" for none
 )
 Row = tuple[Any, ...]
 

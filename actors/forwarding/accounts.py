@@ -2,7 +2,8 @@
 
 What an account has used is what this process has counted in the period and what all others have (`learn`): the metrics
 collector adds up. An account that changes so that it isn't good any more loses its connections at once; one that
-reaches its quota a quarter of a second later, so that a short answer that was the last may arrive whole.
+reaches its quota a quarter of a second later, so that a short answer that was the last may arrive whole; at once if
+that would be much more than the quota.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ipaddress import ip_address
 from actors.bus.loop import Loop
 from actors.bus.messages import AccountSpec, AccountState, AccountUsage
 from actors.forwarding import errors
-from actors.forwarding.buckets import Bucket
+from actors.forwarding.buckets import UNLIMITED, Bucket
 from actors.forwarding.errors import Failure
 from actors.forwarding.meter import Meter
 from actors.forwarding.windows import Window
@@ -22,6 +23,8 @@ from config.access import read_network
 from config.quotas import period_at
 
 QUOTA_GRACE = 0.25
+GRACE_BYTES = 256 * 1024
+"""Bytes beyond a quota at which the grace is over, however short it was."""
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
@@ -108,10 +111,9 @@ class Account:
                 return errors.account_requests(limits.requests_per_minute, wait)
         return None
 
-    def bucket(self, inward: bool) -> Bucket | None:
-        """The bucket of a direction; None when it has no limit."""
-        bucket = self._inward if inward else self._outward
-        return bucket if bucket.rate else None
+    def bucket(self, inward: bool) -> Bucket:
+        """The bucket of a direction."""
+        return self._inward if inward else self._outward
 
     def _may_come_from(self, client_ip: str) -> bool:
         address = ip_address(client_ip.partition("%")[0])
@@ -135,10 +137,16 @@ class Account:
         if self._left <= 0 and self.spec.quota:
             self._reached()
 
+    def room(self) -> int:
+        """Bytes that may still be moved for it at all."""
+        return max(0, self._left + GRACE_BYTES) if self.spec.quota else UNLIMITED
+
     def _reached(self) -> None:
         if not self._ending:
             self._ending = True
             self._loop.call_later(QUOTA_GRACE, self._end_exhausted)
+        if self._left <= -GRACE_BYTES and self.meters:
+            self._loop.call_soon(self._end_exhausted)
 
     def _end_exhausted(self) -> None:
         self._ending = False
@@ -184,6 +192,8 @@ class Account:
         """The collector's answer to `told`: what all processes have counted."""
         if (total.period, total.since) != (self.spec.period, self._since) or told.since != self._since:
             return  # one of the two is in the next period already
+        if told.resets not in (-1, self._resets):
+            return  # said before a reset that an earlier answer told of
         if told.resets in (-1, total.resets):
             self._others = max(0, total.bytes_in - told.bytes_in), max(0, total.bytes_out - told.bytes_out)
             self.told = AccountUsage(told.period, told.since, total.resets, told.bytes_in, told.bytes_out)

@@ -23,9 +23,13 @@ from actors.bus.messages import (
     ProxySpec,
     QueryAccounts,
     QueryConnections,
+    QueryUpstreams,
+    Recovered,
+    SetPooling,
     Trouble,
+    Upstreams,
 )
-from actors.bus.records import RecordSender
+from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
 from actors.forwarding import errors
 from actors.forwarding.announcement import Announcement
 from actors.forwarding.client import Client
@@ -39,6 +43,7 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
+from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ USAGE_RETRY = 0.05
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
+_LEVEL = ACCESS_FIELDS.index("level")
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -70,15 +76,17 @@ class ForwardingActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         params = boot.params.get("proxy", {})
+        self._kept_levels = levels_from(boot.log_level)
         self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
         self.serving = Serving(
             self.loop,
-            self.records.add,
+            self._record,
             int(params.get("max_idle_connections", 100)),
             float(params.get("keep_alive_timeout", 60)),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.serving.dialer.on_trouble = self._trouble
+        self.serving.announce = self._announce
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
@@ -94,7 +102,7 @@ class ForwardingActor(Actor):
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """`Configure`, `AdmitTester`, `Explain`, `QueryAccounts`, `QueryConnections` and `EndConnections`."""
+        """All that is asked of it or ordered."""
         if isinstance(message, Configure):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
@@ -111,10 +119,24 @@ class ForwardingActor(Actor):
             self._tell_accounts(message, answer)
         elif isinstance(message, QueryConnections):
             self.serving.book.query(message, answer)
+        elif isinstance(message, QueryUpstreams):
+            upstreams = self.serving.upstreams
+            answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
+        elif isinstance(message, SetPooling):
+            self.serving.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
+            answer(Done())
         else:
             refuse(sender, message, answer)
+
+    def level_changed(self, level: str) -> None:
+        """What is below it is not even sent from now on: by the time it was indexed the level might be another one."""
+        self._kept_levels = levels_from(level)
+
+    def _record(self, row: Row) -> None:
+        if row[_LEVEL] in self._kept_levels:
+            self.records.add(row)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:
         if self.serving.credentials is None:
@@ -298,6 +320,11 @@ class ForwardingActor(Actor):
             log.error("%s: %s", self.boot.name, detail)
             self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
 
+    def _announce(self, message: Trouble | Recovered) -> None:
+        """What limits itself."""
+        log.log(logging.WARNING if isinstance(message, Trouble) else logging.INFO, "%s", message.detail)
+        self.mailbox.tell(SUPERVISOR, message)
+
     def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
@@ -358,12 +385,17 @@ class ForwardingActor(Actor):
         deadline = self.loop.now + LAST_RECORDS
         told = not self.serving.limits.accounts
 
-        def usage_told(_heard: bool) -> None:
+        def usage_told(heard: bool) -> None:
             nonlocal told
-            told = True
+            told = heard
+            if not heard:
+                self.loop.call_later(USAGE_RETRY, tell_usage)
+
+        def tell_usage() -> None:
+            self._usage.settle(usage_told, LAST_RECORDS, final=True)
 
         if not told:
-            self._usage.settle(usage_told, LAST_RECORDS, final=True)
+            tell_usage()
 
         def settle() -> None:
             if (told and self.records.settled) or self.loop.now > deadline:

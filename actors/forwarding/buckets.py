@@ -67,6 +67,9 @@ class Bucket:
 
     def wait(self, wake: Wake) -> None:
         """Call `wake` once, later, when there is a share; it is taken or left then."""
+        if not self.rate:
+            self._loop.call_later(TICK, wake)  # somebody else than this bucket holds it up
+            return
         self._waiting.append(wake)
         if not self._timed:
             self._set_timer()

@@ -7,15 +7,15 @@ read" is remembered (`client_readable`, `Origin.readable`) until a read says tha
 
 from __future__ import annotations
 
-import select
 import socket
+from typing import TYPE_CHECKING
 
 from actors.forwarding import errors
 from actors.forwarding.bulk import flow_down, flow_up
 from actors.forwarding.commands import Command, LeaveOrigin
 from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER, QUANTUM
-from actors.forwarding.dial import Dial
+from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.flow import AnyFlow
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.inbound import Inbound
@@ -26,12 +26,13 @@ from actors.forwarding.sending import push
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.parent import Parent
+    from actors.forwarding.upstreams.route import Route
+
 READ_SIZE = 64 * 1024
 ROUNDS = 16
 """Reads from one socket before the others get their turn."""
-
-_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-_IN = select.EPOLLIN | _ENDED
 
 
 class Client:
@@ -42,6 +43,7 @@ class Client:
     - `sock` is the client's side with `out`, the bytes that it doesn't take yet, and `client_readable`, `client_ended`;
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `dial` is the way to it that is being looked for, `relay` the socket for datagrams that it may become;
+    - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for choosing;
     - `up` and `down` are the bodies that are moved past the session;
     - `closing` means that it ends when all is sent, `over` that it is no more, or is somebody else's.
     """
@@ -67,11 +69,13 @@ class Client:
         "origin_ended",
         "out",
         "over",
+        "parent",
         "question",
         "relay",
         "reported",
         "serving",
         "session",
+        "session_word",
         "sock",
         "target",
         "up",
@@ -96,7 +100,9 @@ class Client:
         self.origin: Origin | None = None
         self.origin_ended = False
         self.origin_broke = False
-        self.dial: Dial | Inbound | None = None
+        self.dial: Dial | Inbound | Route | None = None
+        self.parent: Parent | None = None
+        self.session_word: str | None = None
         self.relay: socket.socket | None = None
         self.up: AnyFlow | None = None
         self.down: AnyFlow | None = None
@@ -119,9 +125,9 @@ class Client:
 
     def on_client(self, mask: int) -> None:
         """The client's socket is ready for something."""
-        if mask & _IN:
+        if mask & READABLE:
             self.client_readable = True
-            if mask & _ENDED:
+            if mask & ENDED:
                 self.client_ended = True
         if self.out or self.origin is not None:
             self.go_on()
@@ -133,9 +139,9 @@ class Client:
         origin = self.origin
         if origin is None:
             return
-        if mask & _IN:
+        if mask & READABLE:
             origin.readable = True
-            if mask & _ENDED:
+            if mask & ENDED:
                 self.origin_ended = True
         self.go_on()
 
@@ -214,7 +220,7 @@ class Client:
             except OSError:
                 self.perform(session.origin_lost(self.loop.now))
                 return
-            if not data or (len(data) < size and not self.origin_ended):
+            if not data or (len(data) < size and origin.plain and not self.origin_ended):
                 origin.readable = False
             broke = not data and self.origin_broke  # the error was told to a send already: this is no good end
             now = self.loop.now
@@ -315,7 +321,10 @@ class Client:
         where = "" if target is None else f"{target.host}:{target.port}"
         if target is not None and ":" in target.host:
             where = f"[{target.host}]:{target.port}"
-        return Live(self.client_ip, self.user, where, self._state(), self.bytes_in, self.bytes_out)
+        return Live(self.client_ip, self.user, where, self._state(), self.bytes_in, self.bytes_out, self._parent_name())
+
+    def _parent_name(self) -> str:
+        return "" if self.parent is None else self.parent.name
 
     def _state(self) -> str:
         session = self.session
@@ -373,7 +382,7 @@ class Client:
         self._let_go()
         if abort:
             reset_on_close(self.sock)
-        self.loop.unwatch(self.sock.fileno())
+        self.loop.forget(self.sock.fileno())
         self.sock.close()
 
     def _let_go(self) -> None:

@@ -37,12 +37,15 @@ class Open(NamedTuple):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
     Answer with `opened(reused)` or `failed(failure)`; with `tell_address`, `opened` gets the proxy's own address of
-    the connection.
+    the connection. `forward`: it is for a request that a parent proxy may get in absolute-form, and `via` is the `Via`
+    of the request, if it has one.
     """
 
     target: Authority
     fresh: bool
     tell_address: bool = False
+    forward: bool = False
+    via: bytes | None = None
 
 
 class Listen(NamedTuple):
@@ -68,6 +71,10 @@ class LeaveOrigin(NamedTuple):
     reusable: bool
 
 
+class ParentRefused(NamedTuple):
+    """The parent proxy does not accept this proxy's credentials: do without it for a while."""
+
+
 class RelayToClient(NamedTuple):
     """Move bytes from origin to client: `length`, or all until the end when it is None; then call `relayed`."""
 
@@ -83,7 +90,7 @@ class RelayToOrigin(NamedTuple):
 class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
 
-    `reason` is an error type of RFC 9209, or empty.
+    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver.
     """
 
     method: bytes
@@ -95,6 +102,7 @@ class Report(NamedTuple):
     answered: float
     bytes_in: int
     bytes_out: int
+    parent: str = ""
 
 
 class Tunnel(NamedTuple):
@@ -131,6 +139,7 @@ Command = (
     | Listen
     | Associate
     | LeaveOrigin
+    | ParentRefused
     | RelayToClient
     | RelayToOrigin
     | Tunnel

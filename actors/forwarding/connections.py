@@ -46,6 +46,7 @@ class Live(NamedTuple):
     state: str
     bytes_in: int
     bytes_out: int
+    parent: str = ""
 
 
 class Open(Mortal, Protocol):
@@ -236,4 +237,5 @@ def _connection(connection: Open, base: Sample, span: float, clock: float) -> Co
         bytes_out=live.bytes_out,
         rate_in=(live.bytes_in - base.bytes_in.get(number, 0)) / span,
         rate_out=(live.bytes_out - base.bytes_out.get(number, 0)) / span,
+        parent=live.parent,
     )

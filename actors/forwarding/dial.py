@@ -27,6 +27,9 @@ ADDRESSES_MAX = 8
 EDGE = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 """How every stream socket is watched, from its first moment to its last: one `epoll_ctl` for its whole life."""
 
+ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+READABLE = select.EPOLLIN | ENDED
+
 OnDialled = Callable[[socket.socket | Failure], None]
 Connect = Callable[[str, int], socket.socket]
 
@@ -70,6 +73,10 @@ class Dialer:
 
         True when that is a matter of the resolver, and so of time.
         """
+        return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)))
+
+    def find(self, target: Authority, done: OnAnswer) -> bool:
+        """As `look_up`, but `done` is called in this very call when the answer is known."""
         assert self.judge is not None
         refused = self.judge.name(target)
         if refused is not None and refused.failure is not None:
@@ -77,9 +84,9 @@ class Dialer:
         elif target.literal:
             answer = Found((target.host,))
         else:
-            self.resolver.resolve(target.host, lambda found: self.loop.call_soon(lambda: done(found)))
+            self.resolver.resolve(target.host, done)
             return True
-        self.loop.call_soon(lambda: done(answer))
+        done(answer)
         return False
 
     def dial(self, target: Authority, done: OnDialled) -> Dial:
@@ -102,7 +109,10 @@ class Dial:
         self._reasons: dict[str, str] = {}
         self.reported = ""
         """What rules in report mode would have refused about the connection that was made."""
-        self.resolving = dialer.look_up(target, self._looked_up)
+        self.mask = 0
+        """What the kernel said of the connection when it was made: its edges are not told again."""
+        self.resolving = True
+        dialer.find(target, self._looked_up)
 
     def cancel(self) -> None:
         """Give up; `done` is not called any more."""
@@ -155,7 +165,7 @@ class Dial:
         if not self._trying:
             self._end(self._failure)
 
-    def _settled(self, fd: int, address: str, _mask: int) -> None:
+    def _settled(self, fd: int, address: str, mask: int) -> None:
         """The kernel has decided about one attempt."""
         sock = self._trying.get(fd)
         if sock is None:
@@ -170,6 +180,7 @@ class Dial:
             return
         del self._trying[fd]
         self.reported = self._reasons.get(address, "")
+        self.mask = mask
         self._end(sock)
 
     def _note(self, trouble: int, address: str) -> None:
@@ -189,13 +200,21 @@ class Dial:
             self._failure = errors.unroutable(f"{shown}: {errno.errorcode.get(trouble, 'unknown error')}")
 
     def _end(self, result: socket.socket | Failure) -> None:
-        done, self._done = self._done, None
         self._drop_all()
+        if isinstance(result, Failure):
+            self._loop.call_soon(lambda: self._fail(result))  # it may be known in the very call that began the dial
+            return
+        done, self._done = self._done, None
         if done is not None:
             done(result)
-        elif isinstance(result, socket.socket):
+        else:
             self._loop.unwatch(result.fileno())
             result.close()
+
+    def _fail(self, failure: Failure) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(failure)
 
     def _drop_all(self) -> None:
         if self._stagger is not None:

@@ -57,6 +57,13 @@ def bad_answer(detail: str) -> Refused:
     return Refused(Failure(502, "http_protocol_error", detail))
 
 
+def parent_refuses_us() -> Refused:
+    """A parent proxy wants other credentials than this proxy has: that is not for the client to mend."""
+    return Refused(
+        Failure(502, "proxy_configuration_error", "the parent proxy does not accept this proxy's credentials")
+    )
+
+
 def dns_failed(detail: str) -> Failure:
     """The name does not resolve."""
     return Failure(502, "dns_error", detail)
@@ -200,6 +207,9 @@ def late_announcement() -> Failure:
 
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
+NOT_THROUGH_PARENTS = Failure(
+    400, "http_request_error", "this proxy has parents, which are only asked to connect", close=True
+)
 LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forwarded this request", close=True)
 
 

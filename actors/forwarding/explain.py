@@ -62,6 +62,8 @@ def explain(serving: Serving, question: Explain, done: Callable[[Explanation], N
     early = _before_resolving(serving, judge, client, question, target)
     if early is not None:
         say(_Said(early))
+    elif serving.upstreams is not None:
+        say(_Said(judge.unresolved(target)))
     elif target.literal:
         say(_judge_addresses(judge, client, target, (target.host,)))
     else:

@@ -50,6 +50,8 @@ _SPECIAL_V6 = tuple(
 _NAT64 = IPv6Network("64:ff9b::/96")
 _MEMORY_SIZE = 4096
 
+LOOPBACK = "127.0.0.1"
+
 Address = IPv4Address | IPv6Address
 
 
@@ -142,6 +144,11 @@ def is_public(address: Address) -> bool:
     if address in _NAT64:
         return True
     return address in _GLOBAL_V6 and not any(address in network for network in _SPECIAL_V6)
+
+
+def is_localhost(name: str) -> bool:
+    """Is it one of the names that are loopback wherever they are resolved (RFC 6761 6.3)?"""
+    return f".{name.lower().rstrip('.')}".endswith(".localhost")
 
 
 def is_local(address: Address) -> bool:

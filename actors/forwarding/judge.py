@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from actors.forwarding import errors
 from actors.forwarding.errors import Failure
-from actors.forwarding.guard import Guard
+from actors.forwarding.guard import LOOPBACK, Guard, is_localhost
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.rules import REPORTED, Rules, Verdict
 
@@ -27,6 +27,10 @@ class Judgement(NamedTuple):
     stage: str
 
 
+_CLIENT_PASSES = Judgement(None, "", "", "client")
+_ADDRESS_PASSES = Judgement(None, "", "", "address")
+
+
 class Judge:
     """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
 
@@ -41,10 +45,14 @@ class Judge:
 
     def client(self, client_ip: str) -> Judgement:
         """May this client come? Judged when it is accepted."""
+        if not self._rules.judges_clients:
+            return _CLIENT_PASSES
         return self._by_rules(self._rules.judge_client(client_ip), "client")
 
     def name(self, target: Authority) -> Judgement | None:
         """A no before the name is resolved; None when its addresses are to be judged."""
+        if not self._rules.judges_destinations:
+            return None
         verdict = self._rules.judge_name(target.host, target.port)
         if verdict is None or not verdict.denied or self._rules.report:
             return None
@@ -56,7 +64,17 @@ class Judge:
         if sentence is not None:
             failure = errors.prohibited(sentence)
             return Judgement(failure, failure.reason, sentence, "egress_guard")
+        if not self._rules.judges_destinations:
+            return _ADDRESS_PASSES
         return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
+
+    def unresolved(self, target: Authority) -> Judgement:
+        """May a parent proxy be asked for `target`? The addresses of a name are the parent's to find and to guard."""
+        if target.literal:
+            return self.address(target, target.host)
+        if is_localhost(target.host):
+            return self.address(target, LOOPBACK)
+        return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
 
     def _by_rules(self, verdict: Verdict, stage: str) -> Judgement:
         if not verdict.denied:

@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages import LimitsSpec, ProxySpec
+from actors.bus.messages import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding import errors
 from actors.forwarding.accounts import REMOVED, Account
 from actors.forwarding.buckets import Bucket
@@ -45,7 +45,9 @@ class Limits:
         self._pruned = loop.now
         self._counts: dict[str, int] = {}
         self._counted: dict[Open, str] = {}
+        self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
+        """By user name."""
         self.on_used: Callable[[], None] = _unheard
         """Called when an account has used something."""
         self._alarm: Timer | None = None
@@ -72,19 +74,20 @@ class Limits:
 
     def _configure_accounts(self, spec: ProxySpec) -> None:
         now = time.time()
-        known = {account.spec.id: account for account in self.accounts.values()}
-        self.accounts = {}
-        for each in spec.accounts:
-            account = known.pop(each.id, None)
-            if account is None:
-                account = Account(self._loop, each, now, self._used)
-            elif account.spec != each:
-                account.change(each, now)
-            self.accounts[each.username] = account
+        self.accounts = {each.username: self._account(each, now) for each in spec.accounts}
         if spec.wants_credentials:  # else nobody needs an account any more, and whoever is there may stay
-            for account in known.values():
-                account.end_all(REMOVED)
+            for gone in self._known.keys() - {each.id for each in spec.accounts}:
+                self._known.pop(gone).end_all(REMOVED)
         self._set_alarm()
+
+    def _account(self, spec: AccountSpec, now: float) -> Account:
+        """The one that there is, changed; else a new one. Each is made once, since it counts for the whole process."""
+        account = self._known.get(spec.id)
+        if account is None:
+            account = self._known[spec.id] = Account(self._loop, spec, now, self._used)
+        elif account.spec != spec:
+            account.change(spec, now)
+        return account
 
     def _used(self) -> None:
         self.on_used()
@@ -92,11 +95,10 @@ class Limits:
     # --- connections ---
 
     def new_meter(self) -> Meter | None:
-        """For a connection that has just come; None when nothing is limited or counted."""
+        """For a connection that has none; None when nothing is limited or counted."""
         if not self.active:
             return None
-        inward, outward = self._inward, self._outward
-        return Meter(self, (inward,) if inward.rate else (), (outward,) if outward.rate else ())
+        return Meter(self, self._inward, self._outward)
 
     def client_refusal(self, client_ip: str) -> Failure | None:
         """What speaks against one connection more of this client."""

@@ -29,7 +29,7 @@ def linger(serving: Serving, sock: Transport) -> None:
     except OSError:
         full = True  # the client is gone
     if full:
-        serving.loop.unwatch(sock.fileno())
+        serving.loop.forget(sock.fileno())
         sock.close()
         return
     lingering = _Lingering(serving, sock)
@@ -70,5 +70,5 @@ class _Lingering:
         if self.deadline != float("inf"):
             self.deadline = float("inf")
             self._serving.lingering -= 1
-            self._serving.loop.unwatch(self._sock.fileno())
+            self._serving.loop.forget(self._sock.fileno())
             self._sock.close()

@@ -33,10 +33,11 @@ class Gate:
 
     __slots__ = ("_buckets", "_inward", "_shared", "account", "unclaimed", "waiting")
 
-    def __init__(self, inward: bool, shared: tuple[Bucket, ...]) -> None:
+    def __init__(self, inward: bool, shared: Bucket) -> None:
+        """`shared` is the bucket of the whole proxy."""
         self._inward = inward
         self._shared = shared
-        self._buckets = shared
+        self._buckets: tuple[Bucket, ...] = (shared,)
         self.account: Account | None = None
         self.unclaimed = 0
         self.waiting = False
@@ -44,15 +45,14 @@ class Gate:
     def bind(self, account: Account | None) -> None:
         """From now on bytes are those of `account`, with what nobody has claimed yet."""
         self.account = account
-        own = account.bucket(self._inward) if account is not None else None
-        self._buckets = self._shared if own is None else (own, *self._shared)
+        self._buckets = (self._shared,) if account is None else (account.bucket(self._inward), self._shared)
         if account is not None:
             account.count(self._inward, self.unclaimed)
             self.unclaimed = 0
 
     def share(self) -> int:
         """How many bytes may move now."""
-        least = UNLIMITED
+        least = UNLIMITED if self.account is None else self.account.room()
         for bucket in self._buckets:
             share = bucket.share()
             if share < least:
@@ -72,9 +72,7 @@ class Gate:
         """Have `wake` called when there may be a share; a second wait beside the first is none."""
         if self.waiting:
             return
-        short = next((bucket for bucket in self._buckets if not bucket.share()), None)
-        if short is None:
-            return
+        short = next((bucket for bucket in self._buckets if not bucket.share()), self._buckets[0])
 
         def woken() -> None:
             self.waiting = False
@@ -89,7 +87,7 @@ class Meter:
 
     __slots__ = ("_limits", "account", "admitted", "holder", "inward", "outward", "refusal")
 
-    def __init__(self, limits: Limits, inward: tuple[Bucket, ...], outward: tuple[Bucket, ...]) -> None:
+    def __init__(self, limits: Limits, inward: Bucket, outward: Bucket) -> None:
         self._limits = limits
         self.inward = Gate(True, inward)
         self.outward = Gate(False, outward)

@@ -15,6 +15,7 @@ from actors.forwarding.commands import (
     LeaveOrigin,
     Listen,
     Open,
+    ParentRefused,
     RelayDatagrams,
     RelayToClient,
     RelayToOrigin,
@@ -46,6 +47,8 @@ def leave_origin(client: Client, command: LeaveOrigin) -> None:
     end_flows(client)
     if origin is None:
         return
+    if origin.parent is not None:
+        origin.parent.left()
     if command.reusable and not client.origin_ended and origin.quiet:
         client.serving.pool.give(origin)
     else:
@@ -59,8 +62,9 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     client.origin = None
     client.over = True
     out = bytes(client.out)
+    readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
-        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter
+        client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter, readable
     )
     client.serving.replaced(client, tunnel)
 
@@ -79,13 +83,25 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
 
 
 def _report(client: Client, command: Report) -> None:
+    if client.parent is not None:
+        from actors.forwarding.upstreams.through import reported  # only proxies with parents pay for it
+
+        reported(client, client.parent, command)
     client.serving.reported(_marked(client, command), client.client_ip)
     if client.meter is not None:
         client.meter.exchange_over()
 
 
+def _parent_refused(client: Client, _command: ParentRefused) -> None:
+    from actors.forwarding.upstreams.through import parent_refused  # only proxies with parents pay for it
+
+    parent_refused(client)
+
+
 def _marked(client: Client, report: Report) -> Report:
     """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
+    if client.parent is not None:
+        report = report._replace(parent=client.parent.name)
     word = client.reported or (client.origin.reported if client.origin is not None else "")
     return report._replace(reason=word) if word and not report.reason else report
 
@@ -102,6 +118,7 @@ DO: dict[type[Any], Callable[[Client, Any], list[Command] | None]] = {
     ToOrigin: _to_origin,
     Authorize: authorize,
     Open: open_origin,
+    ParentRefused: _parent_refused,
     Listen: listen,
     Associate: associate,
     LeaveOrigin: leave_origin,

@@ -16,12 +16,14 @@ HANDSHAKE_TIMEOUT = 10.0
 class Policy:
     """Shared by all sessions of a proxy. Times are seconds.
 
+    `hears_users`: no credentials are wanted, but a user name that comes all the same may choose a parent.
     `date` gives the `Date` line of an answer at a time of the session's clock. `via` names this very proxy, so that
     chains of our own proxies are no loops.
     """
 
     keep_alive: bool = True
     wants_credentials: bool = False
+    hears_users: bool = False
     timeout: float = 30.0
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0

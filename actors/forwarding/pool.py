@@ -8,10 +8,15 @@ from __future__ import annotations
 import select
 import socket
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.forwarding.deadlines import NEVER, Deadlines
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.transport import Transport
+
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.parent import Parent
 
 Key = tuple[str, int]
 
@@ -20,16 +25,35 @@ class Origin:
     """A connection to an origin, from its dialling to its end.
 
     `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused about it.
+    `parent` is the parent proxy that it goes through, if any. `hop` are the field lines that requests in absolute-form
+    carry for that parent, or None where requests go in origin-form. `plain`: it is a socket, and not TLS.
     """
 
-    __slots__ = ("_pool", "deadline", "epoch", "fd", "key", "noted", "out", "readable", "reported", "sock")
+    __slots__ = (
+        "_pool",
+        "deadline",
+        "epoch",
+        "fd",
+        "hop",
+        "key",
+        "noted",
+        "out",
+        "parent",
+        "plain",
+        "readable",
+        "reported",
+        "sock",
+    )
 
-    def __init__(self, sock: socket.socket, key: Key, epoch: int = 0, reported: str = "") -> None:
+    def __init__(self, sock: Transport, key: Key, epoch: int = 0, reported: str = "") -> None:
         self.sock = sock
         self.fd = sock.fileno()
         self.key = key
         self.epoch = epoch
         self.reported = reported
+        self.parent: Parent | None = None
+        self.hop: bytes | None = None
+        self.plain = isinstance(sock, socket.socket)
         self.out = bytearray()
         self.readable = False
         self.deadline = float("inf")
@@ -41,10 +65,16 @@ class Origin:
         """Is there nothing left to send, and nothing more to read?"""
         if self.out:
             return False
-        if not self.readable:
+        if not self.readable and self.plain:
             return True
+        return self._silent()
+
+    def _silent(self) -> bool:
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
+            if isinstance(self.sock, socket.socket):
+                self.sock.recv(1, socket.MSG_PEEK)
+            else:
+                self.sock.recv(1)  # there should be nothing; what TLS has to say to itself is no byte of ours
         except BlockingIOError:
             return True
         except OSError:
@@ -64,7 +94,7 @@ class Origin:
 
     def disturbed(self, mask: int) -> None:
         """Something happened while it was idle. Being writable is nothing."""
-        if mask & ~select.EPOLLOUT and self._pool is not None:
+        if mask & ~select.EPOLLOUT and self._pool is not None and (self.plain or not self._silent()):
             self._pool.discard(self)
 
     def expire(self) -> None:
@@ -86,9 +116,17 @@ class Pool:
         self.epoch = 0
         """Grows when what may be connected to has changed; older connections are not kept."""
 
+    def set_limits(self, limit: int, kept: float) -> None:
+        """For the connections that are given from now on."""
+        self._limit, self._kept = limit, kept
+
     def take(self, target: Authority) -> Origin | None:
         """An idle connection to `target`, or None."""
-        idle = self._idle.get((target.host, target.port))
+        return self.take_key((target.host, target.port))
+
+    def take_key(self, key: Key) -> Origin | None:
+        """An idle connection that was given with this key, or None."""
+        idle = self._idle.get(key)
         if not idle:
             return None
         origin = idle.pop()
@@ -119,7 +157,7 @@ class Pool:
     def close(self, origin: Origin) -> None:
         """Close a connection that is not in the pool."""
         origin.leave()
-        self._loop.unwatch(origin.fd)
+        self._loop.forget(origin.fd)
         origin.sock.close()
 
     def flush(self) -> None:

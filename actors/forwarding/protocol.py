@@ -55,8 +55,13 @@ class Session(Protocol):
     def authorized(self, user: str | None, now: float) -> list[Command]:
         """The answer to `Authorize`: whose the credentials are; None: they are not good."""
 
-    def opened(self, reused: bool, now: float, address: tuple[str, int] | None = None, /) -> list[Command]:
-        """The answer to `Open`, `Listen` or `Associate`: it is there. They say whose `address` it is, if any."""
+    def opened(
+        self, reused: bool, now: float, address: tuple[str, int] | None = None, hop: bytes | None = None, /
+    ) -> list[Command]:
+        """The answer to `Open`, `Listen` or `Associate`: it is there. They say whose `address` it is, if any.
+
+        With `hop` the other side is a parent proxy that gets the request in absolute-form, with these field lines.
+        """
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
         """The answer to `Open`: there is no connection."""

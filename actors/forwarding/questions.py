@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 from actors.forwarding import errors
 from actors.forwarding.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.datagrams import relay_socket
+from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.pool import Origin
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
+from actors.forwarding.upstreams.names import split_session
+
+TESTERS = "test-"
+"""How the one-use users of tests begin."""
 
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
@@ -28,12 +33,15 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
     answers: list[list[Command]] = []
     asking = True
     question = client.question = object()
+    user = _account(client, command.user)
 
     def checked(user: str | None) -> None:
         # An answer that comes too late must not be taken for that of a later request.
         if client.over or client.question is not question or not client.session.authorizing:
             return
         client.question = None
+        if user is None and client.serving.policy.hears_users:
+            user = ""  # nobody has to be known here
         client.user = user or ""
         commands = client.session.authorized(user, client.loop.now)
         if asking:
@@ -42,24 +50,43 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
             client.perform(commands)
             client.go_on()
 
-    credentials.check(command.user, command.password, checked)
+    if client.serving.policy.hears_users and not (user or "").startswith(TESTERS):
+        checked("")
+    else:
+        credentials.check(user, command.password, checked)
     asking = False
     return answers[0] if answers else None
+
+
+def _account(client: Client, user: str | None) -> str | None:
+    """The account in a user name; a session word in it chooses among parents."""
+    client.session_word = None
+    serving = client.serving
+    if user is None or serving.upstreams is None or (not serving.policy.hears_users and serving.knows(user)):
+        return user
+    account, word = split_session(user)
+    client.session_word = None if word is None else f"{account}\0{word}"
+    return account
 
 
 def open_origin(client: Client, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
     target = client.target = command.target
     serving = client.serving
+    client.parent = None
     refused = _refused(client)
     if refused is not None:
         return refused
+    if serving.upstreams is not None:
+        from actors.forwarding.upstreams.through import open_through_parent  # only proxies with parents pay for it
+
+        return open_through_parent(client, command)
     origin = None if command.fresh else serving.pool.take(target)
     if origin is not None:
-        _join(client, origin)
+        join(client, origin)
         return client.session.opened(True, client.loop.now)
     epoch = serving.pool.epoch
-    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial.reported))
+    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial))
     client.dial = dial
     return None
 
@@ -67,25 +94,33 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
 def _refused(client: Client) -> list[Command] | None:
     """What follows when limits or the account don't let the request go on; else None, and it is counted."""
     meter = client.meter
-    failure = None if meter is None else meter.admit(client.user, client)
+    if meter is None:
+        limits = client.serving.limits
+        if not limits.active:
+            return None
+        meter = client.meter = limits.new_meter()  # there were no limits when it came
+        assert meter is not None
+    failure = meter.admit(client.user, client)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
-def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, reported: str) -> None:
+def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
     client.dial = None
     now = client.loop.now
     if isinstance(result, Failure):
         client.perform(client.session.failed(result, now))
     else:
-        origin = Origin(result, (command.target.host, command.target.port), epoch, reported)
-        origin.readable = True  # it may have spoken first: the edge that said so was the dial's
-        _join(client, origin)
+        origin = Origin(result, (command.target.host, command.target.port), epoch, dial.reported)
+        origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
+        join(client, origin)
+        client.origin_ended = bool(dial.mask & ENDED)
         address = endpoint_of(result.getsockname()) if command.tell_address else None
         client.perform(client.session.opened(False, now, address))
     client.go_on()
 
 
-def _join(client: Client, origin: Origin) -> None:
+def join(client: Client, origin: Origin) -> None:
+    """Let what happens at `origin` come to the client connection."""
     client.origin = origin
     client.origin_ended = client.origin_broke = False
     client.loop.hand_over(origin.fd, client.on_origin)
@@ -97,6 +132,8 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
     refused = _refused(client)
     if refused is not None:
         return refused
+    if client.serving.upstreams is not None:
+        return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
 
     def listening(address: Endpoint) -> None:
         client.perform(client.session.opened(False, client.loop.now, address))
@@ -116,8 +153,8 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
     else:
         sock, peer = result
         origin = Origin(sock, peer)
-        origin.readable = True  # it may have spoken first, as above
-        _join(client, origin)
+        origin.readable = True  # it may have spoken first
+        join(client, origin)
         client.perform(client.session.opened(False, client.loop.now, peer))
     client.go_on()
 
@@ -127,6 +164,8 @@ def associate(client: Client, _command: Associate) -> list[Command]:
     refused = _refused(client)
     if refused is not None:
         return refused
+    if client.serving.upstreams is not None:
+        return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
     try:
         client.relay = relay_socket(_own_address(client))
     except OSError as error:

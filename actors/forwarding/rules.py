@@ -195,6 +195,16 @@ class Rules:
             return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
         return None
 
+    def judge_unresolved(self, host: str, port: int) -> Verdict:
+        """May `host` be asked for, when its addresses will not be known here? Only entries with names can say yes."""
+        by_name = self.judge_name(host, port)
+        if by_name is not None or not self._allow:
+            return by_name or ALLOWED
+        allowed = self._allow.by_name(_plain(host), port)
+        if allowed is None:
+            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return Verdict("", self._allow.told(allowed))
+
     def judge_address(self, host: str, port: int, address_text: str) -> Verdict:
         """May `host`, asked for by that name, be connected to at this address? `judge_name` is part of it."""
         by_name = self.judge_name(host, port)

@@ -6,11 +6,11 @@ import itertools
 import os
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages import EgressSpec, ProxySpec
+from actors.bus.messages import EgressSpec, ProxySpec, Recovered, Trouble, UpstreamsSpec
 from actors.bus.records import Row
 from actors.forwarding.commands import Report
 from actors.forwarding.connections import Book, Open
@@ -36,6 +36,8 @@ from actors.forwarding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actors.forwarding.upstreams.parents import Upstreams
 
 Side = tuple[Transport, int]
 """A connection with its descriptor."""
@@ -94,6 +96,8 @@ class Serving:
         self.credentials: Credentials | None = None
         self.limits = Limits(loop)
         self.judge: Judge | None = None
+        self.upstreams: Upstreams | None = None
+        self.announce: Callable[[Trouble | Recovered], None] = lambda _message: None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
         self._spec: ProxySpec | None = None
@@ -111,6 +115,9 @@ class Serving:
         if spec.bind_address != self.dialer.source.address:
             self.dialer.leave_from(Source(spec.bind_address))
             self.pool.flush()
+        before = self._spec
+        if before is None or (spec.upstreams, spec.bind_address) != (before.upstreams, before.bind_address):
+            self._choose_upstreams(spec.upstreams)
         if self.credentials is None:
             self.credentials = Credentials(self.loop, self.workers, spec)
         else:
@@ -124,12 +131,29 @@ class Serving:
         self.policy = Policy(
             keep_alive=spec.keep_alive,
             wants_credentials=spec.wants_credentials,
+            hears_users=self.upstreams is not None and not spec.wants_credentials,
             timeout=spec.timeout,
             handshake_timeout=self.policy.handshake_timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
             date=self.policy.date,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+
+    def _choose_upstreams(self, spec: UpstreamsSpec) -> None:
+        before = self.upstreams
+        if before is not None:
+            before.stop()
+        self.pool.flush()
+        self.upstreams = None
+        if spec.parents:
+            from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
+
+            self.upstreams = Upstreams(self, spec, before)
+
+    def set_pooling(self, limit: int, kept: float) -> None:
+        """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""
+        self.pool.set_limits(limit, kept)
+        self.policy = replace(self.policy, keep_alive_timeout=kept)
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
@@ -240,6 +264,7 @@ class Serving:
                 report.bytes_out,
                 f"{self._id_prefix}{next(self._request_ids):08x}",
                 report.reason,
+                report.parent,
             )
         )
 

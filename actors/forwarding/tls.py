@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from config.certificates import CertificateError, server_context
 
@@ -22,21 +23,24 @@ log = logging.getLogger(__name__)
 CHECK_PERIOD = 1.0
 """Seconds between two looks at whether the files have changed."""
 
-READ_SIZE = 128 * 1024
-SEAL_SIZE = 128 * 1024
-"""Clear bytes that are encrypted at a time, at most."""
+READ_SIZE = 32 * 1024
+SEAL_SIZE = 32 * 1024
+"""Clear bytes that are encrypted at a time, at most. OpenSSL keeps room for as much as it was ever given at once."""
 
 
 class TlsStream:
-    """The server's end of one TLS connection, with the methods of a `Transport`. The handshake is within the reads."""
+    """One end of a TLS connection, with the methods of a `Transport`. The server's handshake is within the reads."""
 
     __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent")
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
+        """The client's end when there is a `server_name`, else the server's."""
         self._sock = sock
         self._from_client = ssl.MemoryBIO()
         self._to_client = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._from_client, self._to_client, server_side=True)
+        self._tls = context.wrap_bio(
+            self._from_client, self._to_client, server_side=server_name is None, server_hostname=server_name
+        )
         self._unsent = b""
         self._sealed = 0
         self._early: list[bytes] = []
@@ -47,7 +51,10 @@ class TlsStream:
         The end is only an end with a close_notify: without it somebody may have cut the rest off (RFC 8446 6.1).
         """
         if self._early:
-            return self._early.pop(0)
+            data = self._early.pop(0)
+            if len(data) > size:
+                self._early.insert(0, data[size:])
+            return data[:size]
         while True:
             try:
                 data = self._tls.read(size)
@@ -89,6 +96,14 @@ class TlsStream:
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._sock.fileno()
+
+    def getsockname(self) -> Any:
+        """As of a socket."""
+        return self._sock.getsockname()
+
+    def getpeername(self) -> Any:
+        """As of a socket."""
+        return self._sock.getpeername()
 
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
         """As of a socket."""

@@ -6,7 +6,7 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Transport(Protocol):
@@ -20,6 +20,12 @@ class Transport(Protocol):
 
     def shutdown(self, how: int, /) -> None:
         """End the sending direction."""
+
+    def getsockname(self) -> Any:
+        """getsockname(2)."""
+
+    def getpeername(self) -> Any:
+        """getpeername(2)."""
 
     def setsockopt(self, level: int, option: int, value: bytes, /) -> None:
         """setsockopt(2)."""

@@ -27,6 +27,7 @@ class Tunnel:
         "_client",
         "_down",
         "_origin",
+        "_parent",
         "_pending_down",
         "_pending_up",
         "_report",
@@ -50,10 +51,13 @@ class Tunnel:
         report: Report,
         number: int,
         meter: Meter | None = None,
+        client_readable: bool = True,
     ) -> None:
+        """`client_readable`, as `origin.readable`: may there be bytes of which no event tells any more?"""
         self._serving = serving
         self._client = client
         self._origin = origin.sock
+        self._parent = origin.parent
         self.client_ip = client_ip
         self._unsent = 0
         self._report = report
@@ -71,7 +75,8 @@ class Tunnel:
         serving.loop.hand_over(client_fd, self._on_client)
         serving.loop.hand_over(origin.fd, self._on_origin)
         serving.deadlines.note(self)
-        serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
+        if client_readable or origin.readable or self._pending_up or pending_down:
+            serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
     def expire(self) -> None:
         """Nothing moved for too long. What the kernel still delivers counts as movement."""
@@ -98,8 +103,11 @@ class Tunnel:
             down.abandon()
         self._up = self._down = None
         for sock in (self._client, self._origin):
-            self._serving.loop.unwatch(sock.fileno())
+            self._serving.loop.forget(sock.fileno())
             sock.close()
+        if self._parent is not None:
+            self._parent.left()
+            self._parent.moved(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
         before = self._report
         self._serving.tunnel_ended(
             self,
@@ -120,6 +128,7 @@ class Tunnel:
             "tunnel",
             report.bytes_in + (up.moved if up is not None else 0),
             report.bytes_out + (down.moved if down is not None else 0),
+            "" if self._parent is None else self._parent.name,
         )
 
     def _on_client(self, mask: int) -> None:
@@ -164,7 +173,7 @@ class Tunnel:
             self._serving.loop.call_soon(lambda: self._again(flow))
         elif progress is Progress.HELD and flow.gate is not None:
             flow.gate.wait(lambda: self._again(flow))
-        elif progress is Progress.ENDED:
+        elif progress is Progress.ENDED and not self._ended:  # when both have, closing says so
             (self._origin if flow is self._up else self._client).shutdown(socket.SHUT_WR)
 
     def _again(self, flow: AnyFlow) -> None:
@@ -178,8 +187,14 @@ class Tunnel:
         except OSError:
             self.end("connection_terminated")
             return
-        if self._up.progress is Progress.ENDED and self._down.progress is Progress.ENDED:
+        if self._ended:
             self.end("")
+
+    @property
+    def _ended(self) -> bool:
+        """Have both sides said their last word, and is it delivered?"""
+        up, down = self._up, self._down
+        return up is not None and up.progress is Progress.ENDED and down is not None and down.progress is Progress.ENDED
 
     def _flush(self) -> bool:
         """Send what was taken before the tunnel began; True when the rest may flow."""

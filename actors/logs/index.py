@@ -19,9 +19,9 @@ from typing import Any
 
 from actors.bus.messages import LogPage, QueryLogs
 from actors.bus.records import ACCESS_FIELDS, Batch
+from actors.log_lines import LEVELS, levels_from
 from actors.sqlite import open_database
 
-LEVELS = ("debug", "info", "warning", "error", "critical")
 POSITION_FILES = 3
 """How many of the newest files are read for the positions of the senders."""
 SEARCHED = ("target_url", "client_ip", "proxy_id", "method", "user", "reason")
@@ -52,7 +52,7 @@ class LogIndex:
 
     def set_level(self, level: str) -> None:
         """Records below this level are not kept from now on."""
-        self._kept = frozenset(LEVELS[LEVELS.index(level) :])
+        self._kept = levels_from(level)
 
     def commit(self, batch: Batch) -> int:
         """Store a batch if it is the next of its sender; the last number that is stored. Raises `sqlite3.Error`."""
@@ -95,7 +95,7 @@ class LogIndex:
     def _today(self) -> sqlite3.Connection:
         day = _day_of(self._clock())
         if self._database is None or day != self._day:
-            fresh = open_database(self._folder / f"{day}.sqlite", _SCHEMA)
+            fresh = _open(self._folder / f"{day}.sqlite")
             self.close()
             self._database, self._day = fresh, day
         return self._database
@@ -108,7 +108,7 @@ class LogIndex:
             if file.stem == self._day:
                 yield self._today()
                 continue
-            with _closing(open_database(file, _SCHEMA)) as database:
+            with _closing(_open(file)) as database:
                 yield database
 
     def _files(self) -> list[Path]:
@@ -118,10 +118,20 @@ class LogIndex:
     def _read_positions(self) -> dict[tuple[str, int], int]:
         positions: dict[tuple[str, int], int] = {}
         for file in self._files()[:POSITION_FILES]:
-            with _closing(open_database(file, _SCHEMA)) as database:
+            with _closing(_open(file)) as database:
                 for source, instance, number in database.execute("SELECT source, instance, number FROM positions"):
                     positions[source, instance] = max(number, positions.get((source, instance), 0))
         return positions
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """A day file, with the columns that came later added to one that is older."""
+    database = open_database(file, _SCHEMA)
+    there = {column[1] for column in database.execute("PRAGMA table_info(records)")}
+    for name in ACCESS_FIELDS:
+        if name not in there:
+            database.execute(f"ALTER TABLE records ADD COLUMN {name} DEFAULT ''")
+    return database
 
 
 @contextmanager

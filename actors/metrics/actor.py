@@ -34,6 +34,8 @@ from actors.process import Actor, Boot
 log = logging.getLogger(__name__)
 
 PERIOD = 1.0
+SAVED_AFTER = 0.1
+"""Seconds until what accounts have used is on disk, so that what several proxies tell goes there together."""
 FORGOTTEN_REMEMBERED = 1_000
 
 
@@ -47,6 +49,7 @@ class MetricsActor(Actor):
         self._rates = Rates(self._totals)
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
+        self._save_due = False
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, ("counters.",), self._take)
         self.loop.call_every(PERIOD, self._tick)
         self.ready()
@@ -72,8 +75,18 @@ class MetricsActor(Actor):
         known = message.proxy_id not in self._forgotten
         totals = self._usage.take(message) if known else {}
         if message.final:
-            self._save()
+            self._save_usage()
+        elif not self._save_due:
+            self._save_due = True
+            self.loop.call_later(SAVED_AFTER, self._save_usage)
         answer(Usage(totals))
+
+    def _save_usage(self) -> None:
+        self._save_due = False
+        try:
+            self._usage.save()
+        except sqlite3.Error as error:
+            log.error("what accounts have used can't be saved: %s", error)
 
     def _change_usage(self, message: ResetUsage | ForgetAccounts, answer: Answer) -> None:
         try:
@@ -91,6 +104,7 @@ class MetricsActor(Actor):
         """Save, and close the file, too."""
         self._subscription.close()
         self._save()
+        self._save_usage()
         super().close()
         self._totals.close()
         self._usage.close()
@@ -118,9 +132,8 @@ class MetricsActor(Actor):
     def _save(self) -> None:
         try:
             self._totals.save()
-            self._usage.save()
         except sqlite3.Error as error:
-            log.error("the figures can't be saved: %s", error)
+            log.error("the totals can't be saved: %s", error)
 
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from actors.bus.messages import AccountUsage, TellUsage
@@ -121,6 +121,8 @@ class UsageBook:
         self._database.close()
 
     def _take(self, key: _Key, instance: int, said: AccountUsage) -> AccountUsage:
+        if key not in self._accounts and not (said.bytes_in or said.bytes_out or said.resets > 0):
+            return replace(said, resets=0)  # most accounts are never used
         account = self._accounts.setdefault(key, _Account(said.period, said.since))
         if said.period != account.period and said.period in PERIODS:
             account.begin(said.period, period_at(said.period, self._wall())[0])

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from socket import socket
 from typing import Any
 
@@ -32,11 +33,11 @@ from actors.bus.messages import (
     ProxySpec,
     PutProxy,
     PutWish,
+    Recovered,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
     Runtime,
-    SetLogLevel,
     Trouble,
     forwarding_name,
 )
@@ -60,6 +61,8 @@ EGRESS_PERIOD = 0.1
 """Seconds between two changes of `EgressSpec.own`: starting a thousand proxies doesn't tell all of all each time."""
 EGRESS_AT_ONCE = 50
 """Actors up to which every change of `EgressSpec.own` is told without waiting for the next."""
+TOLD_MAX = 1.0
+"""Seconds that an actor may take to answer that it has heard of other settings."""
 REMOVED_REMEMBERED = 1_000
 
 
@@ -77,6 +80,8 @@ class Fleet:
         self._proxies: dict[str, Managed] = {}
         self._configured: dict[str, Configure] = {}
         self._down: set[str] = set()
+        self._for_all: dict[type[Any], Any] = {}
+        self._for_proxies: dict[type[Any], Any] = {}
         self._egress = EgressSpec(orders.egress_policy, orders.egress_allow, orders.own)
         self._egress_timed = False
         self._egress_changes = 0
@@ -96,6 +101,7 @@ class Fleet:
             PutWish: self._put_wish,
             DescribeFleet: self._describe,
             Trouble: self._trouble,
+            Recovered: self._recovered,
         }
 
     # --- orders from the supervisor ---
@@ -125,13 +131,26 @@ class Fleet:
         self._orders = orders
         for actor in self._proxies.values():
             actor.drain = orders.drain_timeout
+            actor.plan = replace(actor.plan, params=orders.forwarding_params)
         self._egress = self._egress_now()
         self._reconcile()
 
-    def set_log_level(self, level: str) -> None:
-        """Tell all actors."""
+    def tell_all(self, message: Any, gate: Gate) -> None:
+        """Tell all actors, and those who come later; `gate` waits for those who are there."""
+        self._for_all[type(message)] = message
         for actor in self._all():
-            self._world.exchange.tell(actor.name, SetLogLevel(level))
+            self._ask(actor, message, gate)
+
+    def tell_proxies(self, message: Any, gate: Gate) -> None:
+        """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
+        self._for_proxies[type(message)] = message
+        for actor in self._proxies.values():
+            self._ask(actor, message, gate)
+
+    def _ask(self, actor: Managed, message: Any, gate: Gate) -> None:
+        if actor.life.state is State.RUNNING:
+            key = gate.key()
+            self._world.exchange.ask(actor.name, message, lambda _reply: key(), TOLD_MAX)
 
     def hasten(self) -> None:
         """Kill everything that still lives."""
@@ -165,6 +184,8 @@ class Fleet:
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
         proxy_id = self._proxy_id(actor)
+        for message in (*self._for_all.values(), *(self._for_proxies.values() if proxy_id else ())):
+            self._world.exchange.tell(actor.name, message)  # it may have been started before that was said
         if proxy_id in self._down:
             self._down.discard(proxy_id)
             self._publish("proxy.up", proxy_id, restarts=actor.life.restarts)
@@ -265,6 +286,12 @@ class Fleet:
         actor = self._by_name(sender)
         if actor is not None and self._proxy_id(actor) in self._wish:
             self._publish("proxy.error", self._proxy_id(actor), error=message.what, detail=message.detail)
+
+    def _recovered(self, sender: str, message: Recovered, _answer: Answer) -> None:
+        log.info("%s: %s: %s", sender, message.what, message.detail)
+        actor = self._by_name(sender)
+        if actor is not None and self._proxy_id(actor) in self._wish:
+            self._publish("proxy.recovered", self._proxy_id(actor), error=message.what, detail=message.detail)
 
     # --- carrying out ---
 

@@ -23,13 +23,29 @@ import zmq
 from actors.bus.events import Forwarder
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import API, ProxySpec, SetSettings
-from actors.process import Boot
+from actors.bus.messages import (
+    API,
+    Done,
+    Failed,
+    ListenerRefused,
+    PrepareSettings,
+    ProxySpec,
+    PutSettings,
+    SetLogging,
+    SetPooling,
+    SetSettings,
+)
+from actors.process import Boot, set_up_logging
+from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
+from actors.supervision.in_force import InForce, hidden_keys
 from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, watchdog_period
+from actors.supervision.once import Gate, nothing
 from actors.supervision.orders import Entries, Orders
+from actors.supervision.sockets import ListenError
 from actors.supervision.spawner import Spawner
+from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
 from config.settings import ConfigError, Settings, plain
 
@@ -37,18 +53,6 @@ log = logging.getLogger(__name__)
 
 _PR_SET_CHILD_SUBREAPER = 36
 STATUS_PERIOD = 10.0
-_FIXED = (
-    "data_dir",
-    "run_dir",
-    "server.host",
-    "server.port",
-    "server.max_connections",
-    "server.tls",
-    "logging.format",
-    "proxy.keep_alive_timeout",
-    "proxy.max_idle_connections",
-)
-"""Settings that hold until the next start of the product, or of the proxy for those of `proxy`."""
 END_GRACE = 5.0
 """Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
 
@@ -64,7 +68,10 @@ class Premises:
 
 
 class Service:
-    """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets."""
+    """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets.
+
+    `settings` are those of the configuration, `stored` what was set through the API.
+    """
 
     def __init__(
         self,
@@ -73,9 +80,13 @@ class Service:
         reload: Callable[[], Settings],
         on_ready: Callable[[], None],
         entries: Entries | None = None,
+        stored: Stored | None = None,
     ) -> None:
-        self._settings = settings
+        self._in_force = InForce.of(settings, stored or {})
+        settings = self._in_force.now
         self._premises = premises
+        address = settings.server.host, settings.server.port
+        self._api = ApiAddress(premises.api_socket, address, premises.run, time.monotonic)
         self._reload = reload
         self._on_ready = on_ready
         self._last_instance = 0
@@ -101,6 +112,9 @@ class Service:
         period = watchdog_period()
         if period is not None:
             self._loop.call_every(period, lambda: notify("WATCHDOG=1"))
+        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+            log.warning("%s", sentence)
+        self._loop.call_every(STATUS_PERIOD, self._api.lapse)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
         self._fleet.start(wish)
         self._loop.run()
@@ -109,14 +123,17 @@ class Service:
 
     # --- parts ---
 
+    @property
+    def _settings(self) -> Settings:
+        return self._in_force.now
+
     def _orders(self) -> Orders:
         settings = self._settings
-        host, port = self._premises.api_socket.getsockname()[:2]
         return Orders(
             settings.server.drain_timeout,
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
-            ((str(host), int(port)),),
+            (self._api.bound,),
             {
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
@@ -125,7 +142,7 @@ class Service:
 
     def _api_plan(self, entries: Entries | None) -> Plan:
         entry = (entries or Entries()).api
-        return Plan(API, entry, self._api_params, lambda: [self._premises.api_socket])
+        return Plan(API, entry, self._api_params, lambda: [self._api.socket])
 
     def _shown(self) -> dict[str, Any]:
         """The settings for the API."""
@@ -138,7 +155,12 @@ class Service:
         return Boot(name, self._last_instance, run, data, style.level, style.format, params)
 
     def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
-        self._fleet.receive(sender, message, answer)
+        if isinstance(message, PrepareSettings):
+            self._prepare(message, answer)
+        elif isinstance(message, PutSettings):
+            self._put_settings(message, answer)
+        else:
+            self._fleet.receive(sender, message, answer)
 
     def _ready(self) -> None:
         notify("READY=1", f"STATUS={self._fleet.summary}")
@@ -175,20 +197,57 @@ class Service:
     def _reread(self) -> None:
         before = self._settings
         try:
-            self._settings = self._reload()
-        except ConfigError as error:
+            waiting = self._in_force.reread(self._reload())
+        except (ConfigError, BadStored) as error:
             log.error("the configuration is not taken over: %s", error)
             return
-        level = self._settings.logging.level
-        logging.getLogger().setLevel(level.upper())
-        self._fleet.set_log_level(level)
-        self._fleet.take_over(self._orders())
-        self._api_params["settings"] = self._shown()  # for the API's next start
+        self._take_over(before, nothing)
         self._exchange.tell(API, SetSettings(self._shown()))
-        kept = [name for name in _FIXED if _value(before, name) != _value(self._settings, name)]
         log.info("the configuration was read again")
-        if kept:
-            log.warning("changed, but only taken over by a restart: %s", ", ".join(kept))
+        if waiting:
+            log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
+        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+            log.warning("%s", sentence)
+
+    # --- settings of the API ---
+
+    def _prepare(self, message: PrepareSettings, answer: Callable[[Any], None]) -> None:
+        try:
+            server = self._in_force.preview(message.stored).server
+            self._api.prepare((server.host, server.port))
+        except BadStored as error:
+            answer(Failed(str(error)))
+        except ListenError as error:
+            answer(ListenerRefused(error.field, error.error))
+        else:
+            answer(Done())
+
+    def _put_settings(self, message: PutSettings, answer: Callable[[Any], None]) -> None:
+        before = self._settings
+        try:
+            server = self._in_force.preview(message.stored).server
+            self._api.switch((server.host, server.port))
+            self._in_force.put(message.stored)
+        except (BadStored, ListenError) as error:
+            answer(Failed(str(error)))
+            return
+        self._take_over(before, lambda: answer(SetSettings(self._shown())))
+
+    def _take_over(self, before: Settings, then: Callable[[], None]) -> None:
+        """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
+        gate = Gate(then)
+        now = self._settings
+        if now.logging != before.logging:
+            set_up_logging(now.logging.level, now.logging.format)
+            self._spawner.set_logging(now.logging.level, now.logging.format)
+            self._fleet.tell_all(SetLogging(now.logging.level, now.logging.format), gate)
+        orders = self._orders()
+        self._fleet.take_over(orders)
+        pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
+        if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
+            self._fleet.tell_proxies(pooling, gate)
+        self._api_params["settings"] = self._shown()  # for the API's next start
+        gate.open()
 
     def _end(self, why: str) -> None:
         if self._ending:
@@ -199,7 +258,7 @@ class Service:
         self._ending = True
         log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
         notify("STOPPING=1", "STATUS=draining")
-        self._premises.api_socket.close()
+        self._api.close()
         self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._out_of_time)
         self._fleet.end(self._loop.stop)
 
@@ -215,11 +274,6 @@ class Service:
         self._events.close()
         self._context.term()
         self._loop.close()
-
-
-def _value(settings: Settings, name: str) -> Any:
-    group, _, key = name.partition(".")
-    return getattr(getattr(settings, group), key) if key else getattr(settings, group)
 
 
 def _become_subreaper() -> None:

@@ -46,8 +46,10 @@ class ListenError(Exception):
         self.error = error
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     """A bound, listening, non-blocking TCP socket. Raises `ListenError`.
+
+    With `shared` the port may overlap at this moment with that of a socket of ours which agrees (SO_REUSEPORT).
 
     `host` is an address or a name, of which the first address is taken; a name that takes long is refused (`names`). An
     IPv6 socket takes IPv6 alone, so that `::` and `0.0.0.0` may be listened at side by side.
@@ -56,10 +58,12 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)  # from now on nobody else may
     except OSError as error:
         listener.close()
         raise refusal(error, host, port) from error

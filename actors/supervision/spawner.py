@@ -168,6 +168,10 @@ class Spawner:
         self._loop.call_soon(self._send_waiting)
         return process
 
+    def set_logging(self, level: str, style: str) -> None:
+        """For the log of the next zygote; actors are told in their boot."""
+        self._logging = (level, style)
+
     def reaped(self, pid: int, status: int) -> None:
         """A process ended with `status`, says who reaped it: its zygote, or the supervisor when that is dead."""
         if pid in self._living:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ from api.security.authentication import Caller
 from api.services import Services
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
+
+AFTER = "proxyfleet.after"
+"""Key of the WSGI environment: a function that the server calls when it has written the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Document(NamedTuple):
 class Reply:
     """A success: `data` for the envelope. `revision` becomes the ETag. `cookie` is a `Set-Cookie`.
 
-    A `document` is the body itself.
+    A `document` is the body itself. `then` is called when the answer was written.
     """
 
     data: dict[str, Any]
@@ -66,4 +69,14 @@ class Reply:
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     cookie: str | None = None
+    then: Callable[[], None] | None = None
     document: Document | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-like data; of an enveloped answer with nothing to follow."""
+        return {"data": self.data, "status": self.status, "revision": self.revision, "headers": self.headers}
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Reply:
+        """The opposite of `plain`."""
+        return cls(plain["data"], plain["status"], plain["revision"], plain["headers"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~+/=:-]{1,128}", re.ASCII)
 
@@ -27,13 +28,32 @@ def client_address(peer: str, forwarded_for: str | None, trusted: Sequence[str])
     return peer if current is None else str(current)
 
 
+def is_secure(scheme: str, peer: str, forwarded_proto: str | None, trusted: Sequence[str]) -> bool:
+    """Did the request come by TLS: to us, or to a trusted proxy that says so (`X-Forwarded-Proto`, its last word)?"""
+    address = _address(peer)
+    if forwarded_proto is not None and address is not None and _trusted(address, trusted):
+        return forwarded_proto.rpartition(",")[2].strip(" \t").lower() == "https"
+    return scheme == "https"
+
+
+def is_within(address: str, networks: Sequence[str]) -> bool:
+    """Is the client's address in one of `networks`?"""
+    found = _address(address)
+    return found is not None and _trusted(found, networks)
+
+
 def request_id(given: str | None) -> str:
     """The client's own id of its request, if it is well formed, else a new one."""
     return given if given and _REQUEST_ID.fullmatch(given) else "req_" + secrets.token_hex(12)
 
 
 def _trusted(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> bool:
-    return any(address in ip_network(network, strict=False) for network in networks)
+    return any(address in _network(network) for network in networks)
+
+
+@lru_cache(maxsize=1024)
+def _network(text: str) -> IPv4Network | IPv6Network:
+    return ip_network(text, strict=False)
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:

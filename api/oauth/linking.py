@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api import users
+from api.audit import origin
 from api.oauth.errors import IdentityRefused
 from api.oauth.identity import Identity, domain_of, same_address
 from api.store import Store
@@ -28,6 +29,9 @@ from config.passwords import hash_password
 _NO_ADDRESS = "the provider has not verified an e-mail address for you, and no account is linked to you yet"
 _NO_ACCOUNT = "there is no account for you"
 _NAME_MAX = 64
+
+METHOD = "oauth2"
+"""What the audit trail calls this kind of sign-in."""
 
 
 def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
@@ -47,7 +51,7 @@ def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, boo
     if not settings.auto_create:
         raise IdentityRefused(_NO_ACCOUNT)
     user = _new_user(store, identity, identity.email, mapped_role(identity, settings.role_mapping))
-    store.put(users.COLLECTION, user.model_dump(mode="json"), expect=0)
+    _put(store, user)
     return user, True
 
 
@@ -104,8 +108,14 @@ def _link(store: Store, same: list[User], identity: Identity) -> User:
         raise IdentityRefused("the account with your e-mail address can't be told to be yours")
     user = _active(same[0])
     linked = user.model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
-    store.put(users.COLLECTION, linked.model_dump(mode="json"))
+    _put(store, linked)
     return linked
+
+
+def _put(store: Store, user: User) -> None:
+    """In the audit trail it is the person who did this."""
+    origin().signed_in(user, METHOD)
+    store.put(users.COLLECTION, user.model_dump(mode="json"))
 
 
 def _active(user: User) -> User:

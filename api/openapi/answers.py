@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, forms, proxy_forms
+from api.openapi import account_forms, forms, proxy_forms, system_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -18,6 +18,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "logout": forms.Message,
     "authorizeOAuth2": forms.Authorization,
     "finishOAuth2": forms.SignedIn,
+    "rotateSigningKey": system_forms.RotatedKey,
     "testAuth": forms.WhoAmI,
     "listApiKeys": forms.ApiKeys,
     "createApiKey": forms.NewApiKey,
@@ -50,4 +51,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "updateUser": forms.OneUser,
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
+    "getSettings": system_forms.SystemSettings,
+    "replaceSettings": system_forms.SystemSettings,
+    "updateSettings": system_forms.SystemSettings,
+    "queryAudit": system_forms.AuditTrail,
 }

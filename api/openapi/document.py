@@ -35,6 +35,12 @@ _IF_MATCH = {
     "schema": {"type": "string"},
     "example": "*",
 }
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "Sent again within 24 hours, the same request is done once and answered alike",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
 _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}
 
@@ -74,7 +80,7 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         "operationId": operation.id,
         "summary": operation.summary,
         "tags": [_tag(operation)],
-        "parameters": [*_in_path(operation), *_in_query(operation), *([_IF_MATCH] if operation.matches else [])],
+        "parameters": [*_in_path(operation), *_in_query(operation), *_in_headers(operation)],
         "responses": {**_successes(operation, schemas), **failures.of(operation)},
         "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
     }
@@ -85,6 +91,11 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         content = {"schema": schemas.reference(operation.model), "example": BODIES[operation.id]}
         told["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
     return told
+
+
+def _in_headers(operation: Operation) -> list[dict[str, Any]]:
+    wanted = ((_IF_MATCH, operation.matches), (_IDEMPOTENCY_KEY, operation.repeatable))
+    return [header for header, heeded in wanted if heeded]
 
 
 def _tag(operation: Operation) -> str:

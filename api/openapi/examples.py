@@ -21,6 +21,7 @@ _CREATE = {
     "tags": ["office"],
 }
 _UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
+_SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
 _ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
 _USER_UPDATE = {"email": "bob@example.com"}
 
@@ -49,6 +50,8 @@ BODIES: dict[str, dict[str, Any]] = {
         "password": "correct horse battery",
         "role": "operator",
     },
+    "replaceSettings": _SETTINGS,
+    "updateSettings": _SETTINGS,
     "replaceUser": _USER_UPDATE,
     "updateUser": _USER_UPDATE,
 }
@@ -68,6 +71,7 @@ VALUES: dict[str, Any] = {
     "email": "bob@example.com",
     "expires_in": 3600,
     "external_ip": "198.51.100.1",
+    "parent": None,
     "host": "127.0.0.1",
     "id": PROXY_ID,
     "key": "pf_" + "0" * 40,
@@ -76,6 +80,9 @@ VALUES: dict[str, Any] = {
     "max_connections": 1000,
     "message": "Done",
     "method": "GET",
+    "after": {"status": "inactive"},
+    "before": {"status": "active"},
+    "hash": "0" * 64,
     "name": "office",
     "oauth_provider": "google",
     "page": 1,
@@ -105,7 +112,7 @@ VALUES: dict[str, Any] = {
 }
 """What a field of that name may hold, wherever its type lets it."""
 
-_PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None}
+_PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None, Any: "anything"}
 
 
 def example_of(form: Any, name: str = "") -> Any:
@@ -137,6 +144,6 @@ def _of_type(form: Any, origin: Any, arguments: tuple[Any, ...], name: str) -> A
         return value if isinstance(value, list) else [example_of(arguments[0], name)]
     if origin is dict:
         return value if isinstance(value, dict) else {name or "name": example_of(arguments[1])}
-    if value is not None and isinstance(value, (int, float) if form is float else form):
+    if form is not Any and value is not None and isinstance(value, (int, float) if form is float else form):
         return value
     return _PLAIN[form]

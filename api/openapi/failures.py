@@ -53,9 +53,9 @@ def of(operation: Operation) -> dict[str, Any]:
 def _statuses(operation: Operation) -> list[int]:
     statuses = {400, 406, 413, 431, 500}
     if not operation.exempt:
-        statuses.add(429)
+        statuses |= {403, 429}  # any client may be refused by its address
     if operation.access != "(none)" or operation.model is not None:
-        statuses |= {401, 403}  # signing in is refused with 401 too
+        statuses.add(401)  # signing in is refused with 401 too
     if "{" in operation.path:
         statuses.add(404)
     if operation.matches:

@@ -40,14 +40,65 @@ class AccessForm(Form):
     mode: Literal["enforce", "report"]
 
 
+class UpstreamAuthForm(Form):
+    """The credentials that a parent gets. There is no password in it."""
+
+    username: str
+
+
+class UpstreamTlsForm(Form):
+    """How the certificate of an `https` parent is verified."""
+
+    verify: bool
+    ca_file: str | None = None
+    server_name: str | None = None
+
+
+class UpstreamForm(Form):
+    """A parent proxy."""
+
+    name: str
+    protocol: Protocol
+    host: str
+    port: int
+    weight: int
+    auth: UpstreamAuthForm | None = None
+    tls: UpstreamTlsForm | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
+
+
+class UpstreamCheckForm(Form):
+    """How parents are checked, seconds."""
+
+    enabled: bool
+    interval: float
+    timeout: float
+
+
+class UpstreamStateForm(Form):
+    """How a parent is."""
+
+    name: str
+    state: Literal["unknown", "up", "down"]
+    since: Moment
+    active_connections: int
+    total_connections: int
+    failures: int
+    bytes_in: int
+    bytes_out: int
+    latency_ms: float | None
+    last_error: str | None
+
+
 class RuntimeForm(Form):
-    """What is really so."""
+    """What is really so. `upstreams` is there in the detail form of a proxy with parents."""
 
     state: Literal["starting", "running", "draining", "failed", "stopped"]
     pid: int | None
     since: Moment
     restarts: int
     error: str | None
+    upstreams: list[UpstreamStateForm] | None = None
 
 
 class StatsForm(Form):
@@ -101,6 +152,9 @@ class CreatedProxy(Form):
     tls: TlsForm | None
     settings: SettingsForm
     access: AccessForm
+    upstreams: list[UpstreamForm]
+    upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
+    upstream_check: UpstreamCheckForm
     limits: LimitsForm
     accounts: list[AccountForm]
     accept_proxy_protocol: bool
@@ -163,6 +217,7 @@ class Connection(Form):
     client: str
     user: str | None
     target: str | None
+    parent: str | None
     state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
     started_at: Moment
     age: float
@@ -210,6 +265,7 @@ class LogEntry(Form):
     bytes_out: int
     request_id: str
     reason: str
+    parent: str
 
 
 class Logs(Form):
@@ -227,6 +283,7 @@ class TestOutcome(Form):
     response_time: int
     status_code: int | None
     external_ip: str | None
+    parent: str | None
     timestamp: Moment
     error: str | None
 

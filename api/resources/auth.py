@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from api import users
+from api.audit import origin
 from api.http.call import Call, Reply
 from api.http.errors import unauthorized
 from api.security.authentication import Caller, expired
-from api.security.tokens import BadToken, Claims, ExpiredToken, TokenPair
+from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.store import RevisionConflict, Store, StoreWriteError
 from api.users import User
 from config.units import timestamp_text
@@ -41,6 +42,8 @@ def login(call: Call) -> Reply:
         now = users.by_id(call.services.store, user.id)
         if now is None or now.password_hash != user.password_hash or now.status != "active":
             raise unauthorized("The user name or the password is wrong")  # it was right when it was checked
+        origin().signed_in(now, "password")
+        call.services.audit.append("auth.login", account(now))
         pair = call.services.tokens.issue(user.id)
         user = note_login(call.services.store, now)
     return Reply(signed_in(pair, user), headers=NOT_CACHED)
@@ -52,6 +55,9 @@ def refresh(call: Call) -> Reply:
         user_id, pair = call.services.tokens.refresh(call.body.refresh_token)
     except ExpiredToken as error:
         raise expired(error) from error
+    except ReusedToken as error:
+        _record_reuse(call, error)
+        raise unauthorized("The refresh token is not valid") from error
     except BadToken as error:
         raise unauthorized("The refresh token is not valid") from error
     user = users.by_id(call.services.store, user_id)
@@ -69,8 +75,17 @@ def validate(call: Call) -> Reply:
 
 def logout(call: Call) -> Reply:
     """The token and its refresh family are dead."""
-    call.services.tokens.revoke(_claims(call.caller).family)
+    claims = _claims(call.caller)
+    call.services.audit.append("auth.logout", account(call.caller.user))
+    call.services.tokens.revoke(claims.family)
     return Reply({"message": "Signed out"})
+
+
+def rotate_signing_key(call: Call) -> Reply:
+    """New tokens are signed with a new key; those that are out there stay good until they end."""
+    call.services.audit.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
+    key_id, until = call.services.tokens.rotate_key()
+    return Reply({"key_id": key_id, "previous_accepted_until": timestamp_text(until)})
 
 
 def who_am_i(call: Call) -> Reply:
@@ -102,6 +117,18 @@ def _pair(pair: TokenPair) -> dict[str, Any]:
         "expires_in": pair.expires_in,
         "token_type": "Bearer",
     }
+
+
+def account(user: User) -> dict[str, Any]:
+    """A user as the audit trail names a resource."""
+    return {"type": "user", "id": user.id, "name": user.username}
+
+
+def _record_reuse(call: Call, error: ReusedToken) -> None:
+    user = users.by_id(call.services.store, error.user_id)
+    resource = {"type": "user", "id": error.user_id, "name": user.username if user else None}
+    details = {"reason": "a refresh token was used twice; the sign-in is ended", "family": error.family}
+    call.services.audit.append("auth.refresh_reused", resource, outcome="failed", details=details)
 
 
 def _who(caller: Caller) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def _shown(connection: Connection) -> dict[str, Any]:
         **asdict(connection),
         "user": connection.user or None,
         "target": connection.target or None,
+        "parent": connection.parent or None,
         "started_at": timestamp_text(connection.started_at),
         "age": math.floor(connection.age * 1000) / 1000,
         "rate_in": round(connection.rate_in),

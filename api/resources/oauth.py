@@ -8,14 +8,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from api import users
+from api.audit import origin
 from api.http.call import Call, Reply
 from api.http.errors import ApiError, invalid, rate_limited, unauthorized
 from api.oauth.errors import Busy, CodeRefused, IdentityRefused, OAuthFailure, StateRefused
 from api.oauth.identity import Identity
-from api.oauth.linking import admit
+from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
-from api.resources.auth import NOT_CACHED, note_login, signed_in
+from api.resources.auth import NOT_CACHED, account, note_login, signed_in
 from api.services import Services
 from config.fields import refuse_nulls
 from config.oauth import OAuth2
@@ -89,6 +90,8 @@ def _enabled(call: Call, field: str) -> SignIns:
 def _let_in(services: Services, identity: Identity, settings: OAuth2) -> dict[str, object]:
     with users.one_change:
         user, new = admit(services.store, identity, settings)
+        origin().signed_in(user, METHOD)
+        services.audit.append("auth.login", account(user))
         pair = services.tokens.issue(user.id)
         user = note_login(services.store, user)
     if new:
@@ -104,7 +107,7 @@ def _translated(call: Call, error: OAuthFailure) -> ApiError:
     if isinstance(error, CodeRefused):
         return invalid("code", str(error))
     log.warning("request %s: a sign-in by OAuth is refused: %s", call.request_id, error)
-    call.services.publish("auth.login_failed", {"username": "", "client_ip": call.address})
+    call.services.sign_in_refused(str(error), call.address)
     return unauthorized(f"The sign-in is refused: {error}")
 
 

@@ -11,6 +11,7 @@ from api.http.errors import forbidden
 from api.proxies import StoredProxy
 from api.proxy_test import test_target
 from api.resources import views
+from api.upstreams import ask_upstreams, shown_states
 from config.proxies import PROTOCOLS, refuse_nulls
 
 STATUSES = ("active", "inactive")
@@ -122,4 +123,7 @@ def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    return views.details(call.services.fleet, [proxy])[0]
+    form = views.details(call.services.fleet, [proxy])[0]
+    if proxy.record.upstreams and form["runtime"] is not None:
+        form["runtime"]["upstreams"] = shown_states(ask_upstreams(call.services.bridge, proxy.record))
+    return form

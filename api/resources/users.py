@@ -107,7 +107,7 @@ def _check_current_password(call: Call, user: User, given: str | None) -> None:
     if locked:
         raise rate_limited(locked, "Too many failed sign-ins")
     if not check_password(given, user.password_hash):
-        attempts.failed(user.username, call.address)
+        call.services.authenticator.refused(user, user.username, call.address)
         raise invalid("current_password", "is wrong")
 
 

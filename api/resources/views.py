@@ -10,9 +10,22 @@ from api.fleet import NO_STATS, Fleet
 from api.proxies import StoredProxy
 from config.accounts import ProxyAccount
 from config.units import size_text, timestamp_text, uptime_text
+from config.upstreams import shown
 
 _DETAILS = frozenset(
-    ("auth", "settings", "tls", "access", "limits", "accounts", "accept_proxy_protocol", "bind_address")
+    (
+        "auth",
+        "settings",
+        "tls",
+        "access",
+        "limits",
+        "accounts",
+        "upstreams",
+        "upstream_policy",
+        "upstream_check",
+        "accept_proxy_protocol",
+        "bind_address",
+    )
 )
 """What the list form leaves out."""
 
@@ -50,6 +63,9 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
         "access": record.access.model_dump(),
+        "upstreams": [shown(parent) for parent in record.upstreams],
+        "upstream_policy": record.upstream_policy,
+        "upstream_check": record.upstream_check.model_dump(),
         "limits": record.limits.model_dump(),
         "accounts": [account_form(account) for account in record.accounts],
         "accept_proxy_protocol": record.accept_proxy_protocol,

@@ -83,7 +83,10 @@ class Authenticator:
         attempts: Attempts,
         last_used: LastUsed,
         publish: Callable[[str, dict[str, Any]], None],
+        record: Callable[[str, User | None, str, str], None],
     ) -> None:
+        """`record` puts a failed sign-in on record: the action, the user, the name that was given, why."""
+        self._record = record
         self._store = store
         self._tokens = tokens
         self._attempts = attempts
@@ -109,17 +112,21 @@ class Authenticator:
         right = check_password(password, user.password_hash if user else _NOBODY)
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
+            self._record("auth.login_failed", user, username, "locked out")
             raise rate_limited(locked, "Too many failed sign-ins")
         if user is None or not right or user.status != "active":
-            self._refuse(username, address)
+            self.refused(user, username, address)
             raise unauthorized("The user name or the password is wrong")
         self._attempts.succeeded(username, address)
         return user
 
-    def _refuse(self, username: str, address: str) -> None:
+    def refused(self, user: User | None, username: str, address: str) -> None:
+        """A password was wrong: on record, said, and counted."""
         data = {"username": username[:64], "client_ip": address}
+        self._record("auth.login_failed", user, username, "wrong credentials")
         self._publish("auth.login_failed", data)
         if self._attempts.failed(username, address):
+            self._record("auth.locked", user, username, "too many failures")
             self._publish("auth.locked", data)
 
     def _by_key(self, text: str, address: str) -> Caller:

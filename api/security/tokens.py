@@ -17,14 +17,14 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jwt
 
+from api.security.signing import SigningKeys
 from api.store import NotStored, RevisionConflict, Store
-from config.settings import Jwt
 
 ISSUER = "proxyfleet"
 AUDIENCE = "proxyfleet-api"
@@ -38,6 +38,15 @@ _REFRESH = re.compile(r"rt_([0-9a-f]{24})_([0-9A-Za-z_-]{43})", re.ASCII)
 
 class BadToken(Exception):
     """The token is not one of ours, or its family is dead."""
+
+
+class ReusedToken(BadToken):
+    """A refresh token came a second time; its family is dead now."""
+
+    def __init__(self, user_id: str, family: str) -> None:
+        super().__init__("the refresh token was used before")
+        self.user_id = user_id
+        self.family = family
 
 
 class ExpiredToken(Exception):
@@ -66,12 +75,22 @@ class TokenPair:
     expires_in: int
 
 
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """Seconds that tokens live from their issue."""
+
+    access_token_ttl: int
+    refresh_token_ttl: int
+
+
 class Tokens:
     """Issues, checks and revokes. Thread-safe."""
 
-    def __init__(self, store: Store, key: bytes, lifetimes: Jwt, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, keys: SigningKeys, lifetimes: Lifetimes, clock: Callable[[], float] = time.time
+    ) -> None:
         self._store = store
-        self._key = key
+        self._keys = keys
         self.lifetimes = lifetimes
         self._clock = clock
         self._lock = threading.Lock()
@@ -107,6 +126,15 @@ class Tokens:
             raise BadToken
         return Claims(user_id, family, float(claims["exp"]))
 
+    def rotate_key(self) -> tuple[str, float]:
+        """Sign with a new key from now on: its id, and until when tokens of the one so far are taken.
+
+        Raises `StoreWriteError`.
+        """
+        with self._lock:
+            until = last_token_end(self._store, self._clock())
+            return self._keys.rotate(until).id, until
+
     def revoke(self, family: str) -> None:
         """End a family, with its access tokens, for good. Raises `StoreWriteError`."""
         try:
@@ -126,27 +154,32 @@ class Tokens:
         body = document.body
         if not hmac.compare_digest(_digest(secret), body["secret_hash"]):
             self.revoke(family)
-            raise BadToken
+            raise ReusedToken(body["user_id"], family)
         if body["refresh_until"] <= self._clock():
             raise ExpiredToken(body["refresh_until"])
         fresh = secrets.token_urlsafe(32)
-        following = self._family(family, body["user_id"], fresh, body["created_at"])
+        following = self._family(family, body["user_id"], fresh, body["created_at"], last_access_end(body))
         try:
             self._store.put(COLLECTION, following, expect=document.revision)
         except RevisionConflict as error:  # a logout came between
             raise BadToken from error
         return body["user_id"], self._pair(body["user_id"], family, fresh)
 
-    def _family(self, family: str, user_id: str, secret: str, created_at: float) -> dict[str, Any]:
+    def _family(
+        self, family: str, user_id: str, secret: str, created_at: float, earlier: float = 0.0
+    ) -> dict[str, Any]:
+        """`earlier` is when the access tokens that the family has had end; one to come may end before them."""
         now = self._clock()
         refresh_until = now + self.lifetimes.refresh_token_ttl
+        access_until = max(earlier, now + self.lifetimes.access_token_ttl + 1)
         return {
             "id": family,
             "user_id": user_id,
             "secret_hash": _digest(secret),
             "created_at": created_at,
             "refresh_until": refresh_until,
-            "keep_until": max(refresh_until, now + self.lifetimes.access_token_ttl + 1),
+            "access_until": access_until,
+            "keep_until": max(refresh_until, access_until),
         }
 
     def _make_room(self, user_id: str) -> None:
@@ -170,19 +203,43 @@ class Tokens:
             "exp": math.ceil(now + lifetime),
             "fam": family,
         }
-        return TokenPair(jwt.encode(claims, self._key, ALGORITHM), f"rt_{family}_{secret}", lifetime)
+        return TokenPair(self._sign(claims), f"rt_{family}_{secret}", lifetime)
+
+    def _sign(self, claims: dict[str, Any]) -> str:
+        key = self._keys.current
+        return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
     def _decode(self, token: str, verify_exp: bool) -> dict[str, Any]:
+        """The claims. Raises `jwt.PyJWTError`, with the algorithm fixed whatever the token says (RFC 8725)."""
+        named = jwt.get_unverified_header(token).get("kid")
+        for key in self._keys.believed(named if isinstance(named, str) else None):
+            try:
+                return self._decode_by(key.secret, token, verify_exp)
+            except jwt.InvalidSignatureError:
+                continue  # of another key
+        raise jwt.InvalidSignatureError("signed with no key of ours")
+
+    def _decode_by(self, secret: bytes, token: str, verify_exp: bool) -> dict[str, Any]:
         required = ["iss", "aud", "sub", "jti", "iat", "exp", "fam"]
         claims: dict[str, Any] = jwt.decode(
             token,
-            self._key,
+            secret,
             algorithms=[ALGORITHM],
             audience=AUDIENCE,
             issuer=ISSUER,
             options={"require": required, "verify_exp": verify_exp},
         )
         return claims
+
+
+def last_token_end(store: Store, now: float) -> float:
+    """When the last access token that is out there now ends, at the latest."""
+    return max((last_access_end(document.body) for document in store.find(COLLECTION)), default=now)
+
+
+def last_access_end(family: Mapping[str, Any]) -> float:
+    """When the last access token of a family ends; of families of older releases a later moment."""
+    return float(family.get("access_until", family["keep_until"]))
 
 
 def _digest(secret: str) -> str:

@@ -28,7 +28,7 @@ def install(peers_dir: Path) -> None:
 
 
 def _apt_install(*packages: str) -> bool:
-    return _apt("install", "-y", "--no-install-recommends", *packages)
+    return _apt("install", "-y", "--no-upgrade", "--no-install-recommends", *packages)
 
 
 def _apt(*arguments: str) -> bool:

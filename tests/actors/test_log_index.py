@@ -127,3 +127,18 @@ def test_a_failed_commit_changes_nothing_and_can_be_repeated(index: LogIndex) ->
     assert find(index) == []
     assert store(index, 1, row(1)) == 1
     assert find(index) == ["host:1"]
+
+
+def test_a_file_of_before_a_field_was_there_is_read_and_written_on(
+    index: LogIndex, tmp_path: Path, clock: Clock
+) -> None:
+    store(index, 1, row(1, target_url="old"))
+    index.close()
+    file = next((tmp_path / "logs").glob("*.sqlite"))
+    with sqlite3.connect(file) as database:
+        database.execute("ALTER TABLE records DROP COLUMN parent")
+    again = LogIndex(tmp_path / "logs", "info", clock)
+    store(again, 2, row(2, target_url="new", parent="p"))
+    found = again.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
+    assert {each["target_url"]: each["parent"] for each in found} == {"old": "", "new": "p"}
+    again.close()

@@ -20,23 +20,27 @@ from actors.bus.messages import (
     Fleet,
     ListenerRefused,
     ListenerReserved,
+    PrepareSettings,
     ProxySpec,
     ProxyStats,
     PutProxy,
+    PutSettings,
     QueryStats,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
     Runtime,
+    SetSettings,
     Stats,
     Unreachable,
 )
 from api import users
 from api.app import create_app
-from api.security.keyfile import signing_key
+from api.security.signing import SigningKeys
 from api.services import ApiSettings, Services
 from api.store import TinyStore, open_store
 from api.users import User, UserCreate
+from config.live import Stored, overlay
 from config.paths import DataDir, open_data_dir
 from config.settings import RateLimiting, Security
 from tests.api.described import DescribedClient
@@ -58,6 +62,9 @@ class FakeFleet:
         self.failed: set[str] = set()
         self.gone: set[str] = set()
         self.forwarding: Callable[[AdmitTester], Any] = lambda _admit: Done()
+        self.configured = ApiSettings(security=QUIET)
+        self.stored: Stored = {}
+        self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
@@ -91,9 +98,22 @@ class FakeFleet:
             del self.wish[message.proxy_id]
             self._release(message.proxy_id)
             return Done()
+        if isinstance(message, PrepareSettings):
+            return self._prepare(message.stored)
+        if isinstance(message, PutSettings):
+            self.stored = message.stored
+            laid = overlay(self.configured, message.stored)
+            whole = {
+                name: getattr(self.configured, name) for name in ("server", "logging", "auth", "proxy", "security")
+            }
+            return SetSettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, DescribeFleet):
             return Fleet({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None
+
+    def _prepare(self, stored: Stored) -> Any:
+        port = stored.get("server", {}).get("port")
+        return ListenerRefused("port", f"port {port} is in use") if port in self.taken else Done()
 
     def _reserve(self, message: ReserveListener) -> Any:
         holder = self.bound.setdefault((message.host, message.port), message.proxy_id)
@@ -118,12 +138,15 @@ class Api:
         self.store: TinyStore = open_store(self.data)
         self.fleet = FakeFleet()
         self.settings = settings or ApiSettings(security=QUIET)
+        self.fleet.configured = self.settings
         self.admin = self.add_user("admin", role="administrator")
         self.start()
 
     def start(self) -> None:
         """A new process, as far as the application can tell: only store and key file remain."""
-        self.services = Services(self.store, self.fleet, self.settings, signing_key(self.data), self.data)
+        if hasattr(self, "services"):
+            self.services.close()
+        self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
         self.client = DescribedClient(create_app(self.services))
 
     def add_user(self, username: str, **fields: Any) -> User:
@@ -156,10 +179,14 @@ class Api:
     def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, **more: Any) -> Result:
         return self.request("POST", path, headers, **({} if body is None else {"json": body}), **more)
 
+    def put(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Result:
+        return self.request("PUT", path, headers, json=body)
+
     def patch(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Result:
         return self.request("PATCH", path, headers, json=body)
 
     def close(self) -> None:
+        self.services.close()
         self.store.close()
         self.folder.cleanup()
 

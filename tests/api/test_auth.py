@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -451,3 +452,25 @@ def test_the_last_active_administrator_stays(api: Api) -> None:
     assert api.request("DELETE", path, admin).status_code == 400
     api.add_user("second", role="administrator")
     assert api.patch(path, {"role": "user"}, admin).status_code == 200
+
+
+def test_a_refresh_token_raced_from_many_threads_has_one_winner_and_then_the_family_is_dead(api: Api) -> None:
+    for _ in range(5):
+        pair = login(api).json["data"]
+        answers: list[Any] = []
+        gate = threading.Barrier(20)
+
+        def use(token: str = pair["refresh_token"], to: Any = answers, gate: threading.Barrier = gate) -> None:
+            gate.wait()
+            to.append(api.post("/auth/refresh", {"refresh_token": token}))
+
+        threads = [threading.Thread(target=use) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(answer.status_code for answer in answers) == [200] + [401] * 19
+        winner = next(answer.json["data"] for answer in answers if answer.status_code == 200)
+        for token in (pair["access_token"], winner["access_token"]):
+            assert api.get("/auth/test", bearer(token)).status_code == 401
+        assert api.post("/auth/refresh", {"refresh_token": winner["refresh_token"]}).status_code == 401

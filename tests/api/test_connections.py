@@ -49,6 +49,7 @@ def test_a_page_is_shown(api: Api, headers: dict[str, str], path: str) -> None:
                 "client": "192.0.2.1",
                 "user": None,
                 "target": "a.example:443",
+                "parent": None,
                 "state": "tunnel",
                 "started_at": "2023-11-14T22:13:20.000Z",
                 "age": 1.234,

@@ -252,6 +252,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "request_id": "0123456789ab00000001",
         "user": "",
         "reason": "",
+        "parent": "",
     }
 
     def index(message: QueryLogs) -> LogPage:

@@ -304,6 +304,32 @@ def test_the_first_key_that_fits_names_the_role(mapping: dict[str, Any], role: s
     assert mapped_role(identity, provider.settings(role_mapping=mapping).role_mapping) == role
 
 
+# --- what is on record --------------------------------------------------------------------------------------------
+
+
+def trail(api: Api) -> list[tuple[Any, ...]]:
+    """Action, outcome, actor and kind of credential of what is on record, oldest first."""
+    found = []
+    for row in reversed(api.get("/audit", api.token()).json["data"]["audit"]):
+        method = row["credential"]["method"] if row["credential"] else None
+        found.append((row["action"], row["outcome"], row["actor"]["username"], method))
+    return found
+
+
+def test_sign_ins_and_what_they_make_are_in_the_audit_trail(make: Make, provider: FakeProvider) -> None:
+    api = make()
+    before = len(trail(api))
+    sign_in(api, provider)
+    provider.claims |= {"sub": "2", "email_verified": False}
+    sign_in(api, provider)
+    assert trail(api)[before:] == [
+        ("user.created", "done", "jane@example.com", "oauth2"),
+        ("auth.login", "done", "jane@example.com", "oauth2"),
+        ("auth.login_failed", "failed", None, None),
+    ]
+    assert "at-1" not in api.get("/audit", api.token()).text
+
+
 # --- off, and another provider ------------------------------------------------------------------------------------
 
 

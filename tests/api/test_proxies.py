@@ -97,7 +97,7 @@ BAD_BODIES = [
     ({"auth": {"password": None}}, "auth.password"),
     ({"status": "active"}, "status"),
     ({"id": "x"}, "id"),
-    ({"upstreams": []}, "upstreams"),
+    ({"upstreams": {}}, "upstreams"),
 ]
 
 

@@ -90,7 +90,7 @@ def run(api: Api, path: str, **body: Any) -> dict[str, Any]:
     answer = api.post(f"{path}/test", body, api.token())
     assert answer.status_code == 200, answer.text
     result: dict[str, Any] = answer.json["data"]["test_result"]
-    assert set(result) == {"status", "response_time", "status_code", "external_ip", "timestamp", "error"}
+    assert set(result) == {"status", "response_time", "status_code", "external_ip", "parent", "timestamp", "error"}
     return result
 
 

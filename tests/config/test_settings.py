@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from config.settings import ConfigError, load, plain
+from config.live import overlay
+from config.settings import Auth, ConfigError, load, plain
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +162,9 @@ def test_the_identity_provider_can_come_from_the_environment(monkeypatch: pytest
     assert list(settings.auth.oauth2.role_mapping.items()) == [("groups=ops", "operator"), ("example.com", "auditor")]
     assert "planted-secret" not in repr(settings) + settings.model_dump_json()
     assert plain(settings)["auth"]["oauth2"]["client_secret"] == "planted-secret"
+    auth = overlay(settings, {"auth": {"session_timeout": 60}})["auth"]  # as when it is set through the API
+    assert isinstance(auth, Auth)
+    assert auth.oauth2 == settings.auth.oauth2
     monkeypatch.setenv("PROXYFLEET_AUTH__OAUTH2__SCOPES", "openid email")
     with pytest.raises(ConfigError, match="must be a JSON list"):
         load()

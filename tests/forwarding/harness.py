@@ -22,7 +22,17 @@ import zmq
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import Configure, Counters, EgressSpec, Hello, ProxySpec, Stop, forwarding_name
+from actors.bus.messages import (
+    Configure,
+    Counters,
+    EgressSpec,
+    Hello,
+    ProxySpec,
+    Recovered,
+    Stop,
+    Trouble,
+    forwarding_name,
+)
 from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
 from config.paths import open_run_dir
 
@@ -56,7 +66,7 @@ def spec(port: int, **changes: Any) -> ProxySpec:
 
 
 class Rig:
-    """`port` is where the proxy listens; `records` and `counters` are what it has told."""
+    """`port` is where the proxy listens; `records`, `counters` and `told` are what it has told."""
 
     def __init__(
         self, egress: EgressSpec = LOOPBACK_ALLOWED, params: dict[str, Any] | None = None, **changes: Any
@@ -67,6 +77,7 @@ class Rig:
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
         self.counters: Counters | None = None
+        self.told: list[Trouble | Recovered] = []
         self._helloed = threading.Event()
         self._commands: list[Callable[[], None]] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -114,8 +125,8 @@ class Rig:
         return until(lambda: answers, f"an answer to {message}")[0]
 
     def stop(self, drain: float) -> None:
-        """Order the actor to end."""
-        self.do(lambda: self._exchange.tell(forwarding_name(PROXY_ID), Stop(drain)) and None)
+        """Order the actor to end; it has begun to when this returns."""
+        self.ask(Stop(drain))
 
     def record(self, **wanted: Any) -> dict[str, Any]:
         """The first access record with these values, when it has come."""
@@ -158,6 +169,8 @@ class Rig:
         self._commands.pop(0)()
 
     def _received(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
+        if isinstance(message, (Trouble, Recovered)):
+            self.told.append(message)
         if isinstance(message, Hello):
             self._exchange.appoint(forwarding_name(PROXY_ID), message.instance)
             configured = Configure(self.spec, self.egress)

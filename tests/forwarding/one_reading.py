@@ -36,6 +36,7 @@ class Passed:
     """One request that ours took: the exchange, and what the origin was sent for it; `refused`: for its body."""
 
     exchange: Exchange
+    lines: list[bytes]
     to_origin: bytes = b""
     whole: bool = False
     refused: bool = False
@@ -51,7 +52,7 @@ def requests_passed(data: bytes) -> list[Passed]:
         for command in commands:
             if isinstance(command, Open):
                 assert session._exchange is not None
-                passed.append(Passed(session._exchange))
+                passed.append(Passed(session._exchange, session._exchange.head.fields.lines))
                 more += session.opened(False, 0.0)
             elif isinstance(command, ToOrigin):
                 passed[-1].to_origin += command.data
@@ -81,7 +82,7 @@ def check_requests(data: bytes) -> None:
         for name, message in readings.items():
             assert message.start == (head.method, head.target, head.minor), (name, message)
             assert message.whole == passed.whole, (name, message)
-            _among([_field(line) for line in head.fields.lines], message.fields)
+            _among([_field(line) for line in passed.lines], message.fields)
         body = _agreed(readings, rest)
         if passed.whole:
             assert _rests(readings) == {rest[passed.exchange.bytes_in :]} or passed.exchange.is_connect, readings

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import bcrypt
@@ -17,6 +18,8 @@ from actors.forwarding.credentials import prehash
 from config.quotas import period_at
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
+from tests.forwarding.test_https import connect as connect_tls
+from tests.forwarding.test_https import make_pair
 from tests.forwarding.test_proxying import connect, get, read_answer
 from tests.forwarding.test_socks_proxying import LOOPBACK, address, exactly, reply
 
@@ -247,6 +250,21 @@ def test_a_quota_that_is_reached_ends_the_accounts_connections_and_no_others(rig
         assert once(rig, other)[0] == 200
 
 
+def test_a_long_answer_does_not_run_far_beyond_the_quota(rig: Rig) -> None:
+    give(rig, account("ada", quota=1_000_000))
+    with Origin(answers(counted(b"x" * 20_000_000))) as origin, connect(rig) as client:
+        client.sendall(get(origin, "/", credentials("ada")))
+        received = 0
+        try:
+            while part := client.recv(1 << 20):
+                received += len(part)
+        except ConnectionResetError:
+            assert received < 1_500_000
+    used = states(rig)["acc_ada"].usage
+    assert 1_000_000 <= used.bytes_in + used.bytes_out <= 1_300_000
+    assert rig.record(reason="account_quota_reached", method="GET")["status_code"] == 200
+
+
 def test_a_daily_quota_tells_when_the_next_day_begins(rig: Rig) -> None:
     give(rig, account("ada", quota=1, period="day"))
     with Origin(answers(*[counted(b"yes")] * 9)) as origin:
@@ -445,3 +463,71 @@ def test_socks4_accounts_are_user_names() -> None:
                 sock.sendall(b"\x04\x01" + origin.port.to_bytes(2, "big") + LOOPBACK + user + b"\0")
                 assert exactly(sock, 2)[1] == code
         assert four.record(user="bob")["reason"] == "account_disabled"
+
+
+def test_a_connection_from_before_the_first_account_is_judged_at_its_next_request(rig: Rig) -> None:
+    rig.configure(auth_username="root", auth_hash=OTHER_HASH)
+    with Origin(answers(*[counted(b"yes")] * 9)) as origin, connect(rig) as client:
+        assert ask(client, origin, "root", "other-word")[0] == 200
+        give(rig, account("ada", enabled=False), account("bob", limits=LimitsSpec(requests_per_minute=1)))
+        assert ask(client, origin)[0] == 403
+        assert [ask(client, origin, "bob")[0] for _ in range(2)] == [200, 429]
+        assert ask(client, origin, "root", "other-word")[0] == 200
+    rig.configure(auth_username=None, auth_hash=None)
+
+
+def test_turning_auth_off_ends_nobody_and_what_was_used_is_not_forgotten(rig: Rig) -> None:
+    give(rig, account("ada"))
+    with Origin(echoes) as origin, tunnel(rig, origin) as sock:
+        echo(sock, b"x" * 5_000)
+        rig.configure(accounts=(), auth_required=False)
+        echo(sock, b"x" * 5_000)
+        give(rig, account("ada"))
+        echo(sock, b"x" * 5_000)
+        assert states(rig)["acc_ada"].usage.bytes_out >= 15_000
+
+
+def test_a_new_rate_holds_for_what_flows_already(rig: Rig) -> None:
+    give(rig, account("ada", limits=LimitsSpec(bandwidth_out=20_000)))
+    body = b"x" * 3_000_000
+    with Origin(answers(counted(body))) as origin, connect(rig) as client:
+        client.sendall(get(origin, "/", credentials("ada")))
+        assert client.recv(1000)
+        began = time.monotonic()
+        give(rig, account("ada"))
+        left = len(body) - 1000
+        while left > 0:
+            part = client.recv(1 << 20)
+            assert part
+            left -= len(part)
+        assert time.monotonic() - began < 60
+
+
+# --- TLS ---
+
+
+def test_https_keeps_to_the_rate_both_ways_and_tells_a_client_too_many_within_tls(tmp_path: Path) -> None:
+    pair, rate = make_pair(tmp_path), 400_000
+    body = bytes(range(256)) * 1000
+    with ExitStack() as stack:
+        rig = stack.enter_context(Rig(protocol="https", tls=pair))
+        give(rig, account("ada", limits=LimitsSpec(bandwidth_in=rate, bandwidth_out=rate)))
+        origin, other = (stack.enter_context(Origin(each)) for each in (echoes, answers(counted(body))))
+        began = time.monotonic()
+        client = stack.enter_context(connect_tls(rig, pair[0]))
+        client.sendall(get(other, "/", credentials("ada")))
+        assert read_answer(client)[1] == body
+        assert time.monotonic() - began > 0.7 * len(body) / rate
+        client.close()
+        sock = stack.enter_context(connect_tls(rig, pair[0]))
+        sock.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\n".encode())
+        assert read_head_alone(sock).startswith(b"HTTP/1.1 200 ")
+        began = time.monotonic()
+        sock.sendall(body)
+        assert exactly(sock, len(body)) == body
+        assert time.monotonic() - began > 0.7 * len(body) / rate
+        rig.configure(accounts=(), auth_required=False, limits=LimitsSpec(connections=1))
+        too_many = stack.enter_context(connect_tls(rig, pair[0]))
+        too_many.sendall(get(other))
+        head, _ = read_answer(too_many)
+        assert (head.split()[1], b"rule=client_connection_limit" in head) == (b"429", True)

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import bcrypt
 import psutil
@@ -361,7 +362,10 @@ def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> N
     with Rig() as rig, Origin(answers(*[counted(body)] * 2)) as origin, connect(rig) as fresh, connect(rig) as slow:
         slow.sendall(get(origin))
         until(lambda: rig.counters and rig.counters.requests == 1, "the answer is on its way")
+        descriptors = Path(f"/proc/{rig.process.pid}/fd")
+        before = len(list(descriptors.iterdir()))
         rig.stop(drain=30)
+        until(lambda: len(list(descriptors.iterdir())) < before, "it has closed its listening socket")
         fresh.sendall(get(origin))
         head, content = read_answer(fresh)
         assert b"Connection: close" in head

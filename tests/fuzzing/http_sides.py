@@ -23,7 +23,7 @@ from actors.forwarding.http.session import HttpSession
 from actors.forwarding.policy import Policy
 from tests.forwarding.one_reading import check_answer, check_requests
 from tests.fuzzing.input import read_input
-from tests.fuzzing.invariants import check, check_held
+from tests.fuzzing.invariants import check, check_held, check_work
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 LONGEST_WAIT = 60.0
@@ -145,8 +145,10 @@ def http_requests(octets: bytes) -> None:
     policy = replace(POLICY, wants_credentials=given.flag(0))
     outcomes = [ClientSide(policy, given.flag(1)).run(way).outcome for way in given.ways()]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
-    if not given.flag(7):
-        check_requests(given.data)
+    if given.flag(6):
+        much = given.much()
+        check_work(lambda: ClientSide(policy, given.flag(1)).run(much), sum(map(len, much)))
+    check_requests(given.data)
 
 
 class OriginSide:
@@ -225,5 +227,7 @@ def http_answers(octets: bytes) -> None:
     sides = [OriginSide(method, 0 if given.flag(1) else 1, given.flag(2)) for _ in range(3)]
     outcomes = [side.run(way).outcome() for side, way in zip(sides, given.ways(), strict=True)]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
-    if not given.flag(7):
-        check_answer(given.data, method.decode())
+    if given.flag(6):
+        much = given.much()
+        check_work(lambda: OriginSide(method, 1, given.flag(2)).run(much), sum(map(len, much)))
+    check_answer(given.data, method.decode())

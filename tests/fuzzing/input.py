@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HEADER = 3
+MUCH = 64 * 1024
+PIECE = 4096
 BYTEWISE_MAX = 600
 """Octets given one by one at most; what is longer comes in pieces of seven, which is as odd and a good deal faster."""
 
@@ -36,6 +38,11 @@ class Input(NamedTuple):
         step = 1 if len(data) <= BYTEWISE_MAX else 7
         small = [data[at : at + step] for at in range(0, len(data), step)]
         return [[data], thirds, small]
+
+    def much(self) -> list[bytes]:
+        """The bytes again and again, in large pieces: for what depends on how much there is."""
+        stream = self.data * (MUCH // len(self.data)) if self.data else b""
+        return [stream[at : at + PIECE] for at in range(0, len(stream), PIECE)]
 
 
 def read_input(octets: bytes) -> Input | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from enum import Enum
+from types import FrameType
 from typing import Any
 
 from actors.forwarding.policy import Policy
@@ -12,6 +14,10 @@ from actors.forwarding.protocol import Session
 
 HELD_MAX = 256 * 1024
 """Octets that one connection may take, its session's objects included."""
+
+CALLS_PER_OCTET = 8
+"""The shortest request has some thirty octets and takes about a hundred calls, the fuzzer's own among them."""
+CALLS_AT_ONCE = 2_000
 
 _SHARED = (Policy, Enum, type)
 
@@ -33,6 +39,23 @@ def _parts(thing: object) -> list[Any]:
     names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
     names += getattr(thing, "__dict__", {}).keys()
     return [getattr(thing, name) for name in names if hasattr(thing, name)]
+
+
+def check_work(run: Callable[[], object], size: int) -> None:
+    """What `run` does with so many octets is a bounded number of calls for each of them."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    assert calls <= CALLS_PER_OCTET * size + CALLS_AT_ONCE, f"{calls} calls for {size} octets"
 
 
 def check(session: Session, over: bool, now: float, longest_wait: float) -> None:

@@ -14,6 +14,7 @@ from actors.forwarding.http.targets import Authority, authority_of_name, parse_a
 from actors.forwarding.proxy_protocol import HEADER_MAX, BadHeader, build_v1, build_v2, read_header
 from actors.forwarding.socks.wire import pack_datagram_head, read_datagram
 from tests.fuzzing.input import read_input
+from tests.fuzzing.invariants import check_work
 
 assert messages.__name__  # its import registers the messages
 _IN_A_HEAD = re.compile(rb"[\x21-\x7e]+")
@@ -27,6 +28,9 @@ def chunked_bodies(octets: bytes) -> None:
         return
     outcomes = [_decoded(way) for way in given.ways()]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
+    if given.flag(6):
+        much = given.much()
+        check_work(lambda: _decoded(much), sum(map(len, much)))
     again = chunk(given.data) + LAST_CHUNK + b"behind"
     assert _decoded([again]) == (given.data, b"behind", True)
 

@@ -24,7 +24,7 @@ from actors.forwarding.socks.session import SocksSession
 from actors.forwarding.socks.v4 import Socks4Session
 from actors.forwarding.socks.v5 import Socks5Session
 from tests.fuzzing.input import Input, read_input
-from tests.fuzzing.invariants import check, check_held
+from tests.fuzzing.invariants import check, check_held, check_work
 
 POLICY = Policy(timeout=30, handshake_timeout=10)
 LONGEST_WAIT = 30.0
@@ -102,6 +102,9 @@ def _socks(kind: type[Socks4Session | Socks5Session], octets: bytes) -> None:
     late = given.flag(3)  # then everything behind the request is held until the answer; else it depends on the cuts
     outcomes = [_told(SocksSide(kind, given).run(way).outcome, late) for way in given.ways()]
     assert outcomes[0] == outcomes[1] == outcomes[2], outcomes
+    if given.flag(6):
+        much = given.much()
+        check_work(lambda: SocksSide(kind, given).run(much), sum(map(len, much)))
 
 
 def _told(outcome: list[Any], late: bool) -> list[Any]:

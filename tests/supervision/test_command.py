@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from actors.supervision.notify import notify, watchdog_period
-from config.paths import PathError, default_run_dir, private_directory
+from api.audit import Trail
+from api.audit.trail import trail_file
+from config.paths import PathError, default_run_dir, open_data_dir, private_directory
 from tests.product import Product
 from tests.waiting import wait_until
 
@@ -45,6 +48,25 @@ def test_check_config_names_every_bad_key_value_and_what_is_allowed(short: Path)
         assert words in checked.stderr
     file.write_text("[server]\nport = 8081\n")
     assert proxyfleet("check-config", "--config", str(file)).returncode == 0
+
+
+def test_the_audit_trail_is_verified_with_its_exit_status_and_the_row_that_is_wrong(short: Path) -> None:
+    data = open_data_dir(short / "data")
+    trail = Trail(data)
+    trail.append("proxy.created")
+    trail.append("proxy.deleted")
+    trail.close()
+    whole = proxyfleet("audit", "verify", "--data-dir", str(data.path))
+    assert (whole.returncode, whole.stderr) == (0, "")
+    head = whole.stdout.split()[-1]
+    assert head.startswith("2:")
+    with sqlite3.connect(trail_file(data)) as database:
+        database.execute("DROP TRIGGER audit_is_not_altered")
+        database.execute("UPDATE audit SET content = replace(content, 'created', 'updated')")
+    database.close()
+    broken = proxyfleet("audit", "verify", "--data-dir", str(data.path), "--head", head)
+    assert broken.returncode == 1
+    assert "row 1 its content doesn't go with its hash" in broken.stderr
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,11 @@ class Stop:
 
 
 @message
-class SetLogLevel:
-    """Supervisor → actor: `logging.level` has changed. Nothing answers."""
+class SetLogging:
+    """Supervisor → actor: `logging.level` or `logging.format` has changed. → `Done`."""
 
     level: str
+    format: str
 
 
 @message
@@ -77,8 +78,19 @@ class Trouble:
 
 
 @message
+class Recovered:
+    """Forwarding actor → supervisor: what a `Trouble` with the same `what` told of is over. Nothing answers.
+
+    `detail` is a sentence.
+    """
+
+    what: str
+    detail: str
+
+
+@message
 class SetSettings:
-    """Supervisor → API: the operator's settings were read again. Nothing answers.
+    """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 
     `settings` is what `config.settings.plain` gives; the API takes over what it can change while it runs: lifetimes of
     tokens, rate limits, the limit of failed sign-ins, the identity provider, defaults of proxies.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from actors.bus.codec import message
 from actors.bus.messages.specs import ProxySpec
 
@@ -101,3 +103,27 @@ class Fleet:
     proxies: dict[str, Runtime]
     actors: dict[str, Runtime]
     started_at: float
+
+
+# --- the settings that are changed through the API ----------------------------------------------------------------
+
+
+@message
+class PrepareSettings:
+    """API → supervisor, before a change of the settings is stored: could this be in force?
+
+    `stored` is what `config.live.Stored` says. A new address of the API is bound and held for ten seconds. Answered by
+    `Done`, by `ListenerRefused` when the address can't be bound, or by `Failed`.
+    """
+
+    stored: dict[str, dict[str, Any]]
+
+
+@message
+class PutSettings:
+    """API → supervisor, after the store has it: this is in force from now on. Answered by `SetSettings`.
+
+    A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_door`.
+    """
+
+    stored: dict[str, dict[str, Any]]

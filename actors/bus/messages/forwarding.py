@@ -15,6 +15,14 @@ class Configure:
 
 
 @message
+class SetPooling:
+    """Supervisor → forwarding actor: `proxy.max_idle_connections` or `proxy.keep_alive_timeout` changed. → `Done`."""
+
+    max_idle_connections: int
+    keep_alive_timeout: float
+
+
+@message
 class AdmitTester:
     """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`."""
 
@@ -91,6 +99,7 @@ class Connection:
 
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
     `tunnel` or `datagrams`; rates are bytes per second.
+    `parent` is the name of the parent proxy that it goes through, empty without one.
     """
 
     id: str
@@ -104,6 +113,7 @@ class Connection:
     bytes_out: int
     rate_in: float
     rate_out: float
+    parent: str = ""
 
 
 @message

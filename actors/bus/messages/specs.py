@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors.bus.codec import message
+from actors.bus.messages.upstreams import UpstreamsSpec
 
 
 @message
@@ -78,6 +79,7 @@ class ProxySpec:
     auth_hash: str | None
     tls: tuple[str, str] | None = None
     access: AccessSpec = AccessSpec()
+    upstreams: UpstreamsSpec = UpstreamsSpec()
     auth_required: bool = False
     accounts: tuple[AccountSpec, ...] = ()
     limits: LimitsSpec = LimitsSpec()

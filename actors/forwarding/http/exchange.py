@@ -19,10 +19,10 @@ from enum import Enum
 from typing import Final
 
 from actors.forwarding import errors
-from actors.forwarding.commands import Command, RelayToClient, RelayToOrigin, Report, ToClient, ToOrigin
+from actors.forwarding.commands import Command, ParentRefused, RelayToClient, RelayToOrigin, Report, ToClient, ToOrigin
 from actors.forwarding.errors import Refused
 from actors.forwarding.http.bodies import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
-from actors.forwarding.http.fields import answer_to_client, request_to_origin
+from actors.forwarding.http.fields import answer_to_client, request_to_origin, request_to_parent
 from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end, parse_answer
 from actors.forwarding.http.targets import parse_absolute, parse_authority
 
@@ -56,6 +56,7 @@ class Exchange:
         "_recoded",
         "_relaying",
         "_searched",
+        "_through_parent",
         "answer",
         "answered",
         "bytes_in",
@@ -110,6 +111,7 @@ class Exchange:
         self._interim = 0
         self._recoded = False
         self._relaying = False
+        self._through_parent = False
 
     # --- the request ---
 
@@ -128,14 +130,22 @@ class Exchange:
         """Are bytes of the request's body wanted through `request_content`?"""
         return self.request_body is not None and not self._relaying
 
-    def begin(self, reused: bool, out: list[Command]) -> None:
-        """There is a connection: send the head."""
+    def begin(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
+        """There is a connection: send the head; with `hop` in absolute-form, with these field lines for the parent."""
         self.reused = reused
+        self._through_parent = hop is not None
+        if hop is not None:
+            out.append(ToOrigin(self._head_for_parent(hop)))
+            return
         if not self._origin_head:
             self._origin_head = request_to_origin(
                 self.head, self.target, self.path, self.via, upgrade=self._wants_upgrade
             )
         out.append(ToOrigin(self._origin_head))
+
+    def _head_for_parent(self, hop: bytes) -> bytes:
+        upgrade = self._wants_upgrade
+        return request_to_parent(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
 
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
         """Pass on bytes of the body; what is behind its end comes back. Raises `Refused`."""
@@ -288,6 +298,9 @@ class Exchange:
         self.say(answer_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
 
     def _begin_answer(self, answer: AnswerHead, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+        if answer.status == 407 and self._through_parent:
+            out.append(ParentRefused())
+            raise errors.parent_refuses_us()
         body = self._body_of(answer)
         modern = self.head.minor == 1
         self.answer = answer
@@ -297,6 +310,9 @@ class Exchange:
         self.persists = may_persist and delimited and self.request_body is None
         connection = b"close" if not self.persists else None if modern else b"keep-alive"
         start = answer_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
+        # An answer may last for hours, and nothing is sent a second time any more.
+        self._origin_head = b""
+        self.head.fields.lines = answer.fields.lines = []
         if body is None:
             self.stage = Stage.COMPLETE
             self.rest = data

@@ -216,7 +216,8 @@ class HttpSession:
             raise Refused(errors.LOOP_DETECTED)
         self.phase = Phase.AUTHORIZE
         self.deadline = now + self._policy.timeout
-        if self._policy.wants_credentials:
+        policy = self._policy
+        if policy.wants_credentials or (policy.hears_users and fields.credentials is not None):
             out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
         else:
             self._open(exchange, out, now)
@@ -271,9 +272,11 @@ class HttpSession:
             self.phase = Phase.CLOSED
             return
         self.phase = Phase.OPEN
-        out.append(Open(exchange.target, fresh=not exchange.retriable))
+        out.append(Open(exchange.target, not exchange.retriable, False, not exchange.is_connect, head.fields.via))
 
-    def opened(self, reused: bool, now: float, _address: tuple[str, int] | None = None) -> list[Command]:
+    def opened(
+        self, reused: bool, now: float, _address: tuple[str, int] | None = None, hop: bytes | None = None
+    ) -> list[Command]:
         """The connection to the origin is there."""
         exchange = self._must()
         out: list[Command] = []
@@ -283,7 +286,7 @@ class HttpSession:
             self._tunnel(exchange, out, now)
             return out
         self.phase = Phase.EXCHANGE
-        exchange.begin(reused, out)
+        exchange.begin(reused, out, hop)
         if exchange.request_body is not None:
             held, self._in = bytes(self._in), b""
             if held:
@@ -361,7 +364,7 @@ class HttpSession:
     def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         if exchange.untouched:
             self.phase = Phase.OPEN
-            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True)))
+            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True)))
         elif exchange.stage is Stage.AWAITED:
             self._broken(errors.connection_lost("the origin closed without an answer"), out, now)
         elif exchange.origin_ended():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from actors.forwarding.errors import Failure
+from actors.forwarding.errors import NOT_THROUGH_PARENTS, Failure
 from actors.forwarding.socks.wire import NOWHERE, UNKNOWN_ADDRESS_TYPE, Endpoint, pack_address
 
 GENERAL = 1
@@ -22,7 +22,11 @@ V4_REJECTED = 91
 
 UNKNOWN_COMMAND = Failure(400, "http_request_error", "the command is not supported", close=True)
 
-_OF_FAILURE = {UNKNOWN_COMMAND: UNKNOWN_COMMAND_CODE, UNKNOWN_ADDRESS_TYPE: UNKNOWN_ADDRESS_TYPE_CODE}
+_OF_FAILURE = {
+    UNKNOWN_COMMAND: UNKNOWN_COMMAND_CODE,
+    NOT_THROUGH_PARENTS: UNKNOWN_COMMAND_CODE,
+    UNKNOWN_ADDRESS_TYPE: UNKNOWN_ADDRESS_TYPE_CODE,
+}
 _OF_KIND = {
     "destination_ip_prohibited": RULE,
     "http_request_denied": RULE,

@@ -262,7 +262,9 @@ class SocksSession(ABC):
         self.phase = Phase.AUTHORIZE
         out.append(Authorize(user, password))
 
-    def opened(self, _reused: bool, now: float, address: Endpoint | None = None) -> list[Command]:
+    def opened(
+        self, _reused: bool, now: float, address: Endpoint | None = None, _hop: bytes | None = None
+    ) -> list[Command]:
         """What was asked for is there; the table says whose `address` it is."""
         out: list[Command] = []
         self._say(self._granted(address or NOWHERE), out)

@@ -57,7 +57,7 @@ class Socks4Session(SocksSession):
         target, end = found
         self._take(end)
         self._request(self._operation, target)
-        if self._policy.wants_credentials:
+        if self._policy.wants_credentials or self._policy.hears_users:
             self._ask(_decoded(user), None, out)
         else:
             self._begin(out)

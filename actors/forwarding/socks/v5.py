@@ -54,7 +54,9 @@ class Socks5Session(SocksSession):
         if len(held) < 2 or len(held) < 2 + held[1]:
             return False
         methods = self._take(2 + held[1])[2:]
-        method = USERNAME_PASSWORD if self._policy.wants_credentials else NO_CREDENTIALS
+        policy = self._policy
+        heard = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
+        method = USERNAME_PASSWORD if heard else NO_CREDENTIALS
         if method not in methods:
             raise Refused(errors.CREDENTIALS_WANTED)
         self._say(bytes((VERSION, method)), out)

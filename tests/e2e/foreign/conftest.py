@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from websockets.sync.server import ServerConnection, serve
 
 from tests.e2e.foreign.programs import Site, find, nginx
 from tests.forwarding.test_https import make_pair
@@ -89,3 +92,24 @@ def entrance(product: Product, pair: tuple[str, str]) -> Iterator[MakeEntrance]:
     yield make
     for identifier in made:
         product.api("DELETE", f"/proxies/{identifier}")
+
+
+def _echo(connection: ServerConnection) -> None:
+    for message in connection:
+        connection.send(message)
+
+
+@pytest.fixture(scope="session")
+def echoes(pair: tuple[str, str]) -> Iterator[dict[str, str]]:
+    """The URLs of a server of `websockets` that sends back what it is sent, by scheme."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    servers = {"ws": serve(_echo, "127.0.0.1", 0), "wss": serve(_echo, "127.0.0.1", 0, ssl=context)}
+    threads = [threading.Thread(target=server.serve_forever) for server in servers.values()]
+    for thread in threads:
+        thread.start()
+    yield {scheme: f"{scheme}://127.0.0.1:{server.socket.getsockname()[1]}/" for scheme, server in servers.items()}
+    for server in servers.values():
+        server.shutdown()
+    for thread in threads:
+        thread.join(10)

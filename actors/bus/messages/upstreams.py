@@ -1,0 +1,82 @@
+"""Parent proxies: what they should be, and how they are."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from actors.bus.codec import message
+
+
+@message
+class UpstreamSpec:
+    """One parent proxy. A value, not a message by itself.
+
+    `name` is what people see of it, `protocol` as of a proxy. `username` None: it wants no credentials. `verify`,
+    `ca_file` and `server_name` are for `https` parents; `proxy_protocol` is `v1`, `v2` or None. `weight` is 1 to 100.
+    """
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    weight: int = 1
+    verify: bool = True
+    ca_file: str | None = None
+    server_name: str | None = None
+    proxy_protocol: str | None = None
+
+
+@message
+class UpstreamsSpec:
+    """The parents of a proxy and how one is chosen. A value, not a message by itself.
+
+    `policy` is `failover`, `round_robin`, `least_connections` or `sticky`. Without `parents` targets are connected to
+    directly. `check_timeout` is for reaching a parent, also where traffic does it.
+    """
+
+    parents: tuple[UpstreamSpec, ...] = ()
+    policy: str = "failover"
+    check_enabled: bool = True
+    check_interval: float = 30.0
+    check_timeout: float = 5.0
+
+
+@message
+class QueryUpstreams:
+    """API → forwarding actor: how are the parents? Answered by `Upstreams`.
+
+    `tester` is the one-use user of a test, to be told through which parent it went; empty for nobody.
+    """
+
+    tester: str = ""
+
+
+@message
+class UpstreamState:
+    """How one parent is. A value, not a message by itself.
+
+    `state` is `up`, `down` or `unknown` (nothing was heard of it yet), since `since`. `connections` and `active` count
+    uses by clients, `failures` failed attempts and checks; bytes are of uses that are over. `latency` is the
+    milliseconds that connecting to it takes lately, None before the first.
+    """
+
+    name: str
+    state: str
+    since: float
+    active: int
+    connections: int
+    failures: int
+    bytes_in: int
+    bytes_out: int
+    latency: float | None
+    last_error: str | None
+
+
+@message
+class Upstreams:
+    """Forwarding actor → API: the parents in their order; `tested` is the one that the test went through, if known."""
+
+    parents: tuple[UpstreamState, ...]
+    tested: str | None = None

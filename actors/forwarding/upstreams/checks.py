@@ -1,0 +1,89 @@
+"""Active checks: every parent is reached from time to time, so that a dead one is known before a client meets it.
+
+An `http` or `socks4` parent is only connected to; TLS is made with an `https` one; a `socks5` one is greeted and gets
+the credentials. Whatever else such a parent may fail at, only traffic finds out, and finds out when it is mended.
+Parents take their turns spread over the interval, a parent that is down also when its back-off ends.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actors.bus.loop import Timer
+from actors.forwarding.transport import Transport
+from actors.forwarding.upstreams.attempt import Attempt
+from actors.forwarding.upstreams.handshake import ParentFailed
+from actors.forwarding.upstreams.parent import DOWN, Parent
+from actors.forwarding.upstreams.preface import preface_for
+from actors.forwarding.upstreams.socks import Socks5Handshake
+
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.parents import Upstreams
+
+JITTER = 0.1
+FIRST_WITHIN = 1.0
+"""Seconds within which a parent of which nothing is known has its first check."""
+
+
+class Checks:
+    """The checks of one configuration."""
+
+    def __init__(self, upstreams: Upstreams) -> None:
+        self._upstreams = upstreams
+        self._loop = upstreams.loop
+        self._timers: dict[Parent, Timer] = {}
+        self._running: dict[Parent, Attempt] = {}
+        self._stopped = False
+        spread = max(FIRST_WITHIN, len(upstreams.parents) * 0.01)
+        for parent in upstreams.parents:
+            self._schedule(parent, random.uniform(0, spread))  # noqa: S311 - nothing secret
+
+    def stop(self) -> None:
+        """No more checks."""
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        for attempt in self._running.values():
+            attempt.cancel()
+        self._timers.clear()
+        self._running.clear()
+
+    def _schedule(self, parent: Parent, delay: float) -> None:
+        self._timers[parent] = self._loop.call_later(delay, partial(self._check, parent))
+
+    def _check(self, parent: Parent) -> None:
+        spec = parent.spec
+        if parent.state == DOWN and parent.deep and spec.protocol != "socks5":
+            self._schedule(parent, self._until_next(parent))  # it can be reached and still doesn't work: traffic tells
+            return
+        try:
+            plan = self._upstreams.reaching(parent)
+        except ParentFailed as failed:
+            self._checked(parent, failed)
+            return
+        plan = plan._replace(preface=preface_for(spec.proxy_protocol, None))
+        if spec.protocol == "socks5":
+            plan = plan._replace(handshake=Socks5Handshake(None, spec.username, spec.password))
+        parent.tried(self._loop.now, plan.timeout)
+        self._running[parent] = Attempt(self._upstreams.dialer, plan, partial(self._checked, parent))
+
+    def _checked(self, parent: Parent, result: Transport | ParentFailed) -> None:
+        attempt = self._running.pop(parent, None)
+        if attempt is not None:
+            parent.reached(attempt.latency, attempt.began)
+        if isinstance(result, ParentFailed):
+            self._upstreams.failed(parent, result)
+        else:
+            self._loop.unwatch(result.fileno())
+            result.close()
+            self._upstreams.succeeded(parent)
+        if not self._stopped:
+            self._schedule(parent, self._until_next(parent))
+
+    def _until_next(self, parent: Parent) -> float:
+        interval = self._upstreams.spec.check_interval
+        if parent.state == DOWN:
+            interval = min(interval, max(0.1, parent.retry_at - self._loop.now))
+        return interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nothing secret

@@ -1,0 +1,154 @@
+"""From a wish for a target to a connection through some parent: choose, try, and try the next while nothing was sent.
+
+At most `ATTEMPTS_MAX` parents are tried for one request. When none is up, the one whose failure is longest ago is tried
+all the same, and a second such: a check may be wrong, and an error at once helps nobody (squid does so too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from actors.forwarding.errors import Failure
+from actors.forwarding.http.targets import Authority
+from actors.forwarding.pool import Origin
+from actors.forwarding.transport import Transport
+from actors.forwarding.upstreams.attempt import Attempt
+from actors.forwarding.upstreams.handshake import Blame, ParentFailed
+from actors.forwarding.upstreams.parent import Parent
+from actors.forwarding.upstreams.preface import Ends
+
+if TYPE_CHECKING:
+    from actors.forwarding.upstreams.parents import Upstreams
+
+ATTEMPTS_MAX = 5
+LAST_RESORTS_MAX = 2
+PATIENCE = 0.9
+"""The part of `settings.timeout` after which it was not the client who gave up; the rest may have gone by before."""
+
+NONE_LEFT = Failure(503, "destination_unavailable", "no parent proxy can be used")
+
+OnRouted = Callable[[Origin | Failure], None]
+
+
+class Wanted(NamedTuple):
+    """What a client wants. `forward`: a plain request, which an HTTP parent may get in absolute-form.
+
+    `key` is what `sticky` goes by; `via` the value of `Via` that came with the request; `ends` are the addresses of the
+    client's connection, where a parent wants them.
+    """
+
+    target: Authority
+    forward: bool
+    fresh: bool
+    key: str
+    via: bytes | None = None
+    ends: Ends | None = None
+
+
+class Route:
+    """One way to a target. `origin` is there at once when a kept connection is used, and `done` is not called then.
+
+    Else `done` is called once, later, unless it is cancelled before.
+    """
+
+    resolving = False
+    """Names are the parents' to resolve."""
+
+    def __init__(self, upstreams: Upstreams, wanted: Wanted, done: OnRouted) -> None:
+        self._upstreams = upstreams
+        self._loop = upstreams.loop
+        self._wanted = wanted
+        self._done: OnRouted | None = done
+        self._started = self._loop.now
+        self._epoch = upstreams.pool.epoch
+        self._tried: list[Parent] = []
+        self._last_resorts = 0
+        self._attempt: Attempt | None = None
+        self._parent: Parent | None = None
+        self._failure = NONE_LEFT
+        self.origin: Origin | None = None
+        self.reported = ""
+        judgement = upstreams.judge().unresolved(wanted.target)
+        if judgement.failure is not None:
+            refused = judgement.failure
+            self._loop.call_soon(lambda: self._end(refused))
+            return
+        self.reported = judgement.reason
+        self._begin()
+
+    def cancel(self) -> None:
+        """Give up. When that is because of the timeout, the parent that was silent has a share in it."""
+        self._done = None
+        attempt, self._attempt = self._attempt, None
+        if attempt is None or self._parent is None:
+            return
+        silent = attempt.asked and self._loop.now - self._started >= PATIENCE * self._upstreams.timeout
+        attempt.cancel()
+        if silent:
+            late = ParentFailed(Blame.UNCLEAR, NONE_LEFT, "it did not answer within the timeout")
+            self._upstreams.failed(self._parent, late)
+
+    def _begin(self) -> None:
+        """A kept connection of the first parent, if there is one, else a new one."""
+        parent = self._choose()
+        if parent is not None and not self._wanted.fresh:
+            self.origin = self._upstreams.kept(parent, self._wanted)
+            if self.origin is not None:
+                return
+        self._try(parent)
+
+    def _choose(self) -> Parent | None:
+        if len(self._tried) >= ATTEMPTS_MAX:
+            return None
+        parent = self._upstreams.choose(self._wanted.key, self._tried)
+        if parent is None and self._last_resorts < LAST_RESORTS_MAX:
+            self._last_resorts += 1
+            parent = self._upstreams.longest_failed(self._tried)
+        return parent
+
+    def _try(self, parent: Parent | None) -> None:
+        while parent is not None:
+            self._tried.append(parent)
+            try:
+                plan = self._upstreams.plan(parent, self._wanted)
+            except ParentFailed as failed:
+                self._note(parent, failed)
+                parent = self._choose()
+                continue
+            parent.tried(self._loop.now, self._upstreams.timeout)
+            self._parent = parent
+            self._attempt = Attempt(self._upstreams.dialer, plan, self._arrived)
+            return
+        self._loop.call_soon(lambda: self._end(self._failure))
+
+    def _arrived(self, result: Transport | ParentFailed) -> None:
+        attempt, self._attempt = self._attempt, None
+        parent = self._parent
+        assert attempt is not None
+        assert parent is not None
+        parent.reached(attempt.latency, attempt.began)
+        if isinstance(result, ParentFailed):
+            self._note(parent, result)
+            if result.blame is Blame.TARGET:
+                self._end(result.failure)
+            else:
+                self._try(self._choose())
+            return
+        if attempt.began:  # a mere connection says nothing yet: the answer to the request will
+            self._upstreams.succeeded(parent)
+        self._end(self._upstreams.made(parent, self._wanted, result, self._epoch, self.reported))
+
+    def _note(self, parent: Parent, failed: ParentFailed) -> None:
+        self._failure = failed.failure
+        self._upstreams.failed(parent, failed)
+
+    def _end(self, result: Origin | Failure) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+        elif isinstance(result, Origin):
+            self._upstreams.pool.close(result)
+
+    def __repr__(self) -> str:
+        return f"<Route to {self._wanted.target.text!r}, tried {len(self._tried)}>"

@@ -1,0 +1,110 @@
+"""The address of the management API, and how it is changed while the product runs.
+
+The new socket is bound before anything is stored (`prepare`), so an address that can't be had changes nothing. With
+the change in force (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy to
+the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API answers the
+request that asked for it, and then accepts at the new socket and closes the old one; until then new connections queue
+in the kernel. An API that has died meanwhile finds the new socket at its next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from actors.supervision.sockets import RESERVED_FOR, listen
+from config.paths import RunDir
+
+log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Reserved:
+    address: Address
+    socket: socket.socket
+    lapses: float
+
+
+class ApiAddress:
+    """Where the API listens. `socket` is the supervisor's own copy of the listening socket; `clock` is monotonic."""
+
+    def __init__(self, listener: socket.socket, address: Address, run: RunDir, clock: Callable[[], float]) -> None:
+        self.socket = listener
+        self.address = address
+        """As it was asked for: the host may be a name."""
+        self._door = run.api_door
+        self._clock = clock
+        self._reserved: _Reserved | None = None
+
+    @property
+    def bound(self) -> Address:
+        """As the kernel says it."""
+        host, port = self.socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def prepare(self, address: Address) -> None:
+        """Bind `address`, if it is another one, and hold it for a while. Raises `ListenError`."""
+        self.lapse()
+        if address == self.address or (self._reserved is not None and self._reserved.address == address):
+            return
+        self._let_go()
+        with self._shared(address):
+            listener = listen(*address, shared=address[1] == self.address[1])
+        self._reserved = _Reserved(address, listener, self._clock() + RESERVED_FOR)
+
+    def switch(self, address: Address) -> None:
+        """This is the address from now on. Raises `ListenError` when it was not prepared and can't be bound now."""
+        if address == self.address:
+            return
+        self.prepare(address)
+        reserved, self._reserved = self._reserved, None
+        if reserved is None:
+            return
+        self._hand_over(reserved.socket)
+        older, self.socket = self.socket, reserved.socket
+        self.address = address
+        older.close()  # the API has its own copy, and closes it when it has answered
+
+    def lapse(self) -> None:
+        """Let go what was prepared and never switched to, when its time is over."""
+        if self._reserved is not None and self._reserved.lapses <= self._clock():
+            self._let_go()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._let_go()
+        self.socket.close()
+
+    def _let_go(self) -> None:
+        if self._reserved is not None:
+            self._reserved.socket.close()
+            self._reserved = None
+
+    @contextlib.contextmanager
+    def _shared(self, address: Address) -> Iterator[None]:
+        """Another host at the same port may overlap with the socket that listens there now (`0.0.0.0`).
+
+        The kernel binds both when both say SO_REUSEPORT, the older one for this moment only.
+        """
+        if address[1] != self.address[1]:
+            yield
+            return
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            yield
+        finally:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+
+    def _hand_over(self, listener: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                sender.connect(str(self._door))
+                socket.send_fds(sender, [b"listen"], [listener.fileno()])
+            except OSError as error:
+                log.warning("the API is not there to take its new socket (%s); its next start has it", error)

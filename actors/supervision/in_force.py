@@ -1,0 +1,82 @@
+"""The settings in force: what the operator's configuration says, with what was set through the API laid over it.
+
+The base is read at the start and anew at SIGHUP; some of its keys hold until the next start (`UNTIL_RESTART`), so a
+fresh base keeps the old values of those, and what is shown is what is so.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from config.live import Stored, merge, overlay
+from config.settings import Settings
+
+log = logging.getLogger(__name__)
+
+UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tls")
+"""Keys of the configuration that are read at the start only. (The API's own address can be changed through the API.)"""
+
+
+@dataclass(slots=True)
+class InForce:
+    """`now` is what is in force. Raises `config.live.BadStored` when `stored` is no good."""
+
+    base: Settings
+    stored: Stored
+    now: Settings
+
+    @classmethod
+    def of(cls, base: Settings, stored: Stored) -> InForce:
+        """At the start."""
+        return cls(base, stored, with_stored(base, stored))
+
+    def preview(self, stored: Stored) -> Settings:
+        """What would be in force with `stored`."""
+        return with_stored(self.base, stored)
+
+    def put(self, stored: Stored) -> None:
+        """`stored` was set through the API."""
+        self.now = self.preview(stored)
+        self.stored = stored
+
+    def reread(self, fresh: Settings) -> list[str]:
+        """The configuration was read again; the keys that have changed and wait for a restart."""
+        waiting = [name for name in UNTIL_RESTART if _value(fresh, name) != _value(self.base, name)]
+        self.base = _keeping(fresh, self.base, waiting)
+        self.now = self.preview(self.stored)
+        return waiting
+
+
+def with_stored(base: Settings, stored: Stored) -> Settings:
+    """`base` with `stored` laid over it. Raises `config.live.BadStored`."""
+    return base.model_copy(update=dict(overlay(base, stored)))
+
+
+def hidden_keys(base: Settings, stored: Stored) -> list[str]:
+    """A sentence for each key of which the configuration says something else than what was set through the API."""
+    found = []
+    for group, values in stored.items():
+        for key, value in values.items():
+            said = _value(base, f"{group}.{key}")
+            if said != value:
+                found.append(f"{group}.{key} is {value!r} as set through the API; the configuration says {said!r}")
+    return found
+
+
+def _keeping(fresh: Settings, before: Settings, names: list[str]) -> Settings:
+    updates: dict[str, Any] = {name: _value(before, name) for name in names if "." not in name}
+    kept: Stored = {}
+    for name in names:
+        group, _, key = name.partition(".")
+        if key:
+            kept = merge(kept, {group: {key: _value(before, name)}})
+    for group, values in kept.items():
+        updates[group] = getattr(fresh, group).model_copy(update=values)
+    return fresh.model_copy(update=updates)
+
+
+def _value(settings: Settings, name: str) -> Any:
+    group, _, key = name.partition(".")
+    return getattr(getattr(settings, group), key) if key else getattr(settings, group)

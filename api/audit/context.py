@@ -1,0 +1,88 @@
+"""Whose request is being served: kept for the thread that serves it, so that the store needs no word about callers."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from api.security.authentication import Caller
+from api.users import User
+
+
+@dataclass(slots=True)
+class Origin:
+    """Where changes come from. `kind` is `anonymous`, `system` or `command_line`; `rows` counts what was written.
+
+    `caller` is the user with the credential that was used, once that is known; `signed_in` is for who gets one now.
+    """
+
+    kind: str = "system"
+    caller: Caller | None = None
+    address: str | None = None
+    request_id: str | None = None
+    operation: str | None = None
+    rows: int = 0
+    _user: User | None = None
+    _method: str | None = None
+
+    def signed_in(self, user: User, method: str) -> None:
+        """An anonymous client has shown to be this user, by `password` or `oauth2`."""
+        self._user, self._method = user, method
+
+    def fields(self) -> dict[str, Any]:
+        """As a row tells it."""
+        return {
+            "actor": self._actor(),
+            "credential": self._credential(),
+            "address": self.address,
+            "request_id": self.request_id,
+            "operation": self.operation,
+        }
+
+    def _actor(self) -> dict[str, Any]:
+        user = self.caller.user if self.caller else self._user
+        if user is None:
+            name = _system_user() if self.kind == "command_line" else None
+            return {"type": self.kind, "user_id": None, "username": name, "role": None}
+        return {"type": "user", "user_id": user.id, "username": user.username, "role": user.role}
+
+    def _credential(self) -> dict[str, Any] | None:
+        if self.caller is None:
+            return {"method": self._method, "id": None} if self._method else None
+        key, claims = self.caller.key, self.caller.claims
+        return {"method": self.caller.method, "id": key.id if key else claims.family if claims else None}
+
+
+_CURRENT: ContextVar[Origin | None] = ContextVar("origin", default=None)
+
+
+def origin() -> Origin:
+    """Of this thread at this moment; the system itself when no request is being served."""
+    return _CURRENT.get() or Origin()
+
+
+def serving(current: Origin | None) -> None:
+    """This thread serves a request from now on, or none."""
+    _CURRENT.set(current)
+
+
+@contextmanager
+def on_behalf_of(kind: str, operation: str) -> Iterator[None]:
+    """What happens within is done by the `command_line` or the `system`."""
+    token = _CURRENT.set(Origin(kind, operation=operation))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def _system_user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,84 @@
+"""What of a change is written down: the parts that differ, and no secret in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MASK = "***"
+LONGEST_LIST = 200
+"""A list with more entries is told by their number and a hash."""
+
+_SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
+_BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
+"""Fields that say when something happened: alone they are no change."""
+_USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
+
+Part = dict[str, Any] | None
+
+
+def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Part, Part]:
+    """The parts of two documents that differ, masked. A document that isn't there is None; no change is `({}, {})`."""
+    if before is None or after is None:
+        return _whole(before), _whole(after)
+    return _differing(before, after)
+
+
+def _has_ids(value: Any) -> bool:
+    """Entries with an id of their own are told one by one, not the whole list for each that changed."""
+    return isinstance(value, list) and all(isinstance(entry, dict) and "id" in entry for entry in value)
+
+
+def _others(entries: Any, than: Any) -> list[Any]:
+    return [entry for entry in entries if entry not in than]
+
+
+def _whole(document: Mapping[str, Any] | None) -> Part:
+    return None if document is None else {name: mask(name, value) for name, value in document.items()}
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    old: dict[str, Any] = {}
+    new: dict[str, Any] = {}
+    for name in sorted({*before, *after} - _BOOKKEEPING):
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        if isinstance(was, dict) and isinstance(now, dict) and not _hides_values(name):
+            old[name], new[name] = _differing(was, now)
+        elif _has_ids(was) and _has_ids(now):
+            old[name], new[name] = mask(name, _others(was, now)), mask(name, _others(now, was))
+        else:
+            old[name], new[name] = mask(name, was), mask(name, now)
+    return old, new
+
+
+def mask(name: str, value: Any) -> Any:
+    """`value` of the field `name` as it may be written down."""
+    if value is None or isinstance(value, bool):
+        return value
+    if _is_secret(name):
+        return MASK
+    if isinstance(value, Mapping):
+        return {key: MASK if _hides_values(name) else mask(key, item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return _listed([mask(name, item) for item in value])
+    return _USERINFO.sub(rf"\1:{MASK}@", value) if isinstance(value, str) else value
+
+
+def _listed(items: list[Any]) -> Any:
+    if len(items) <= LONGEST_LIST:
+        return items
+    return {"entries": len(items), "sha256": hashlib.sha256(json.dumps(items).encode()).hexdigest()}
+
+
+def _is_secret(name: str) -> bool:
+    return name.lower().endswith(_SECRET_ENDINGS)
+
+
+def _hides_values(name: str) -> bool:
+    """Headers of webhooks hold whatever the receiver wants for a credential."""
+    return name == "headers"

@@ -1,0 +1,115 @@
+"""What happens around every request to the management API.
+
+In this order: the request gets its id and its client's address; who may not reach the API at all is refused
+(`security.ip_whitelist`, `security.https_only`); its caller is found out; the caller's rate is counted. At its end it
+is logged (`security.request_logging`): method, path without query, status, duration, caller, address and id.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import falcon
+
+from api.audit import Origin, serving
+from api.http.client import client_address, is_secure, is_within, request_id
+from api.http.errors import ApiError, forbidden, rate_limited
+from api.services import Services
+
+requests_log = logging.getLogger("api.requests")
+
+
+class Everywhere:
+    """Falcon's middleware. `exempt` are the paths for machines that watch: no limits, no guards, no log."""
+
+    def __init__(self, services: Services, exempt: frozenset[str]) -> None:
+        self._services = services
+        self._exempt = exempt
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Find out whose request it is, whether it may come in, and count it."""
+        context = req.context
+        context.began = time.monotonic()
+        context.request_id = request_id(req.get_header("X-Request-Id"))
+        resp.set_header("X-Request-Id", context.request_id)
+        trusted = self._services.settings.server.trusted_proxies
+        context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
+        context.caller, context.refusal = None, None
+        context.origin = Origin("anonymous", address=context.address, request_id=context.request_id)
+        serving(context.origin)
+        if req.path not in self._exempt:
+            self._admit(req, resp)
+
+    def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
+        """Nobody guesses at what a body is."""
+        resp.set_header("X-Content-Type-Options", "nosniff")
+        serving(None)
+        if self._services.settings.security.request_logging and req.path not in self._exempt:
+            _log(req, resp)
+
+    def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
+        address, limited = req.context.address, self._services.rates.enabled
+        refusal = self._refusal(req)
+        if refusal is not None:
+            if limited:
+                self._count(address, resp)
+            raise refusal
+        if limited and self._services.rates.exhausted(address) and _costs_a_hash(req):
+            self._count(address, resp)
+        self._identify(req)
+        if limited:
+            caller = req.context.caller
+            self._count(caller.identity if caller else address, resp)
+
+    def _refusal(self, req: falcon.Request) -> ApiError | None:
+        """Why this client may not reach the API at all; None when it may."""
+        security, trusted = self._services.settings.security, self._services.settings.server.trusted_proxies
+        if security.ip_whitelist and not is_within(req.context.address, security.ip_whitelist):
+            return forbidden("the address of the client is not in security.ip_whitelist")
+        forwarded = req.get_header("X-Forwarded-Proto")
+        if security.https_only and not is_secure(req.env["wsgi.url_scheme"], req.remote_addr, forwarded, trusted):
+            return forbidden("security.https_only: the request did not come by TLS")
+        return None
+
+    def _identify(self, req: falcon.Request) -> None:
+        key, authorization = req.get_header("X-API-Key"), req.get_header("Authorization")
+        if key is None and authorization is None:
+            return
+        try:
+            caller = self._services.authenticator.caller(key, authorization, req.context.address)
+        except ApiError as error:
+            req.context.refusal = error  # for operations that need a caller; the others don't mind
+        else:
+            req.context.caller = req.context.origin.caller = caller
+
+    def _count(self, caller: str, resp: falcon.Response) -> None:
+        verdict = self._services.rates.hit(caller)
+        for name, value in verdict.headers.items():
+            resp.set_header(name, value)
+        if verdict.retry_after:
+            raise rate_limited(verdict.retry_after)
+
+
+def _costs_a_hash(req: falcon.Request) -> bool:
+    """HTTP Basic may cost a bcrypt, so its address is judged before."""
+    return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
+
+
+def _log(req: falcon.Request, resp: falcon.Response) -> None:
+    context = req.context
+    caller = context.caller
+    fields = {
+        "request_id": context.request_id,
+        "method": req.method,
+        "path": req.path.encode("unicode_escape").decode("ascii"),
+        "status": int(str(resp.status)[:3]),
+        "duration_ms": round((time.monotonic() - context.began) * 1000, 1),
+        "client_ip": context.address,
+        "user": caller.user.username if caller else None,
+        "credential": caller.method if caller else None,
+    }
+    who = f"{fields['user']} ({fields['credential']})" if caller else "nobody"
+    message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms for " + who.replace("%", "%%")
+    requests_log.info(message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})

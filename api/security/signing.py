@@ -1,0 +1,106 @@
+"""The keys that access tokens are signed with: one that signs, and older ones that are still believed for a while.
+
+`keys/access-tokens.key` signs. A rotation first notes it in `keys/access-tokens.older` with the moment at which its
+last token ends, then puts a new one in its place; so a crash between the two loses no token. A token names its key
+(`kid`, RFC 7515, section 4.1.4); tokens of releases that didn't are tried with every key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from api.security.keyfile import signing_key
+from api.store.contract import StoreDamaged, StoreWriteError
+from api.store.storage import sync_folder
+from config.keyfile import make_key
+from config.paths import DataDir, PathError
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """One key. `until` is Unix seconds; None for the one that signs."""
+
+    id: str
+    secret: bytes = field(repr=False)
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Older:
+    secret: bytes
+    until: float
+
+
+class SigningKeys:
+    """All keys of a data directory. Thread-safe. Raises `StoreError` for files that can't be read or written."""
+
+    def __init__(self, data: DataDir, clock: Callable[[], float] = time.time) -> None:
+        self._data = data
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._older_file = data.keys / "access-tokens.older"
+        self._keys = self._read()
+
+    @property
+    def current(self) -> SigningKey:
+        """The one that signs."""
+        return self._keys[0]
+
+    def believed(self, key_id: str | None) -> list[SigningKey]:
+        """The keys that a token may be signed with: the one of this id, or all of them when it names none."""
+        now = self._clock()
+        living = [key for key in self._keys if key.until is None or key.until > now]
+        return [key for key in living if key_id in (None, key.id)]
+
+    def rotate(self, last_token_ends: float) -> SigningKey:
+        """A new key signs from now on; the one so far is believed until `last_token_ends`. Returns the new one."""
+        with self._lock:
+            now = self._clock()
+            older = [key for key in self._keys[1:] if key.until is not None and key.until > now]
+            retired = SigningKey(self.current.id, self.current.secret, last_token_ends)
+            try:
+                _write(self._older_file, [*older, retired])
+                make_key(self._data.keys / "access-tokens.key")
+            except (OSError, PathError) as error:
+                raise StoreWriteError(f"{self._data.keys}: {error}") from error
+            self._keys = self._read()
+            return self.current
+
+    def _read(self) -> tuple[SigningKey, ...]:
+        current = signing_key(self._data)
+        older = [SigningKey(_id(each.secret), each.secret, each.until) for each in self._older()]
+        return SigningKey(_id(current), current), *(key for key in older if key.secret != current)
+
+    def _older(self) -> list[_Older]:
+        try:
+            entries = json.loads(self._older_file.read_text(encoding="ascii"))
+            return [_Older(bytes.fromhex(each["secret"]), float(each["until"])) for each in entries]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreWriteError(f"{self._older_file}: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreDamaged(f"{self._older_file}: not a list of older keys") from error
+
+
+def _id(secret: bytes) -> str:
+    return hashlib.sha256(b"access token key\n" + secret).hexdigest()[:12]
+
+
+def _write(path: Path, keys: list[SigningKey]) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        json.dump([{"secret": key.secret.hex(), "until": key.until} for key in keys], file)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.rename(path)
+    sync_folder(path.parent)

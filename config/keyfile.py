@@ -1,0 +1,44 @@
+"""Key files: random bytes made once, mode 0600, in the folder `keys` of the data directory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from config.paths import private_directory
+
+KEY_BYTES = 32
+
+
+class KeyFileError(Exception):
+    """There is no key in this file; the text says which file and why."""
+
+
+def read_key(path: Path) -> bytes:
+    """The key in `path`. Raises `KeyFileError` when it isn't one, `OSError` when it can't be read."""
+    try:
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except ValueError as error:
+        raise KeyFileError(f"{path}: not a key file") from error
+    if len(key) != KEY_BYTES:
+        raise KeyFileError(f"{path}: {len(key)} bytes instead of {KEY_BYTES}")
+    return key
+
+
+def make_key(path: Path) -> None:
+    """A new key, on disk when this returns. Raises `OSError`, `PathError`."""
+    private_directory(path.parent)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(KEY_BYTES) + "\n")
+        file.flush()
+        os.fsync(descriptor)
+    fresh.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

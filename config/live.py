@@ -1,0 +1,177 @@
+"""The part of the settings that is changed through the management API, while the product runs.
+
+What was set through the API is kept as a *sparse* map of groups, `{"server": {"port": 8081}}`, in the configuration
+store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins over them until
+`proxyfleet reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what the API shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
+
+from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
+from config.settings import Auth, Logging, Proxy, Server
+
+Stored = dict[str, dict[str, Any]]
+"""What was set through the API: values by group and key, nothing that was not set."""
+
+OUTPUT = "stderr"
+"""`logging.output`: where the product's own log goes, for the journal or the terminal."""
+LONGEST_SESSION = 366 * 24 * 3600
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerInput(_Input):
+    """`server` of a change: where the management API listens, and for how many connections."""
+
+    host: Host | None = None
+    port: Port | None = None
+    ssl_enabled: StrictBool | None = None
+    max_connections: MaxConnections | None = None
+
+
+class LoggingInput(_Input):
+    """`logging` of a change; it holds at once, in all processes."""
+
+    level: Literal["debug", "info", "warning", "error", "critical"] | None = None
+    format: Literal["text", "json"] | None = None
+    output: Literal["stderr"] | None = None
+
+
+class AuthInput(_Input):
+    """`auth` of a change. `session_timeout` is the lifetime in seconds of access tokens that are issued from now on."""
+
+    enabled: StrictBool | None = None
+    session_timeout: Annotated[StrictInt, Field(ge=1, le=LONGEST_SESSION)] | None = None
+    max_login_attempts: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+
+
+class ProxyInput(_Input):
+    """`proxy` of a change: seconds, seconds, and connections of each proxy."""
+
+    default_timeout: Timeout | None = None
+    keep_alive_timeout: Timeout | None = None
+    max_idle_connections: Annotated[StrictInt, Field(ge=0, le=10_000)] | None = None
+
+
+class SettingsUpdate(_Input):
+    """The body of PUT and PATCH of the settings: any part of the four groups."""
+
+    server: ServerInput | None = None
+    logging: LoggingInput | None = None
+    auth: AuthInput | None = None
+    proxy: ProxyInput | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+class FixedSetting(ValueError):
+    """The setting `field` can't be changed while the product runs; `error` says why."""
+
+    def __init__(self, field: str, error: str) -> None:
+        super().__init__(f"{field}: {error}")
+        self.field = field
+        self.error = error
+
+
+class BadStored(ValueError):
+    """What was set through the API is not good any more, by hand or by an older release; the text names the key."""
+
+
+class Grouped(Protocol):
+    """Anything that has the four groups as they are in force."""
+
+    @property
+    def server(self) -> Server: ...
+    @property
+    def logging(self) -> Logging: ...
+    @property
+    def auth(self) -> Auth: ...
+    @property
+    def proxy(self) -> Proxy: ...
+
+
+G = TypeVar("G", bound=_Input | BaseModel)
+
+
+def groups(settings: Grouped) -> dict[str, dict[str, Any]]:
+    """The four groups as the API shows them: what is in force."""
+    server, auth, proxy = settings.server, settings.auth, settings.proxy
+    return {
+        "server": {
+            "host": server.host,
+            "port": server.port,
+            "ssl_enabled": server.tls.enabled,
+            "max_connections": server.max_connections,
+        },
+        "logging": {"level": settings.logging.level, "format": settings.logging.format, "output": OUTPUT},
+        "auth": {
+            "enabled": True,
+            "session_timeout": auth.access_token_ttl,
+            "max_login_attempts": auth.max_login_attempts,
+        },
+        "proxy": {
+            "default_timeout": proxy.default_timeout,
+            "keep_alive_timeout": proxy.keep_alive_timeout,
+            "max_idle_connections": proxy.max_idle_connections,
+        },
+    }
+
+
+FIXED = {
+    ("server", "ssl_enabled"): "is server.tls.enabled of the configuration; it changes with a restart",
+    ("auth", "enabled"): "must be true: the management API never serves without authentication",
+}
+
+
+def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
+    """What of `update` differs from what is in force; so what was read can be sent back and sets nothing.
+
+    Raises `FixedSetting`.
+    """
+    now = groups(settings)
+    changed: Stored = {}
+    for group, values in update.model_dump(exclude_none=True).items():
+        for key, value in values.items():
+            if value == now[group][key]:
+                continue
+            if (group, key) in FIXED:
+                raise FixedSetting(f"{group}.{key}", FIXED[group, key])
+            changed.setdefault(group, {})[key] = value
+    return changed
+
+
+def merge(stored: Stored, changed: Stored) -> Stored:
+    """`stored` with `changed` laid over it, key by key."""
+    names = {**stored, **changed}
+    return {group: {**stored.get(group, {}), **changed.get(group, {})} for group in names}
+
+
+def overlay(base: Grouped, stored: Mapping[str, Mapping[str, Any]]) -> dict[str, BaseModel]:
+    """The groups that `stored` changes, as models, for `model_copy(update=…)` or `dataclasses.replace`.
+
+    Raises `BadStored`.
+    """
+    return {group: _laid_over(group, getattr(base, group, None), values) for group, values in stored.items()}
+
+
+def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
+    if not isinstance(base, BaseModel):
+        raise BadStored(f"{group}: unknown group")
+    whole = {**base.model_dump(), **values}  # not as JSON, which would mask secrets
+    if group == "auth" and "session_timeout" in values:
+        whole["jwt"] = {**whole["jwt"], "access_token_ttl": None}
+    try:
+        return type(base).model_validate(whole)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadStored(f"{group}.{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error

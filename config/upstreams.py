@@ -1,0 +1,305 @@
+"""Parent proxies as people write them, and what is stored of them.
+
+A parent is known by its protocol, host, port and user name: an update replaces the list, and an entry that is known by
+the same four and comes without a password keeps the password that it had. Passwords are stored sealed and never shown.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections import Counter
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+)
+from pydantic_core import PydanticCustomError
+
+from config.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.sealing import Seal
+
+PARENTS_MAX = 1000
+POLICIES = ("failover", "round_robin", "least_connections", "sticky")
+PURPOSE = "the password of a parent proxy"
+
+_PROTOCOLS = ("http", "https", "socks4", "socks5")
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?", re.ASCII)
+_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
+"""Resolvers take such names for odd spellings of addresses."""
+
+
+def _one_of(*allowed: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _parent_host(text: str) -> str:
+    try:
+        if "%" not in text:
+            return str(ip_address(text))
+    except ValueError:
+        if _HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text.rstrip(".")):
+            return text.lower()
+    raise ValueError("must be a host name or an IP address")
+
+
+def _user(text: str) -> str:
+    if ":" in plain_text(text):
+        raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+def _path(text: str) -> str:
+    if not PurePosixPath(plain_text(text)).is_absolute():
+        raise ValueError("must be an absolute path")
+    return text
+
+
+def _no_nulls(given: Any) -> Any:
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if value is None:
+                raise PydanticCustomError("null_inside", "{name} must not be null", {"name": name})
+    return given
+
+
+Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_parent_host)]
+Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+Username = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(_user)]
+Password = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(plain_text)]
+Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
+
+
+class UpstreamAuth(Input):
+    """`auth` of a parent. With `socks4` the user name is the USERID, and there is no password."""
+
+    username: Username
+    password: Password | None = Field(None, repr=False)
+
+
+class UpstreamTls(Input):
+    """`tls` of an `https` parent: `ca_file` (PEM) in place of the system's authorities, another name to verify."""
+
+    verify: StrictBool = True
+    ca_file: Annotated[StrictStr, Field(max_length=4096), AfterValidator(_path)] | None = None
+    server_name: Host | None = None
+
+
+class UpstreamInput(Input):
+    """One parent of a request."""
+
+    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS)]
+    host: Host
+    port: Port
+    auth: Annotated[UpstreamAuth | None, BeforeValidator(_no_nulls)] = None
+    weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
+    name: Name | None = None
+    tls: Annotated[UpstreamTls | None, BeforeValidator(_no_nulls)] = None
+    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2")] | None = None
+
+
+class UpstreamCheckInput(Input):
+    """`upstream_check` of a request, seconds; in an update what is not given stays."""
+
+    enabled: StrictBool | None = None
+    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600)] | None = None
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] | None = None
+
+
+Parents = Annotated[
+    list[Annotated[UpstreamInput, BeforeValidator(_no_nulls)]],
+    Field(max_length=PARENTS_MAX),
+]
+Policy = Annotated[StrictStr, _one_of(*POLICIES)]
+
+
+class ProxyUpstream(BaseModel):
+    """Stored: one parent. `password` is sealed."""
+
+    name: str
+    protocol: Literal["http", "https", "socks4", "socks5"]
+    host: str
+    port: int
+    username: str | None = None
+    password: str | None = Field(None, repr=False)
+    weight: int = 1
+    verify: bool = True
+    ca_file: str | None = None
+    server_name: str | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
+
+    @property
+    def identity(self) -> tuple[str, str, int, str | None]:
+        """What it is known by."""
+        return self.protocol, self.host, self.port, self.username
+
+
+class UpstreamCheck(BaseModel):
+    """Stored: see `UpstreamCheckInput`."""
+
+    enabled: bool = True
+    interval: float = 30
+    timeout: float = 5
+
+
+class Node(Protocol):
+    """A proxy as a link of chains."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    upstreams: list[ProxyUpstream]
+
+
+def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: Seal) -> list[ProxyUpstream]:
+    """The list as it is to be stored. Raises `InvalidProxy`, `SealError`."""
+    passwords = {parent.identity: parent.password for parent in before}
+    names = _names(given)
+    after: list[ProxyUpstream] = []
+    seen: dict[tuple[str, str, int, str | None], int] = {}
+    for index, entry in enumerate(given):
+        _check(entry, f"upstreams.{index}")
+        parent = _stored(entry, names[index])
+        if parent.identity in seen:
+            raise InvalidProxy(f"upstreams.{index}", f"is the same parent as upstreams.{seen[parent.identity]}")
+        seen[parent.identity] = index
+        password = entry.auth.password if entry.auth else None
+        kept = passwords.get(parent.identity)
+        after.append(parent.model_copy(update={"password": seal.seal(password, PURPOSE) if password else kept}))
+    return after
+
+
+def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> None:
+    """A proxy that is its own parent would go round in circles. Raises `InvalidProxy`."""
+    for index, parent in enumerate(parents):
+        if is_listener(parent, host, port):
+            raise InvalidProxy(f"upstreams.{index}.port", "is this proxy itself")
+
+
+def refuse_circle(start: Node, others: Iterable[Node]) -> None:
+    """A chain of own listeners that comes back to where it began would go on until nothing is left.
+
+    Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
+    """
+    nodes = [each for each in others if each.id != start.id]
+    for index, parent in enumerate(start.upstreams):
+        reached: set[str] = set()
+        waiting = [each for each in nodes if is_listener(parent, each.host, each.port)]
+        while waiting:
+            node = waiting.pop()
+            if node.id in reached:
+                continue
+            reached.add(node.id)
+            if any(is_listener(each, start.host, start.port) for each in node.upstreams):
+                raise InvalidProxy(f"upstreams.{index}", f"the chain comes back to this proxy, by way of {node.name!r}")
+            waiting += [each for each in nodes for above in node.upstreams if is_listener(above, each.host, each.port)]
+
+
+def is_listener(parent: ProxyUpstream, host: str, port: int) -> bool:
+    """Is this parent what listens there?"""
+    if parent.port != port:
+        return False
+    anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    return parent.host == host or ((anywhere or _is_loopback(host)) and _is_loopback(parent.host))
+
+
+def shown(parent: ProxyUpstream) -> dict[str, Any]:
+    """The entry as it may be sent again, without the password."""
+    form: dict[str, Any] = parent.model_dump(include={"name", "protocol", "host", "port", "weight"})
+    if parent.username is not None:
+        form["auth"] = {"username": parent.username}
+    tls = parent.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
+    if parent.protocol == "https":
+        form["tls"] = tls
+    if parent.proxy_protocol is not None:
+        form["proxy_protocol"] = parent.proxy_protocol
+    return form
+
+
+def _stored(entry: UpstreamInput, name: str) -> ProxyUpstream:
+    tls = entry.tls or UpstreamTls()
+    return ProxyUpstream.model_validate(
+        {
+            "name": name,
+            "protocol": entry.protocol,
+            "host": entry.host,
+            "port": entry.port,
+            "username": entry.auth.username if entry.auth else None,
+            "weight": entry.weight,
+            "verify": tls.verify,
+            "ca_file": tls.ca_file,
+            "server_name": tls.server_name,
+            "proxy_protocol": entry.proxy_protocol,
+        }
+    )
+
+
+def _check(entry: UpstreamInput, field: str) -> None:
+    """What no field can say alone."""
+    auth = entry.auth
+    if auth is not None and entry.protocol == "socks4" and auth.password is not None:
+        raise InvalidProxy(f"{field}.auth.password", "socks4 has no passwords: the user name is sent as the USERID")
+    if auth is not None and entry.protocol == "socks5":
+        refuse_long(f"{field}.auth.username", auth.username)
+        refuse_long(f"{field}.auth.password", auth.password)
+    if entry.tls is None:
+        return
+    if entry.protocol != "https":
+        raise InvalidProxy(f"{field}.tls", "is for https parents")
+    if entry.tls.ca_file is not None:
+        _check_authorities(entry.tls.ca_file, f"{field}.tls.ca_file")
+
+
+def _check_authorities(file: str, field: str) -> None:
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        raise InvalidProxy(field, f"{file}: no PEM certificates") from error
+    except OSError as error:
+        raise InvalidProxy(field, f"{file}: {error.strerror or error}") from error
+
+
+def _names(given: list[UpstreamInput]) -> list[str]:
+    """The names of all: as given, else protocol, host and port, with a number where that is not enough."""
+    plain = [entry.name or _default_name(entry) for entry in given]
+    chosen = Counter(entry.name for entry in given if entry.name is not None)
+    used = set(chosen)
+    names = []
+    for index, entry in enumerate(given):
+        if entry.name is not None and chosen[entry.name] > 1:
+            raise InvalidProxy(f"upstreams.{index}.name", f"the name {entry.name!r} is there more than once")
+        name, number = plain[index], 1
+        while entry.name is None and name in used:
+            number += 1
+            name = f"{plain[index]} ({number})"
+        used.add(name)
+        names.append(name)
+    return names
+
+
+def _default_name(entry: UpstreamInput) -> str:
+    host = f"[{entry.host}]" if ":" in entry.host else entry.host
+    return f"{entry.protocol}://{host}:{entry.port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

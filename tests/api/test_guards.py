@@ -1,0 +1,154 @@
+"""Who may reach the API at all, from where a request came, how often, and what is logged of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from actors.log_lines import JsonLines
+from api.services import ApiSettings
+from config.settings import RateLimiting, Security, Server
+from tests.api.support import PASSWORD, QUIET, Api, error_of
+
+OFF = RateLimiting(enabled=False)
+RATE_HEADERS = {
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "ratelimit-policy",
+    "ratelimit",
+}
+
+
+def guarded(api: Api, **settings: Any) -> None:
+    """The settings as after a SIGHUP."""
+    api.services.take_over(ApiSettings(**{"security": QUIET, **settings}))
+
+
+# --- the whitelist and https_only ---------------------------------------------------------------------------------
+
+
+def test_an_address_outside_the_whitelist_is_refused_before_anything_else(api: Api) -> None:
+    token = api.token()
+    guarded(api, security=Security(ip_whitelist=("192.0.2.0/24", "2001:db8::/32"), rate_limiting=OFF))
+    for headers in (token, {}):
+        status, code, details = error_of(api.get("/proxies", headers))
+        assert (status, code) == (403, "FORBIDDEN")
+        assert "security.ip_whitelist" in details["reason"]
+    assert api.post("/auth/login", {"username": "admin", "password": PASSWORD}).status_code == 403
+    assert api.get("/no/such/path").status_code == 403
+    for path in ("/health", "/livez", "/readyz"):
+        assert api.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("192.0.2.7", 200), ("::ffff:192.0.2.7", 200), ("2001:db8::1", 200), ("192.0.3.7", 403), ("::1", 403)],
+)
+def test_the_whitelist_takes_networks_of_both_families(api: Api, address: str, status: int) -> None:
+    guarded(api, security=Security(ip_whitelist=("192.0.2.0/24", "2001:db8::/32"), rate_limiting=OFF))
+    assert api.get("/auth/test", api.token(), remote_addr=address).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "client"),
+    [
+        ("127.0.0.1", "192.0.2.7", "127.0.0.1"),
+        ("10.0.0.1", "192.0.2.7", "192.0.2.7"),
+        ("10.0.0.1", "192.0.2.7, 198.51.100.1", "198.51.100.1"),
+        ("10.0.0.1", "192.0.2.7, 10.0.0.2", "192.0.2.7"),
+        ("10.0.0.1", "192.0.2.7, nonsense", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
+        ("10.0.0.1", "", "10.0.0.1"),
+    ],
+)
+def test_x_forwarded_for_counts_from_the_right_and_from_trusted_proxies_alone(
+    api: Api, peer: str, forwarded: str, client: str
+) -> None:
+    guarded(api, server=Server(trusted_proxies=("10.0.0.0/24",)))
+    wrong = {"username": "admin", "password": "wrong password"}
+    api.post("/auth/login", wrong, {"X-Forwarded-For": forwarded}, remote_addr=peer)
+    assert api.fleet.said("auth.login_failed")[0]["client_ip"] == client
+
+
+def test_https_only_refuses_plain_requests_and_believes_trusted_proxies_alone(api: Api) -> None:
+    token = api.token()
+    guarded(api, security=Security(https_only=True, rate_limiting=OFF), server=Server(trusted_proxies=("10.0.0.1",)))
+    status, code, details = error_of(api.get("/proxies", token))
+    assert (status, code) == (403, "FORBIDDEN")
+    assert "security.https_only" in details["reason"]
+    assert api.get("/proxies", token, protocol="https").status_code == 200
+    said = {**token, "X-Forwarded-Proto": "https"}
+    assert api.get("/proxies", said).status_code == 403
+    assert api.get("/proxies", said, remote_addr="10.0.0.1").status_code == 200
+    assert api.get("/proxies", {**said, "X-Forwarded-Proto": "https, http"}, remote_addr="10.0.0.1").status_code == 403
+    assert api.get("/health").status_code == 200
+
+
+# --- rate limits --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(api: Api) -> Api:
+    guarded(api, security=Security())
+    return api
+
+
+def test_every_answer_tells_of_the_limits_errors_included(counted: Api) -> None:
+    token = counted.token()
+    answers = {
+        200: counted.get("/proxies", token),
+        400: counted.post("/proxies", {"port": 0}, token),
+        401: counted.get("/proxies"),
+        404: counted.get("/no/such/path"),
+        405: counted.request("PUT", "/proxies", token),
+        406: counted.get("/proxies", {**token, "Accept": "image/png"}),
+        413: counted.request("POST", "/proxies", token, body="x" * (1024 * 1024 + 1)),
+        415: counted.request("POST", "/proxies", {**token, "Content-Type": "text/plain"}, body="x"),
+    }
+    for status, answer in answers.items():
+        assert answer.status_code == status
+        assert {name.lower() for name in answer.headers} >= RATE_HEADERS, status
+
+
+def test_the_hundred_and_first_of_a_minute_is_429_and_says_when_to_come_again(counted: Api) -> None:
+    token = counted.token()
+    last = [counted.get("/auth/test", token) for _ in range(101)][-1]
+    status, code, details = error_of(last)
+    assert (status, code) == (429, "RATE_LIMITED")
+    assert 1 <= details["retry_after"] <= 60
+    assert last.headers["Retry-After"] == str(details["retry_after"])
+    assert last.headers["X-RateLimit-Remaining"] == "0"
+    assert last.headers["RateLimit-Policy"] == '"burst";q=100;w=60, "hourly";q=1000;w=3600'
+    counted.add_user("eva", role="administrator")
+    assert counted.get("/auth/test", counted.token("eva")).status_code == 200
+    assert counted.get("/health").status_code == 200
+
+
+# --- the log of requests ------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_logged_with_its_caller_and_id_but_without_its_query(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "api.requests"):
+        api.get("/logs?search=private", {**api.token(), "X-Request-Id": "mine-1"})
+        api.get("/auth/test%0Aforged line")
+        api.get("/health")
+    first, second = [record for record in caplog.records if record.name == "api.requests"]
+    line = json.loads(JsonLines().format(first))
+    assert (line["method"], line["path"], line["request_id"]) == ("GET", "/api/v1/logs", "mine-1")
+    assert (line["user"], line["credential"], line["client_ip"]) == ("admin", "bearer", "127.0.0.1")
+    assert "private" not in first.getMessage()
+    assert "\n" not in second.getMessage()
+    assert "404" in second.getMessage()
+
+
+def test_without_request_logging_nothing_is_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    guarded(api, security=Security(request_logging=False, rate_limiting=OFF))
+    with caplog.at_level(logging.INFO, "api.requests"):
+        api.get("/proxies", api.token())
+    assert [record for record in caplog.records if record.name == "api.requests"] == []

@@ -1,0 +1,90 @@
+"""The HTTP server by itself: how many connections it takes, and how it moves to another address."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from api.http.call import AFTER
+from api.server import ApiServer
+from tests.waiting import wait_until
+
+LONG = 30.0
+
+
+class Application:
+    """Answers with the port that it was reached at; `after` is called when an answer was written."""
+
+    after: Callable[[], None] | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
+        if self.after is not None:
+            environ[AFTER] = self.after
+        return [environ["SERVER_PORT"].encode()]
+
+
+class Serving:
+    """A server at a free port, started."""
+
+    def __init__(self) -> None:
+        self.application = Application()
+        self.listener = listening()
+        self.port = port_of(self.listener)
+        self.server = ApiServer(self.application, self.listener, 1000)
+        self.server.start()
+
+
+@pytest.fixture
+def serving() -> Iterator[Serving]:
+    made = Serving()
+    yield made
+    made.server.close()
+
+
+def listening() -> socket.socket:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=16)
+    listener.setblocking(False)
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def get(connection: http.client.HTTPConnection) -> str:
+    connection.request("GET", "/")
+    return connection.getresponse().read().decode()
+
+
+def client(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
+
+
+def test_connections_above_the_limit_wait_until_there_is_room(serving: Serving) -> None:
+    first, second = client(serving.port), client(serving.port)
+    serving.server.limit(1)
+    assert get(first) == str(serving.port)
+    wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
+    second.request("GET", "/")
+    serving.server.limit(2)
+    assert second.getresponse().read() == str(serving.port).encode()
+    first.close()
+    second.close()
+
+
+def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between_requests(serving: Serving) -> None:
+    other = listening()
+    older, newer = client(serving.port), client(port_of(other))
+    serving.application.after = lambda: serving.server.move(other)
+    assert get(older) == str(serving.port)  # the answer comes by the old address
+    serving.application.after = None
+    assert get(newer) == str(port_of(other))
+    wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
+    with pytest.raises(ConnectionRefusedError):
+        get(client(serving.port))
+    newer.close()

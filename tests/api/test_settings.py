@@ -1,0 +1,176 @@
+"""The settings: what is shown, what may be changed, and that a change is whole or never was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import SUPERVISOR
+from api.services import ApiSettings
+from api.store import StoreWriteError
+from config.live import BadStored, merge, overlay
+from config.settings import Auth, Jwt, Logging, Server
+from tests.api.support import PROXY, QUIET, Api, error_of
+
+SAMPLE = {
+    "server": {"host": "127.0.0.1", "port": 8080, "ssl_enabled": False, "max_connections": 1000},
+    "logging": {"level": "info", "format": "text", "output": "stderr"},
+    "auth": {"enabled": True, "session_timeout": 3600, "max_login_attempts": 5},
+    "proxy": {"default_timeout": 30, "keep_alive_timeout": 60, "max_idle_connections": 100},
+}
+
+
+def shown(api: Api) -> Any:
+    return api.get("/settings", api.token()).json["data"]
+
+
+def change(api: Api, body: Any, **headers: str) -> Any:
+    return api.patch("/settings", body, {**api.token(), **headers})
+
+
+def test_the_settings_begin_with_the_values_of_the_sample(api: Api) -> None:
+    assert shown(api) == SAMPLE
+
+
+def test_what_is_configured_is_shown() -> None:
+    configured = ApiSettings(
+        server=Server(port=1234), logging=Logging(format="json"), auth=Auth(jwt=Jwt(access_token_ttl=9)), security=QUIET
+    )
+    api = Api(configured)
+    assert shown(api)["server"]["port"] == 1234
+    assert shown(api)["logging"]["format"] == "json"
+    assert shown(api)["auth"]["session_timeout"] == 9
+    api.close()
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_change_is_merged_deeply_and_survives_a_restart(api: Api, method: str) -> None:
+    body = {"proxy": {"default_timeout": 7}, "auth": {"session_timeout": 60}}
+    answer = api.request(method, "/settings", api.token(), json=body)
+    assert answer.status_code == 200
+    expected = merge(SAMPLE, body)
+    assert answer.json["data"] == expected
+    assert shown(api) == expected
+    assert api.store.get("settings", "settings").body == {"id": "settings", **body}  # type: ignore[union-attr]
+    (event,) = api.fleet.said("settings.updated")
+    assert event["changed"] == ["auth.session_timeout", "proxy.default_timeout"]
+    assert event["request_id"] == answer.headers["X-Request-Id"]
+
+
+def test_new_proxies_get_the_new_default_and_old_ones_keep_theirs(api: Api) -> None:
+    old = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]
+    change(api, {"proxy": {"default_timeout": 7}})
+    new = api.post("/proxies", {**PROXY, "name": "second", "port": 3129}, api.token()).json["data"]["proxy"]
+    assert (old["settings"]["timeout"], new["settings"]["timeout"]) == (30, 7)
+
+
+def test_tokens_live_as_long_as_the_sessions_from_now_on(api: Api) -> None:
+    change(api, {"auth": {"session_timeout": 5}})
+    body = {"username": "admin", "password": "correct horse"}
+    assert api.post("/auth/login", body).json["data"]["expires_in"] == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"server": {"port": 0}}, "server.port"),
+        ({"server": {"port": "80"}}, "server.port"),
+        ({"server": {"port": True}}, "server.port"),
+        ({"server": {"host": "not a host"}}, "server.host"),
+        ({"server": {"port": None}}, "server.port"),
+        ({"server": None}, "server"),
+        ({"server": []}, "server"),
+        ({"server": {"ssl_enabled": True}}, "server.ssl_enabled"),
+        ({"server": {"max_connections": 0}}, "server.max_connections"),
+        ({"logging": {"level": "loud"}}, "logging.level"),
+        ({"logging": {"format": "xml"}}, "logging.format"),
+        ({"logging": {"output": "/etc/passwd"}}, "logging.output"),
+        ({"auth": {"enabled": False}}, "auth.enabled"),
+        ({"auth": {"session_timeout": 0}}, "auth.session_timeout"),
+        ({"auth": {"max_login_attempts": 0}}, "auth.max_login_attempts"),
+        ({"proxy": {"default_timeout": 3601}}, "proxy.default_timeout"),
+        ({"proxy": {"max_idle_connections": -1}}, "proxy.max_idle_connections"),
+        ({"proxy": {"test_url": "http://x/"}}, "proxy.test_url"),
+        ({"security": {"https_only": False}}, "security"),
+    ],
+)
+def test_one_bad_field_is_named_and_changes_nothing(api: Api, body: dict[str, Any], field: str) -> None:
+    if isinstance(body.get("logging"), dict) or "logging" not in body:
+        body = {"auth": {"max_login_attempts": 3}, **body} if "auth" not in body else body
+    status, code, details = error_of(change(api, body))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", field)
+    assert shown(api) == SAMPLE
+    assert api.store.get("settings", "settings") is None
+
+
+def test_what_was_read_can_be_sent_back_and_sets_nothing(api: Api) -> None:
+    assert api.put("/settings", shown(api), api.token()).json["data"] == SAMPLE
+    assert api.store.get("settings", "settings") is None
+    assert api.fleet.said("settings.updated") == []
+
+
+def test_an_address_that_the_supervisor_can_not_bind_changes_nothing(api: Api) -> None:
+    api.fleet.taken.add(81)
+    status, code, details = error_of(change(api, {"server": {"port": 81}, "logging": {"level": "debug"}}))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "server.port")
+    assert shown(api) == SAMPLE
+
+
+def test_without_the_supervisor_nothing_is_stored(api: Api) -> None:
+    api.fleet.gone.add(SUPERVISOR)
+    assert change(api, {"logging": {"level": "debug"}}).status_code == 500
+    assert api.store.get("settings", "settings") is None
+
+
+def test_a_disk_that_refuses_leaves_everything_as_it_was(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise StoreWriteError("the disk is full")
+
+    token = api.token()
+    monkeypatch.setattr(api.store, "put", refuse)
+    assert api.patch("/settings", {"logging": {"level": "debug"}}, token).status_code == 500
+    assert (shown_by(api, token), api.fleet.stored) == (SAMPLE, {})
+
+
+def shown_by(api: Api, headers: dict[str, str]) -> Any:
+    return api.get("/settings", headers).json["data"]
+
+
+def test_a_stale_etag_is_refused_and_a_fresh_one_taken(api: Api) -> None:
+    first = api.get("/settings", api.token()).headers["ETag"]
+    changed = change(api, {"logging": {"level": "debug"}}, **{"If-Match": first})
+    assert changed.status_code == 200
+    assert changed.headers["ETag"] != first
+    assert error_of(change(api, {"logging": {"level": "error"}}, **{"If-Match": first}))[:2] == (412, "INVALID_REQUEST")
+    assert change(api, {"logging": {"level": "error"}}, **{"If-Match": changed.headers["ETag"]}).status_code == 200
+
+
+def test_the_etag_follows_a_configuration_that_was_read_again(api: Api) -> None:
+    first = api.get("/settings", api.token()).headers["ETag"]
+    api.services.take_over(ApiSettings(logging=Logging(level="debug"), security=QUIET))
+    assert api.get("/settings", api.token()).headers["ETag"] != first
+
+
+def test_reading_and_changing_need_their_permissions(api: Api) -> None:
+    api.add_user("reader", permissions=["settings.read"])
+    assert api.get("/settings", api.token("reader")).status_code == 200
+    status, code, details = error_of(api.patch("/settings", {}, api.token("reader")))
+    assert (status, code, details) == (403, "FORBIDDEN", {"required_permission": "settings.write"})
+
+
+def test_a_file_that_was_read_again_is_on_record_if_it_says_something_else(api: Api) -> None:
+    before = api.services.audit.head
+    api.services.reread(api.settings)
+    assert api.services.audit.head == before
+    api.services.reread(ApiSettings(logging=Logging(level="debug"), security=QUIET))
+    row = api.get("/audit", api.token()).json["data"]["audit"][0]
+    assert (row["action"], row["actor"]["type"]) == ("settings.reread", "system")
+    assert (row["before"], row["after"]) == ({"logging": {"level": "info"}}, {"logging": {"level": "debug"}})
+
+
+def test_stored_values_that_are_no_good_any_more_are_named() -> None:
+    with pytest.raises(BadStored, match=r"server\.port"):
+        overlay(ApiSettings(), {"server": {"port": 70000}})
+    with pytest.raises(BadStored, match="colour"):
+        overlay(ApiSettings(), {"colour": {"port": 70000}})

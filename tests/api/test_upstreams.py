@@ -1,0 +1,141 @@
+"""Parents of a proxy over the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwarding_name
+from api.store import StoreDamaged
+from api.wish import read_wish
+from tests.api.support import Api, error_of
+from tests.api.test_proxies import create
+
+SECRET = "pass-phrase-of-a-parent"
+PARENT = {"protocol": "http", "host": "10.0.0.9", "port": 3128, "auth": {"username": "u", "password": SECRET}}
+
+
+@pytest.fixture
+def headers(api: Api) -> dict[str, str]:
+    return api.token()
+
+
+@pytest.fixture
+def made(api: Api, headers: dict[str, str]) -> dict[str, Any]:
+    return create(api, headers, upstreams=[PARENT], upstream_policy="sticky", upstream_check={"interval": 60})
+
+
+def told(api: Api, proxy_id: str) -> tuple[UpstreamSpec, ...]:
+    """What the supervisor was told last."""
+    return api.fleet.wish[proxy_id].upstreams.parents
+
+
+def test_parents_are_shown_without_passwords_and_told_with_them(api: Api, made: dict[str, Any]) -> None:
+    name = "http://10.0.0.9:3128"
+    shown = {"name": name, "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1, "auth": {"username": "u"}}
+    assert made["upstreams"] == [shown]
+    assert made["upstream_policy"] == "sticky"
+    assert made["upstream_check"] == {"enabled": True, "interval": 60, "timeout": 5}
+    spec = told(api, made["id"])[0]
+    assert (spec.username, spec.password) == ("u", SECRET)
+    assert SECRET not in repr(api.fleet.wish[made["id"]])
+
+
+def test_no_answer_and_no_file_holds_the_password(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
+    answers = [api.get("/proxies", headers), api.get(f"/proxies/{made['id']}", headers)]
+    assert all(SECRET not in answer.text and "sealed" not in answer.text for answer in answers)
+    files = [file for file in api.data.path.rglob("*") if file.is_file()]
+    assert len(files) > 2
+    assert all(SECRET.encode() not in file.read_bytes() for file in files)
+
+
+def test_an_update_replaces_the_list_and_keeps_the_password(
+    api: Api, headers: dict[str, str], made: dict[str, Any]
+) -> None:
+    path = f"/proxies/{made['id']}"
+    other = {"protocol": "socks5", "host": "other.example", "port": 1080}
+    answer = api.patch(path, {"upstreams": [other, *made["upstreams"]]}, headers)
+    assert [each["port"] for each in answer.json["data"]["proxy"]["upstreams"]] == [1080, 3128]
+    assert [spec.password for spec in told(api, made["id"])] == [None, SECRET]
+    assert api.patch(path, {"tags": ["x"]}, headers).json["data"]["proxy"]["upstream_policy"] == "sticky"
+    assert api.patch(path, {"upstreams": []}, headers).json["data"]["proxy"]["upstreams"] == []
+    assert told(api, made["id"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"upstreams": [{**PARENT, "port": 0}]}, "upstreams.0.port"),
+        ({"upstreams": [PARENT, {**PARENT, "protocol": "socks4"}]}, "upstreams.1.auth.password"),
+        ({"upstreams": None}, "upstreams"),
+        ({"upstream_policy": "random"}, "upstream_policy"),
+        ({"upstream_check": {"interval": 0}}, "upstream_check.interval"),
+        ({"upstream_check": {"timeout": None}}, "upstream_check.timeout"),
+    ],
+)
+def test_a_bad_field_is_400_naming_it(
+    api: Api, headers: dict[str, str], made: dict[str, Any], body: dict[str, Any], field: str
+) -> None:
+    status, _code, details = error_of(api.patch(f"/proxies/{made['id']}", body, headers))
+    assert (status, details["field"]) == (400, field)
+
+
+def test_the_detail_form_shows_how_the_parents_are(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
+    state = UpstreamState("http://10.0.0.9:3128", "down", 1.7e9, 1, 2, 3, 4, 5, 6.5, "refused")
+    api.fleet.others[forwarding_name(made["id"])] = lambda _question: Upstreams((state,))
+    runtime = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]["runtime"]
+    assert runtime["upstreams"] == [
+        {
+            "name": "http://10.0.0.9:3128",
+            "state": "down",
+            "since": "2023-11-14T22:13:20.000Z",
+            "active_connections": 1,
+            "total_connections": 2,
+            "failures": 3,
+            "bytes_in": 4,
+            "bytes_out": 5,
+            "latency_ms": 6.5,
+            "last_error": "refused",
+        }
+    ]
+
+
+def test_the_wish_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_that_names_the_file(
+    api: Api, made: dict[str, Any]
+) -> None:
+    api.store.close()
+    assert read_wish(api.data)[0].upstreams.parents[0].password == SECRET
+    key = api.data.keys / "secrets.key"
+    key.unlink()
+    with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
+        read_wish(api.data)
+    assert not key.exists()
+
+
+def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict[str, str]) -> None:
+    def through(port: int) -> dict[str, Any]:
+        return {
+            "upstreams": [
+                {"protocol": "http", "host": "10.9.9.9", "port": 1},
+                {**PARENT, "host": "127.0.0.1", "port": port},
+            ]
+        }
+
+    first = create(api, headers, name="first", port=4001)
+    create(api, headers, name="second", port=4002, **through(4001))
+    create(api, headers, name="third", port=4003, host="0.0.0.0", **through(4002))
+    answer = api.patch(f"/proxies/{first['id']}", through(4003), headers)
+    status, _code, details = error_of(answer)
+    assert (status, details["field"]) == (400, "upstreams.1")
+    assert "'second'" in details["error"] or "'third'" in details["error"]
+    status, _code, details = error_of(api.patch(f"/proxies/{first['id']}", through(4001), headers))
+    assert (status, details["field"]) == (400, "upstreams.1.port")
+    assert api.patch(f"/proxies/{first['id']}", through(4004), headers).status_code == 200
+
+
+def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
+    api.store.close()
+    assert not (api.data.keys / "secrets.key").exists()
+    read_wish(api.data)
+    assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600

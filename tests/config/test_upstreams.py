@@ -1,0 +1,122 @@
+"""Parents as people write them: what is refused and by which field, and what an update keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from config.fields import InvalidProxy
+from config.sealing import Seal
+from config.upstreams import PURPOSE, Parents, ProxyUpstream, refuse_itself, replace_parents, shown
+
+PARENT = {"protocol": "http", "host": "parent.example", "port": 3128}
+READER: TypeAdapter[Any] = TypeAdapter(Parents)
+
+
+@pytest.fixture
+def seal(tmp_path: Path) -> Seal:
+    return Seal(tmp_path / "keys" / "secrets.key")
+
+
+def stored(seal: Seal, *entries: dict[str, Any], before: list[ProxyUpstream] | None = None) -> list[ProxyUpstream]:
+    return replace_parents(before or [], READER.validate_python(list(entries)), seal)
+
+
+def field_of(error: ValidationError) -> str:
+    return ".".join(str(part) for part in error.errors()[0]["loc"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"port": 0}, "0.port"),
+        ({"port": "3128"}, "0.port"),
+        ({"port": 65536}, "0.port"),
+        ({"protocol": "ftp"}, "0.protocol"),
+        ({"host": ""}, "0.host"),
+        ({"host": "127.1"}, "0.host"),
+        ({"host": "a b"}, "0.host"),
+        ({"host": "http://parent.example"}, "0.host"),
+        ({"weight": 0}, "0.weight"),
+        ({"weight": 101}, "0.weight"),
+        ({"auth": {}}, "0.auth.username"),
+        ({"auth": {"username": "a:b"}}, "0.auth.username"),
+        ({"auth": {"username": "a", "password": ""}}, "0.auth.password"),
+        ({"auth": {"username": "a", "password": None}}, "0.auth"),
+        ({"auth": {"username": "a\n"}}, "0.auth.username"),
+        ({"tls": {"ca_file": "relative.pem"}}, "0.tls.ca_file"),
+        ({"tls": {"verify": "no"}}, "0.tls.verify"),
+        ({"proxy_protocol": "v3"}, "0.proxy_protocol"),
+        ({"colour": "red"}, "0.colour"),
+        ({"name": None}, "0"),
+    ],
+)
+def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        READER.validate_python([{**PARENT, **changes}])
+    assert field_of(refused.value) == field
+
+
+@pytest.mark.parametrize(
+    ("entries", "field"),
+    [
+        ([{"protocol": "socks4", "auth": {"username": "a", "password": "b"}}], "upstreams.0.auth.password"),
+        ([{"protocol": "socks5", "auth": {"username": "é" * 128}}], "upstreams.0.auth.username"),
+        ([{"protocol": "socks5", "auth": {"username": "a", "password": "é" * 128}}], "upstreams.0.auth.password"),
+        ([{}, {"tls": {"verify": False}}], "upstreams.1.tls"),
+        ([{}, {"port": 1}, {}], "upstreams.2"),
+        ([{"name": "a"}, {"name": "a", "port": 1}], "upstreams.0.name"),
+        ([{"protocol": "https", "tls": {"ca_file": "/nowhere/ca.pem"}}], "upstreams.0.tls.ca_file"),
+    ],
+)
+def test_what_does_not_go_together_is_named(seal: Seal, entries: list[dict[str, Any]], field: str) -> None:
+    with pytest.raises(InvalidProxy) as refused:
+        stored(seal, *({**PARENT, **entry} for entry in entries))
+    assert refused.value.field == field
+
+
+def test_a_list_is_as_long_as_those_that_are_sold_and_no_longer(seal: Seal) -> None:
+    many = [{**PARENT, "port": port} for port in range(1, 1001)]
+    assert len(stored(seal, *many)) == 1000
+    with pytest.raises(ValidationError):
+        READER.validate_python([*many, PARENT])
+
+
+def test_a_password_is_sealed_kept_by_an_entry_without_one_and_gone_with_another_user(seal: Seal) -> None:
+    first = stored(seal, {**PARENT, "auth": {"username": "u", "password": "pass-phrase"}})
+    assert "pass-phrase" not in first[0].model_dump_json()
+    assert "pass-phrase" not in repr(first)
+    kept = stored(seal, {**PARENT, "weight": 7, "auth": {"username": "u"}}, before=first)
+    assert kept[0].password is not None
+    assert seal.open(kept[0].password, PURPOSE) == "pass-phrase"
+    assert stored(seal, {**PARENT, "auth": {"username": "v"}}, before=first)[0].password is None
+    assert stored(seal, PARENT, before=first)[0].password is None
+
+
+def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: Seal) -> None:
+    auth = {"username": "u", "password": "pass-phrase"}
+    first = stored(
+        seal,
+        {**PARENT, "auth": auth},
+        {**PARENT, "protocol": "https", "tls": {"verify": False, "server_name": "p.example"}},
+        {**PARENT, "protocol": "socks5", "proxy_protocol": "v2", "weight": 9, "name": "third"},
+    )
+    assert "pass-phrase" not in str([shown(each) for each in first])
+    assert stored(seal, *(shown(each) for each in first), before=first) == first
+
+
+def test_parents_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: Seal) -> None:
+    users = [{**PARENT, "auth": {"username": user}} for user in ("a", "b")]
+    names = [each.name for each in stored(seal, *users, {**PARENT, "host": "2001:db8::1"})]
+    assert names == ["http://parent.example:3128", "http://parent.example:3128 (2)", "http://[2001:db8::1]:3128"]
+
+
+@pytest.mark.parametrize(("own", "host"), [("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "127.0.0.1"), ("::", "localhost")])
+def test_a_proxy_is_not_its_own_parent(seal: Seal, own: str, host: str) -> None:
+    with pytest.raises(InvalidProxy) as refused:
+        refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3128)
+    assert refused.value.field == "upstreams.0.port"
+    refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3129)

@@ -1,0 +1,117 @@
+"""Settings that are changed through the API while the product runs, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+import requests
+
+from tests.e2e.origins import Origin
+from tests.e2e.wire import Client
+from tests.product import Product
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.product
+
+
+def moved(product: Product, port: int) -> None:
+    """The tests' own idea of where the product is follows."""
+    product.base_url = f"http://127.0.0.1:{port}"
+
+
+def refused(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_address_moves_when_the_answer_is_written_and_survives_a_restart(own_product: Product) -> None:
+    product = own_product
+    old, new = product.port, product.free_port()
+    answer = product.api("PATCH", "/settings", {"server": {"port": new}})
+    assert answer.status_code == 200
+    assert answer.json()["data"]["server"]["port"] == new
+    with socket.create_connection(("127.0.0.1", new), 10):
+        wait_until(lambda: refused(old), "the old address is closed")
+    moved(product, new)
+    assert product.data("GET", "/settings")["server"]["port"] == new
+    product.actor("api").kill()
+    wait_until(lambda: answered(f"{product.base_url}/health"), "the next API is at the new address")
+    assert product.stop() == 0
+    product.start()  # with the old port on its command line
+    assert product.data("GET", "/settings")["server"]["port"] == new
+    assert f"server.port is {new} as set through the API; the configuration says {old}" in product.log
+    assert refused(old)
+
+
+def test_an_address_that_can_not_be_had_changes_nothing(product: Product) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        answer = product.api("PATCH", "/settings", {"server": {"port": taken}, "logging": {"level": "error"}})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["details"]["field"] == "server.port"
+    answer = product.api("PATCH", "/settings", {"server": {"host": "192.0.2.1"}})
+    assert answer.json()["error"]["details"]["field"] == "server.host"
+    shown = product.data("GET", "/settings")
+    assert (shown["server"]["host"], shown["server"]["port"]) == ("127.0.0.1", product.port)
+    assert shown["logging"]["level"] == "info"
+
+
+def test_another_host_at_the_same_port_is_taken_without_a_gap(own_product: Product) -> None:
+    product = own_product
+    answer = product.api("PATCH", "/settings", {"server": {"host": "0.0.0.0"}})
+    assert answer.status_code == 200, answer.text
+    product.session.close()
+    url = f"http://127.0.0.2:{product.port}/health"
+    wait_until(lambda: answered(url), "it listens at all addresses")
+    assert product.data("GET", "/settings")["server"]["host"] == "0.0.0.0"
+
+
+def answered(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def test_level_and_format_hold_at_once_in_all_processes(own_product: Product, origin: Origin) -> None:
+    product = own_product
+    proxy = product.proxy()
+
+    def fetch(path: str) -> None:
+        with Client(proxy["port"]) as client:
+            assert client.get(origin.url(path)).status == 200
+
+    def found(path: str) -> list[dict[str, Any]]:
+        logs: list[dict[str, Any]] = product.data("GET", f"/logs?search={path}")["logs"]
+        return logs
+
+    assert product.api("PATCH", "/settings", {"logging": {"level": "warning", "format": "json"}}).status_code == 200
+    fetch("/hello?quiet")
+    assert product.api("PATCH", "/settings", {"logging": {"level": "info"}}).status_code == 200
+    fetch("/hello?loud")
+    wait_until(lambda: found("loud"), "what is of the level again is found")
+    assert found("quiet") == []
+    product.data("POST", f"/proxies/{proxy['id']}/restart")
+    lines = wait_until(lambda: json_lines(product.log), "lines are JSON")
+    assert {line["level"] for line in lines} == {"info"}
+
+
+def json_lines(log: str) -> list[dict[str, Any]]:
+    """The lines from the first JSON one on; none of them is anything else."""
+    lines = log.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith("{")), len(lines))
+    return [json.loads(line) for line in lines[begin:]]
+
+
+def test_limits_of_sign_ins_and_lifetimes_hold_at_once(product: Product) -> None:
+    before = product.data("GET", "/settings")["auth"]
+    changed = {"auth": {"max_login_attempts": 1, "session_timeout": 77}}
+    assert product.data("PATCH", "/settings", changed)["auth"] == {"enabled": True, **changed["auth"]}
+    wrong = {"username": "nobody-at-all", "password": "wrong password"}
+    assert product.api("POST", "/auth/login", wrong).status_code == 401
+    assert product.api("POST", "/auth/login", wrong).status_code == 429
+    product.data("PUT", "/settings", {"auth": before})
+    assert product.data("GET", "/settings")["auth"] == before

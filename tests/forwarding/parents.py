@@ -1,0 +1,31 @@
+"""Parents for tests: specs of our own proxies and of hostile scripts."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from actors.bus.messages import UpstreamSpec, UpstreamsSpec
+from tests.forwarding.harness import Rig
+
+
+def parent(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:
+    """A parent on loopback."""
+    return UpstreamSpec(f"{protocol}-{port}", protocol, "127.0.0.1", port, **changes)
+
+
+def parents(*given: UpstreamSpec, policy: str = "failover", **changes: Any) -> UpstreamsSpec:
+    """These parents, without checks unless asked for."""
+    return UpstreamsSpec(given, policy, **{"check_enabled": False, **changes})
+
+
+def of_rig(rig: Rig, **changes: Any) -> UpstreamSpec:
+    """One of our own proxies as a parent."""
+    return parent(rig.port, rig.spec.protocol, **changes)
+
+
+def closed_port() -> int:
+    """A port of loopback at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port

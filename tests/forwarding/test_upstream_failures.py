@@ -1,0 +1,410 @@
+"""Parents that fail, lie or are slow; who is chosen then, what clients are told, and what operators hear of it."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Iterator
+from functools import partial
+
+import bcrypt
+import pytest
+
+from actors.bus.messages import (
+    AccessSpec,
+    ConnectionFilter,
+    EgressSpec,
+    Explain,
+    QueryConnections,
+    QueryUpstreams,
+    Recovered,
+    Trouble,
+    UpstreamSpec,
+    UpstreamState,
+)
+from actors.forwarding.credentials import prehash
+from actors.forwarding.proxy_protocol import read_header
+from tests.forwarding.harness import Rig, until
+from tests.forwarding.origins import Origin, Script, answers, counted, echoes, read_all, read_head
+from tests.forwarding.parents import closed_port, of_rig, parent, parents
+from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
+
+TARGET = "target.example:443"
+REFUSED_TO_US = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=theirs\r\nContent-Length: 2\r\n\r\nno"
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Rig]:
+    with Rig() as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def good() -> Iterator[Rig]:
+    """A parent that works."""
+    with Rig(id="px-good") as shared:
+        yield shared
+
+
+def states(rig: Rig) -> dict[str, UpstreamState]:
+    return {state.name: state for state in rig.ask(QueryUpstreams()).parents}
+
+
+def ask_connect(rig: Rig, target: str = TARGET, *fields: str) -> bytes:
+    """The answer to CONNECT."""
+    with connect(rig) as client:
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *fields]
+        client.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        return read_head(client)
+
+
+def says(reply: bytes) -> Script:
+    """Whatever comes, say this and close."""
+
+    def script(sock: socket.socket) -> None:
+        sock.recv(65536)
+        sock.sendall(reply)
+        sock.close()
+
+    return script
+
+
+def scripted(origin: Origin, protocol: str = "http", **changes: object) -> UpstreamSpec:
+    return parent(origin.port, protocol, **changes)
+
+
+HOSTILE = [
+    ("http", b""),
+    ("http", b"HTTP/1.1 200"),
+    ("http", b"HTTP/1.1 200 OK\r\nX: y\r\n"),
+    ("http", b"\x00" * 100),
+    ("http", b"HTTP/1.1 200 OK\nX: y\n\n"),
+    ("http", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 30_000),
+    ("http", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+    ("http", REFUSED_TO_US),
+    ("socks4", b"\x00"),
+    ("socks4", b"\xff" * 8),
+    ("socks5", b"\x05"),
+    ("socks5", b"\x05\x09"),
+    ("socks5", b"\x05\xff"),
+    ("socks5", b"HTTP/1.1 400 Bad\r\n\r\n"),
+    ("socks5", b"\x05\x00\x05\x00\x00\x03"),
+    ("socks5", b"\x05\x00\x05\x00\x00\x07\x00\x00"),
+    ("https", b"HTTP/1.1 400 no TLS here\r\n\r\n"),
+    ("https", b"\x16\x03\x03\x00\x02\x00\x00"),
+]
+
+
+@pytest.mark.parametrize(("protocol", "reply"), HOSTILE)
+def test_a_parent_that_does_not_speak_its_protocol_is_502_marked_down_and_passed_over(
+    child: Rig, good: Rig, protocol: str, reply: bytes
+) -> None:
+    with Origin(says(reply)) as bad, Origin(echoes) as target:
+        spec = scripted(bad, protocol)
+        child.configure(upstreams=parents(spec))
+        answer = ask_connect(child)
+        assert answer.startswith(b"HTTP/1.1 502 ")
+        assert str(bad.port).encode() not in answer, "clients are not told where the parents are"
+        assert b"theirs" not in answer
+        assert states(child)[spec.name].state == "down"
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with tunnel(child, target) as client:
+            client.sendall(b"hello")
+            assert client.recv(10) == b"hello"
+
+
+def test_a_407_to_a_request_in_absolute_form_is_not_handed_to_the_client(child: Rig, good: Rig) -> None:
+    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(counted(b"one"))) as origin:
+        spec = scripted(bad, username="u", password="wrong")
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with connect(child) as client:
+            client.sendall(get(origin))
+            head, _body = read_answer(client)
+            assert head.startswith(b"HTTP/1.1 502 ")
+            assert b"error=proxy_configuration_error" in head
+            assert b"Proxy-Authenticate" not in head
+            assert states(child)[spec.name].state == "down"
+            client.sendall(get(origin))
+            assert read_answer(client)[1] == b"one"
+
+
+def test_what_a_request_carries_to_a_parent(child: Rig) -> None:
+    heads: list[bytes] = []
+
+    def listen(sock: socket.socket) -> None:
+        while head := read_head(sock):
+            heads.append(head)
+            sock.sendall(counted(b"one"))
+
+    with Origin(listen) as above:
+        child.configure(upstreams=parents(scripted(above, username="us", password="ours")))
+        with connect(child) as client:
+            client.sendall(
+                b"GET http://Target.example/a?b HTTP/1.1\r\nHost: other.example\r\n"
+                b"Proxy-Authorization: Basic Y2xpZW50OnRoZWlycw==\r\nX: y\r\n\r\n"
+            )
+            assert read_answer(client)[1] == b"one"
+            client.sendall(b"GET http://target.example:8080 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert read_answer(client)[1] == b"one"
+        assert above.connections == 1, "one connection to the parent serves for both targets"
+    ours = base64.b64encode(b"us:ours")
+    assert heads[0].startswith(b"GET http://target.example/a?b HTTP/1.1\r\n")
+    assert heads[1].startswith(b"GET http://target.example:8080/ HTTP/1.1\r\n")
+    for head in heads:
+        assert head.count(b"Proxy-Authorization") == 1
+        assert b"Proxy-Authorization: Basic " + ours in head
+    assert b"\r\nHost: target.example\r\n" in heads[0]
+    assert b"\r\nX: y\r\n" in heads[0]
+
+
+def test_a_target_that_the_parent_can_not_reach_says_nothing_against_the_parent(child: Rig, good: Rig) -> None:
+    child.configure(upstreams=parents(of_rig(good), parent(closed_port())))
+    answer = ask_connect(child, f"127.0.0.1:{closed_port()}")
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"error=connection_refused" in answer
+    told = states(child)
+    assert [state.state for state in told.values()] == ["up", "unknown"]
+
+
+def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it_and_of_the_recovery(good: Rig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    with Rig() as rig:
+        rig.configure(upstreams=parents(parent(port), parent(closed_port())))
+        for _ in range(3):
+            assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
+        until(lambda: len(rig.told) >= 3, "two parents down, and none reachable")
+        assert [(type(each), each.what) for each in rig.told] == [
+            (Trouble, "upstream_down"),
+            (Trouble, "upstream_down"),
+            (Trouble, "upstreams_unreachable"),
+        ]
+        assert str(port) in rig.told[0].detail
+        with socket.create_server(("127.0.0.1", port)):
+            rig.configure(upstreams=parents(parent(port), parent(closed_port()), check_enabled=True, check_interval=1))
+            until(lambda: len(rig.told) >= 5, "they hear that one is back")
+        back = [(type(each), each.what) for each in rig.told if isinstance(each, Recovered)]
+        assert back == [(Recovered, "upstreams_unreachable"), (Recovered, "upstream_down")]
+
+
+def test_checks_find_a_dead_parent_before_a_client_does(child: Rig, good: Rig) -> None:
+    dead = parent(closed_port(), "socks5")
+    child.configure(upstreams=parents(dead, of_rig(good), check_enabled=True))
+    until(lambda: [state.state for state in states(child).values()] == ["down", "up"], "both are known")
+    failures = states(child)[dead.name].failures
+    with Origin(echoes) as target, tunnel(child, target):
+        assert states(child)[dead.name].failures == failures, "the client was not sent there"
+
+
+def test_checks_know_a_socks5_parent_that_does_not_accept_the_password(child: Rig) -> None:
+    with Origin(says(b"\x05\xff")) as bad:
+        child.configure(upstreams=parents(scripted(bad, "socks5", username="u", password="p"), check_enabled=True))
+        state = until(lambda: next((s for s in states(child).values() if s.state == "down"), None), "it is down")
+        assert "accepts none" in state.last_error
+
+
+def test_a_parent_that_hangs_in_its_handshake_is_left_for_the_next(child: Rig, good: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as hung, Origin(echoes) as target:
+        spec = scripted(hung, "socks5")
+        child.configure(upstreams=parents(spec, of_rig(good), check_timeout=0.3))
+        with tunnel(child, target) as client:
+            client.sendall(b"hello")
+            assert client.recv(10) == b"hello"
+        state = states(child)[spec.name]
+        assert (state.state, "within 0.3 s" in (state.last_error or "")) == ("down", True)
+
+
+def test_round_robin_and_counters() -> None:
+    with Rig(id="px-a") as one, Rig(id="px-b") as two, Rig() as rig, Origin(echoes) as target:
+        rig.configure(upstreams=parents(of_rig(one, weight=2), of_rig(two), policy="round_robin"))
+        opened = [tunnel(rig, target) for _ in range(6)]
+        told = list(states(rig).values())
+        assert [(state.connections, state.active) for state in told] == [(4, 4), (2, 2)]
+        page = rig.ask(QueryConnections(ConnectionFilter(), "age", 10, 0))
+        assert {each.parent for each in page.connections} == {state.name for state in told}
+        for client in opened:
+            client.sendall(b"hello")
+            assert client.recv(10) == b"hello"
+            client.close()
+        until(lambda: all(state.active == 0 for state in states(rig).values()), "all uses are over")
+        assert [state.bytes_out > 0 for state in states(rig).values()] == [True, True]
+
+
+def authorization(user: str, password: str) -> str:
+    return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def test_a_session_word_in_the_user_name_chooses_the_parent_and_is_no_part_of_the_account() -> None:
+    hashed = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
+    scripts = [Origin(says(b"HTTP/1.1 403 %d\r\n\r\n" % number)) for number in range(4)]
+    above = parents(*map(scripted, scripts), policy="sticky")
+    with Rig(auth_username="alice", auth_hash=hashed, upstreams=above) as rig:
+
+        def used(user: str, password: str = "secret") -> tuple[int, ...]:
+            before = [script.connections for script in scripts]
+            assert ask_connect(rig, TARGET, authorization(user, password)).startswith(b"HTTP/1.1 403 ")
+            return tuple(now.connections - was for now, was in zip(scripts, before, strict=True))
+
+        by_word = {word: used(f"alice-session-{word}") for word in range(12)}
+        assert len(set(by_word.values())) > 1
+        assert all(used(f"alice-session-{word}") == choice for word, choice in by_word.items())
+        assert rig.record(user="alice")["status_code"] == 403
+        for user, password in (("alice-session-1", "wrong"), ("bob-session-1", "secret"), ("-session-1", "secret")):
+            answer = ask_connect(rig, TARGET, authorization(user, password))
+            assert answer.startswith(b"HTTP/1.1 407 "), user
+    for script in scripts:
+        script.__exit__()
+
+
+def test_without_accounts_a_user_name_may_still_bring_a_session_word() -> None:
+    scripts = [Origin(says(b"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00")) for _ in range(3)]
+    above = parents(*(scripted(each, "socks5") for each in scripts), policy="sticky")
+    with Rig(protocol="socks5", upstreams=above) as rig:
+        for word in range(8):
+            user = f"x-session-{word}".encode()
+            for _ in range(2):
+                with connect(rig) as client:
+                    client.sendall(b"\x05\x01\x02")
+                    assert client.recv(2) == b"\x05\x02"
+                    client.sendall(b"\x01" + bytes((len(user),)) + user + b"\x01p")
+                    assert client.recv(2) == b"\x01\x00"
+                    client.sendall(b"\x05\x01\x00\x03\x0etarget.example\x00\x50")
+                    client.recv(64)
+        counts = [each.connections for each in scripts]
+    assert all(count % 2 == 0 for count in counts)
+    assert sum(count > 0 for count in counts) > 1
+    for script in scripts:
+        script.__exit__()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_parent_hears_of_the_client_and_its_connection_is_no_other_clients(child: Rig, version: str) -> None:
+    heard: list[object] = []
+
+    def announced(sock: socket.socket) -> None:
+        data = read_head(sock)
+        header = read_header(data)
+        assert header is not None
+        heard.append(header.source)
+        sock.sendall(counted(b"one"))
+        sock.recv(1)
+
+    with Origin(announced) as above:
+        child.configure(upstreams=parents(scripted(above, proxy_protocol=version)))
+        ends = []
+        for _ in range(2):
+            with connect(child) as client:
+                ends.append(client.getsockname())
+                client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+                assert read_answer(client)[1] == b"one"
+        assert above.connections == 2
+    assert heard == ends
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])
+def test_the_guard_holds_for_what_can_be_judged_without_resolving_though_parents_may_be_anywhere(target: str) -> None:
+    with Origin(says(b"")) as above, Rig(EgressSpec("public_only", (), ())) as rig:
+        rig.configure(upstreams=parents(scripted(above)))
+        assert b"error=destination_ip_prohibited" in ask_connect(rig, target)
+        assert above.connections == 0
+        assert ask_connect(rig, "public.example:80").startswith(b"HTTP/1.1 502 ")
+        assert above.connections == 1
+
+
+def test_rules_with_names_decide_and_explain_says_so_without_resolving(child: Rig, good: Rig) -> None:
+    access = AccessSpec(allow_destinations=("*.example", "192.0.2.0/24"))
+    child.configure(upstreams=parents(of_rig(good)), access=access)
+    try:
+        assert child.ask(Explain("127.0.0.1", None, "a.example:80")).decision == "allow"
+        assert child.ask(Explain("127.0.0.1", None, "a.test:80")).reason == "destination_not_allowed"
+        assert b"rule=destination_not_allowed" in ask_connect(child, "a.test:80")
+    finally:
+        child.configure(access=AccessSpec())
+
+
+@pytest.mark.parametrize("command", [2, 3])
+def test_parents_are_only_asked_to_connect(good: Rig, command: int) -> None:
+    with Rig(protocol="socks5", upstreams=parents(of_rig(good))) as rig, connect(rig) as client:
+        client.sendall(b"\x05\x01\x00" + bytes((5, command, 0, 1, 0, 0, 0, 0, 0, 0)))
+        assert client.recv(2) == b"\x05\x00"
+        assert client.recv(2) == b"\x05\x07"
+
+
+def test_a_chain_in_a_circle_is_found_by_via() -> None:
+    with Rig(id="px-one") as one, Rig(id="px-two") as two:
+        one.configure(upstreams=parents(of_rig(two)))
+        two.configure(upstreams=parents(of_rig(one)))
+        answer = ask_connect(one)
+        assert answer.startswith(b"HTTP/1.1 502 ")
+        assert b"error=proxy_loop_detected" in answer
+        with connect(one) as client:
+            client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+            assert b"proxy_loop_detected" in read_answer(client)[0]
+
+
+def test_a_change_of_parents_drops_no_tunnel_and_holds_for_the_next(child: Rig, good: Rig) -> None:
+    child.configure(upstreams=parents(of_rig(good)))
+    with Origin(echoes) as target, tunnel(child, target) as before:
+        child.configure(upstreams=parents())
+        before.sendall(b"still")
+        assert before.recv(10) == b"still"
+        with tunnel(child, target):
+            page = child.ask(QueryConnections(ConnectionFilter(), "-age", 10, 0)).connections
+            assert [bool(each.parent) for each in page] == [True, False]
+
+
+def test_a_parent_that_never_answers_is_504_and_down_after_three_of_these() -> None:
+    with Origin(lambda sock: read_all(sock) and None) as hung, Rig(timeout=1.0) as rig:
+        spec = scripted(hung)
+        rig.configure(upstreams=parents(spec))
+        clients = [connect(rig) for _ in range(3)]
+        for client in clients:
+            client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
+        assert {read_head(client)[:13] for client in clients} == {b"HTTP/1.1 504 "}
+        state = states(rig)[spec.name]
+        assert (state.state, state.failures) == ("down", 3)
+        for client in clients:
+            client.close()
+
+
+def _has_connections(origin: Origin, count: int) -> bool:
+    return origin.connections == count
+
+
+def test_a_client_that_goes_away_says_nothing_against_the_parent(child: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as hung:
+        spec = scripted(hung)
+        child.configure(upstreams=parents(spec))
+        for _ in range(4):
+            with connect(child) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                asked = hung.connections + 1
+                client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
+                until(partial(_has_connections, hung, asked), "the parent is asked")
+        assert states(child)[spec.name].failures == 0
+
+
+def test_a_parent_that_takes_requests_and_answers_none_is_down_after_three_of_these(child: Rig, good: Rig) -> None:
+    with Origin(says(b"")) as bad, Origin(answers(counted(b"one"))) as origin:
+        spec = scripted(bad)
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with connect(child) as client:
+            for _ in range(3):
+                client.sendall(get(origin))
+                assert read_answer(client)[0].startswith(b"HTTP/1.1 502 ")
+            assert states(child)[spec.name].state == "down"
+            client.sendall(get(origin))
+            assert read_answer(client)[1] == b"one"
+
+
+def test_clients_that_break_off_their_requests_say_nothing_against_the_parent(child: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as slow:
+        spec = scripted(slow)
+        child.configure(upstreams=parents(spec))
+        for count in range(1, 6):
+            with connect(child) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                client.sendall(b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+                until(partial(_has_connections, slow, count), "the parent is asked")
+        until(lambda: states(child)[spec.name].active == 0, "all uses are over")
+        assert states(child)[spec.name].failures == 0
