@@ -32,12 +32,13 @@ def _provider_url(text: str) -> str:
     parts = urlsplit(text)
     if not parts.hostname or parts.username is not None or parts.fragment:
         raise ValueError("must be an absolute https URL without user information and fragment")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
         raise ValueError("must be an https URL; http is allowed to loopback addresses alone")
     return text
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host, by its address or as `localhost`, is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -19,6 +20,7 @@ from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 
 from api.oauth.errors import ProviderLost
+from config.oauth import is_loopback
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 5.0
@@ -42,13 +44,18 @@ class BoundedAdapter(HTTPAdapter):
             stream=True,
             timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
             verify=os.environ.get("SSL_CERT_FILE") or True,
-            proxies=get_environ_proxies(request.url or ""),
+            proxies=_proxies(request.url or ""),
         )
         try:
             response._content = _whole(response, deadline)
         finally:
             response.close()
         return response
+
+
+def _proxies(url: str) -> dict[str, str]:
+    """Those of the environment; never to this machine itself, whatever NO_PROXY says."""
+    return {} if is_loopback(urlsplit(url).hostname or "") else dict(get_environ_proxies(url))
 
 
 def session() -> requests.Session:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class _Server(ThreadingHTTPServer):
 class FakeProvider:
     """Signs one person in, who is `claims`. `alter` is what it does to an ID token's claims before it signs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.claims: dict[str, Any] = {"sub": "248289761001", "email": "jane@example.com", "email_verified": True}
         self.userinfo: dict[str, Any] | None = None
         self.github_emails: list[Any] = []
@@ -57,9 +58,12 @@ class FakeProvider:
         self.pause.set()
         self._codes: dict[str, dict[str, str]] = {}
         self._server = _Server(("127.0.0.1", 0), self._handler())
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def close(self) -> None:
         self.pause.set()

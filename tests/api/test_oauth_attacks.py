@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import shutil
+import ssl
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -35,6 +38,7 @@ from tests.api.fake_provider import (
     sign_in,
 )
 from tests.api.support import error_of
+from tests.e2e.origins import certificate
 
 ORIGIN = {"Origin": "https://fleet.example"}
 Claims = dict[str, Any]
@@ -467,8 +471,36 @@ def test_an_answer_that_trickles_is_given_up(
     assert error_of(finish(api, back))[:2] == LOST
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_only_a_provider_whose_certificate_is_trusted_is_spoken_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted, key = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(trusted, key)
+    provider = FakeProvider(context)
+    try:
+        with pytest.raises(ProviderLost, match="certificate verify failed"):
+            find_endpoints(provider.settings())
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert find_endpoints(provider.settings()).issuer == provider.url
+    finally:
+        provider.close()
+
+
+def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
+    make: Make, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", provider.url)
+    monkeypatch.setenv("HTTPS_PROXY", provider.url)
+    assert sign_in(make(), provider).status_code == 200
+    assert transport._proxies("https://login.example/token")["https"] == provider.url
+    monkeypatch.setenv("NO_PROXY", "login.example")
+    assert transport._proxies("https://login.example/token") == {}
+
+
 def test_credentials_of_a_netrc_file_are_not_sent(
-    make: Make, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    make: Make, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password else\n")
