@@ -158,7 +158,7 @@ def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -
     changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
     if body.role is not None:
         changed.setdefault("permissions", None)
-    if body.email is not None:
+    if body.email is not None and not (by_themself and body.email == user.email):
         changed["email_claimed"] = by_themself
     if body.password is not None:
         changed["password_hash"] = hash_password(body.password)

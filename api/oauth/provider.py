@@ -23,6 +23,7 @@ FAILURE_KEPT = 5.0
 
 _OIDC_SCOPES = ("openid", "email", "profile")
 _GITHUB_SCOPES = ("read:user", "user:email")
+_LONGEST_SAID = 500
 _BAD_CODE = ("invalid_grant", "bad_verification_code")
 """What RFC 6749 section 5.2 calls it, and what GitHub does."""
 
@@ -128,7 +129,8 @@ class Provider:
         except OAuthError as error:
             if error.error in _BAD_CODE:
                 raise CodeRefused("was refused by the provider: wrong, used already or too old") from error
-            raise ProviderLost(f"{endpoints.token}: {error.error}: {error.description}") from error
+            said = f"{error.error}: {error.description}"  # repr, since it may hold anything
+            raise ProviderLost(f"{endpoints.token}: {said[:_LONGEST_SAID]!r}") from error
         except (requests.RequestException, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise ProviderLost(f"{endpoints.token}: {error}") from error
         if not isinstance(tokens.get("access_token"), str):

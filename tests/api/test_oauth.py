@@ -162,6 +162,14 @@ def test_an_address_that_users_wrote_into_their_own_account_is_no_trap_for_its_o
     assert user_named(api, "mallory").oauth is None
 
 
+def test_an_address_that_users_only_repeat_is_still_the_one_they_were_given(make: Make, provider: FakeProvider) -> None:
+    api = make()
+    jane = api.add_user("jane", email="jane@example.com")
+    body = {"email": "jane@example.com", "current_password": PASSWORD}
+    assert api.patch(f"/users/{jane.id}", body, api.token("jane")).status_code == 200
+    assert sign_in(api, provider).json["data"]["user"]["id"] == jane.id
+
+
 def test_an_address_that_an_administrator_confirms_links(make: Make, provider: FakeProvider) -> None:
     api = make()
     jane = api.add_user("jane")

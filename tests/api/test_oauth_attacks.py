@@ -414,6 +414,33 @@ def test_a_token_endpoint_that_misbehaves_is_a_500_without_the_inside(
     assert provider.url not in refused.text
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((302, {"Location": "/elsewhere"}, b"{}"), "redirect"),
+        ((307, {"Location": "/elsewhere"}, b"{}"), "redirect"),
+        ((200, PLAIN, b" " * transport.LARGEST + b"{}"), "more than 262144 bytes"),
+        ((200, {**PLAIN, "Content-Encoding": "br"}, b"{}"), "content coding"),
+        ((201, PLAIN, b"{}"), "answered 201"),
+        ((200, PLAIN, b"[" * 100_000), "recursion"),
+    ],
+)
+def test_why_an_answer_is_not_used_is_told(provider: FakeProvider, answer: Any, said: str) -> None:
+    provider.answers["/here"] = answer
+    provider.answers["/elsewhere"] = (200, PLAIN, b"{}")
+    with pytest.raises(ProviderLost, match=said):
+        transport.get_json(f"{provider.url}/here", "a token")
+    assert provider.asked == ["/here"]
+
+
+def test_a_code_is_not_sent_to_where_a_token_endpoint_points(make: Make, provider: FakeProvider) -> None:
+    api = make()
+    back = provider.sign_in(begin(api)["authorization_url"])
+    provider.answers["/token"] = (307, {"Location": "/elsewhere"}, b"")
+    assert error_of(finish(api, back))[:2] == LOST
+    assert "/elsewhere" not in provider.asked
+
+
 @pytest.mark.parametrize("path", ["/userinfo", "/jwks"])
 @pytest.mark.parametrize("answer", [(302, {"Location": "/x"}, b""), (404, PLAIN, b"{}"), (200, PLAIN, b"[]")], ids=str)
 def test_other_endpoints_that_misbehave_are_a_500_too(
