@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -21,7 +21,7 @@ from config.oauth import OAuth2
 from tests.api.support import Api
 
 CLIENT_ID = "proxyfleet at home"
-CLIENT_SECRET = "s3cret+with/odd:characters"
+CLIENT_SECRET = "s3cret%2Bwith+odd:characters"
 REDIRECT = "https://fleet.example/signed-in"
 
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -179,7 +179,7 @@ def _client(form: dict[str, str], authorization: str | None) -> tuple[str, str]:
     if authorization is None:
         return form["client_id"], form["client_secret"]
     identifier, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
-    return unquote(identifier), unquote(secret)
+    return unquote_plus(identifier), unquote_plus(secret)
 
 
 def _proves(verifier: str, challenge: str) -> bool:
