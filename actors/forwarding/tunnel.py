@@ -182,7 +182,7 @@ class Tunnel:
         try:
             self._run(flow)
         except OutOfPipes:
-            self._serving.wait_for_pipes(lambda: self._again(flow))
+            self._serving.wait_for_pipes(self._pump_both)
             return
         except OSError:
             self.end("connection_terminated")
