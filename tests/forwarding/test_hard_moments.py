@@ -7,14 +7,17 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import bcrypt
 import psutil
 import pytest
 
 from actors.bus.messages import AccountSpec, LimitsSpec
-from tests.forwarding.harness import Rig
+from actors.forwarding.credentials import prehash
+from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes
-from tests.forwarding.test_accounts import OTHER_HASH, WORD, account, ask, echo, give
-from tests.forwarding.test_proxying import connect
+from tests.forwarding.parents import parent, parents
+from tests.forwarding.test_accounts import OTHER_HASH, WORD, account, ask, credentials, echo, give
+from tests.forwarding.test_proxying import connect, get, read_answer
 from tests.forwarding.test_socks_proxying import LOOPBACK, address, arrive, exactly, reply
 
 EARLY = bytes(range(256)) * 8
@@ -99,3 +102,28 @@ def test_tunnels_without_a_descriptor_for_a_pipe_wait_without_work_and_flow_when
         for sock in tunnels:
             sock.settimeout(20)
             assert exactly(sock, 5) == b"hello"
+
+
+def test_a_name_that_comes_when_no_descriptor_is_left_is_answered_and_the_actor_lives_on() -> None:
+    with Rig() as rig, Origin(answers(counted(b"yes"))) as origin, connect(rig) as first, connect(rig) as second:
+        until(lambda: rig.counters and rig.counters.connections == 2, "in")
+        before = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        first.sendall(b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_answer(first)[0].split()[1] in (b"502", b"503")
+        resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, before)
+        second.sendall(get(origin))
+        assert read_answer(second)[1] == b"yes"
+
+
+def test_a_client_that_is_gone_before_its_parent_hears_of_it_harms_nobody() -> None:
+    slow = bcrypt.hashpw(prehash(WORD.encode()), bcrypt.gensalt(12)).decode()
+    with Rig() as rig, Origin(answers(counted(b"yes"))) as origin:
+        give(rig, account("ada", password_hash=slow), upstreams=parents(parent(origin.port, proxy_protocol="v1")))
+        threads = psutil.Process(rig.process.pid).num_threads()
+        with connect(rig) as client:
+            client.sendall(f"CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\nearly".encode())
+            until(lambda: psutil.Process(rig.process.pid).num_threads() > threads, "its password is being checked")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        rig.record(method="CONNECT")
+        assert rig.process.poll() is None
