@@ -428,3 +428,12 @@ def test_least_connections_counts_those_that_a_slow_parent_has_not_made_yet(chil
         until(lambda: one.connections + other.connections == 6, "all are under way")
         assert one.connections == other.connections == 3
         held.set()
+
+
+def test_explain_names_the_reason_that_a_request_through_parents_meets(child: Rig) -> None:
+    everything = AccessSpec(deny_destinations=("*",))
+    child.configure(upstreams=parents(parent(closed_port())), access=everything)
+    explained = child.ask(Explain("127.0.0.1", None, "10.0.0.1:80"))
+    assert explained.reason == "destination_ip_prohibited"
+    assert f"error={explained.reason}".encode() in ask_connect(child, "10.0.0.1:80")
+    child.configure(access=AccessSpec())
