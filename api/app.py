@@ -52,8 +52,6 @@ ACTIONS = {
     "endConnection": "proxy.connection_ended",
     "endConnections": "proxy.connections_ended",
     "resetAccountUsage": "account.usage_reset",
-    "testWebhook": "webhook.tested",
-    "redeliver": "webhook.redelivered",
 }
 """What the audit trail calls actions that alter no document."""
 EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)

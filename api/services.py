@@ -89,10 +89,10 @@ class Services:
         self.authenticator = Authenticator(
             store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
         )
-        self.idempotency = Idempotency(data, seal_of(data))
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.seal = seal_of(data)
+        self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
             store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
         )
