@@ -29,8 +29,8 @@ IDLE_CHECK = 0.02
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
-    `boot.params`: `settings`, what `Settings.model_dump(mode="json")` gives without secrets; `supervisor_pid`;
-    `behind_tls`, whether `sockets[0]` is where the TLS front connects to (`api.tls_front`).
+    `boot.params`: `settings`, what `config.settings.plain` gives; `supervisor_pid`; `behind_tls`, whether `sockets[0]`
+    is where the TLS front connects to (`api.tls_front`).
     """
 
     longest_wait = THREADED_WAIT

@@ -62,6 +62,8 @@ class TlsStream:
                 self._flush()
                 self._take_in()
                 continue
+            except ssl.SSLZeroReturnError:
+                return b""  # the peer's close_notify, behind our own
             except ssl.SSLError:
                 self._flush()  # the alert that says why
                 raise
@@ -143,7 +145,7 @@ class TlsStream:
         try:
             while data := self._tls.read(READ_SIZE):
                 self._early.append(data)
-        except ssl.SSLWantReadError:
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             return
 
 
