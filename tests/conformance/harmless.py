@@ -46,6 +46,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"all", r"must", "filters and `all` exclude each other"),
     (r"email", r"is not an e-mail address", "special-use names and IDNA (RFC 6761, RFC 5891) are no format"),
     (r"server\.ssl_enabled|auth\.enabled", r"", "these two can only be what they are"),
+    (r"provider|state", r"sign-in by OAuth is not enabled", "what the configuration has not enabled"),
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
     (r".*", r"the lower one first", "no pattern compares two ports"),
     (r"search", r"words", "no schema counts words"),
