@@ -22,6 +22,7 @@ from actors.supervision.locks import LockedError, lock
 from actors.supervision.service import Premises, Service
 from actors.supervision.sockets import ListenError, listen
 from config import VERSION
+from config.certificates import CertificateError, server_context
 from config.live import BadStored, Stored
 from config.paths import DataDir, PathError, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.settings import ENV_PREFIX, ConfigError, Settings, load
@@ -180,6 +181,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     stored = _translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format)
+    _check_certificate(settings)
     api_socket = _listen(settings, stored)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
@@ -207,7 +209,8 @@ def _show_password(data: DataDir, password: str | None) -> None:
 def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None:
     """Where the API is, how to sign in, what to try next."""
     host, port = settings.server.host, api_socket.getsockname()[1]
-    base = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if settings.server.tls.enabled else "http"
+    base = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     known = f"the password in {data.initial_password}" if data.initial_password.exists() else "your password"
     sys.stdout.write(f"""
 Proxyfleet {VERSION} is running.
@@ -245,6 +248,16 @@ def _listen(settings: Settings, stored: Stored) -> socket.socket:
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
         _fail(f"server.{error.field}: {error.error}{hint}")
+
+
+def _check_certificate(settings: Settings) -> None:
+    tls = settings.server.tls
+    if not tls.enabled or tls.cert_file is None or tls.key_file is None:
+        return
+    try:
+        server_context(tls.cert_file, tls.key_file)
+    except CertificateError as error:
+        _fail(f"server.tls.{error.field}: {error.error}")
 
 
 def _in_force(settings: Settings, stored: Stored) -> Settings:

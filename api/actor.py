@@ -29,7 +29,8 @@ IDLE_CHECK = 0.02
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
-    `boot.params`: `settings`, what `config.settings.plain` gives; `supervisor_pid`.
+    `boot.params`: `settings`, what `config.settings.plain` gives; `supervisor_pid`; `behind_tls`, whether `sockets[0]`
+    is where the TLS front connects to (`api.tls_front`).
     """
 
     longest_wait = THREADED_WAIT
@@ -47,9 +48,10 @@ class ApiActor(Actor):
         except StoreError as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
-        self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections)
-        self._door = Door(self.loop, self.run_dir.api_door, self._server.move)
-        self._services.on_moved = lambda: self._bridge.call(self._door.pass_through)
+        behind = bool(boot.params.get("behind_tls"))
+        self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections, behind)
+        self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._server.move)
+        self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
         _warn_of_a_locked_door(settings)
         self._tell_wish()
@@ -76,12 +78,17 @@ class ApiActor(Actor):
 
     def close(self) -> None:
         """End the threads, then give everything back."""
-        self._door.close()
+        if self._door is not None:
+            self._door.close()
         self._bridge.close()
         self._server.close()
         self._services.close()
         self._store.close()
         super().close()
+
+    def _pass_through(self) -> None:
+        if self._door is not None:
+            self._door.pass_through()
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""

@@ -28,6 +28,8 @@ from pydantic import (
 
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.users import Permissions
+from config import patterns
+from config.access import read_network
 from config.proxies import Name, refuse_nulls
 from config.units import parse_moment, timestamp_text
 
@@ -48,9 +50,12 @@ def _future(moment: float) -> float:
 
 def _network(text: str) -> str:
     try:
-        return str(ip_network(text, strict=False))
+        return str(read_network(text))
     except ValueError as error:
         raise ValueError(f"{text!r} is not an address or a CIDR range") from error
+
+
+_Network = Annotated[StrictStr, AfterValidator(_network), patterns.text(patterns.NETWORK)]
 
 
 class Scope(BaseModel):
@@ -59,10 +64,10 @@ class Scope(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     proxies: Annotated[list[Annotated[StrictStr, Field(max_length=64)]], Field(max_length=1000)] | None = None
-    ip_whitelist: Annotated[list[Annotated[StrictStr, AfterValidator(_network)]], Field(max_length=100)] | None = None
+    ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
 
 
-_MOMENT = WithJsonSchema({"type": "string", "format": "date-time"})
+_MOMENT = WithJsonSchema(patterns.MOMENT)
 
 
 class ApiKeyCreate(BaseModel):

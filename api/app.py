@@ -34,7 +34,7 @@ from api.idempotency import HEADER
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
-from api.queries import names
+from api.queries import by_name
 from api.security.authentication import Caller
 from api.security.permissions import ROLES
 from api.services import Services
@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
+CREATES_PROXY = "createProxy"
+"""What would be outside of any scope of proxies."""
 REPLAYED = {"Idempotency-Replayed": "true"}
 NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess"))
 """What is sent by POST and does nothing that anybody would want to hear of."""
@@ -85,7 +87,7 @@ def _resource(services: Services, operations: list[Operation]) -> object:
 
 
 def _responder(services: Services, operation: Operation) -> Any:
-    declared = names(operation.query)
+    declared = by_name(operation.query)
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
@@ -145,6 +147,8 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise forbidden("a key with a scope can't do this: it would reach more than it has")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
+    if caller.scope is not None and operation.id == CREATES_PROXY:
+        raise forbidden("a key with a scope of proxies can't create proxies")
     return caller
 
 

@@ -22,8 +22,11 @@ LONGEST_WAIT = 5.0
 class Door:
     """Loop thread only. `take` is called with each socket that comes in, once it is time."""
 
-    def __init__(self, loop: Loop, path: Path, take: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self, loop: Loop, path: Path, take: Callable[[socket.socket], None], longest_wait: float = LONGEST_WAIT
+    ) -> None:
         """Listen at `path`, in place of an API process before this one. Raises `OSError`."""
+        self._longest_wait = longest_wait
         self._loop = loop
         self._take = take
         self._waiting: socket.socket | None = None
@@ -59,4 +62,4 @@ class Door:
         if self._waiting is not None:
             self._waiting.close()  # a still newer address
         fresh = self._waiting = socket.socket(fileno=descriptors[0])
-        self._loop.call_later(LONGEST_WAIT, lambda: self.pass_through() if self._waiting is fresh else None)
+        self._loop.call_later(self._longest_wait, lambda: self.pass_through() if self._waiting is fresh else None)

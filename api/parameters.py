@@ -9,6 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from config import patterns
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -47,11 +49,14 @@ def text(name: str, summary: str, example: str, highest: int = 500, lowest: int 
 
 def moment(name: str, summary: str, example: str = "2026-01-31T12:00:00Z") -> Parameter:
     """A date and time, ISO 8601."""
-    return Parameter(name, {"type": "string", "format": "date-time"}, summary, example)
+    return Parameter(name, patterns.MOMENT, summary, example)
+
+
+def one_address(name: str, summary: str, example: str = "192.0.2.7") -> Parameter:
+    """One address."""
+    return Parameter(name, {"type": "string", "pattern": patterns.ADDRESS}, summary, example)
 
 
 def address(name: str, summary: str, example: str = "192.0.2.0/24") -> Parameter:
     """An address or a network."""
-    return Parameter(
-        name, {"type": "string", "maxLength": 64, "pattern": "^[0-9A-Fa-f:.]+(/[0-9]+)?$"}, summary, example
-    )
+    return Parameter(name, {"type": "string", "pattern": patterns.NETWORK}, summary, example)

@@ -32,7 +32,8 @@ from api.http.errors import rate_limited
 from api.proxies import StoredProxy
 from api.socks_client import Route, SocksAdapter, SocksRefused
 from api.upstreams import ask_upstreams
-from config.proxies import ProxyRecord, plain_text
+from config import patterns
+from config.proxies import ProxyRecord
 from config.units import timestamp_text
 
 BODY_READ = 64 * 1024
@@ -42,20 +43,15 @@ AT_ONCE = 3
 """Tests under way at the same time: each holds a thread of the API."""
 
 ADMIT_TIMEOUT = 3.0
+_WEB_URL = re.compile(patterns.WEB_URL)
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
 
 
 def test_target(url: str) -> str:
     """`url`, if a test can ask for it; else `ValueError`."""
-    plain_text(url)
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"\s", url):
-        raise ValueError("must be an absolute http or https URL")
+    if not _WEB_URL.fullmatch(url):
+        raise ValueError("must be an absolute http or https URL in ASCII, without user information")
     return url
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.forwarding.connections import SORTS
-from api.parameters import Parameter, address, choice, integer, moment, text
+from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
 from api.resources.oauth import PROVIDERS
@@ -35,7 +35,7 @@ QUERY_LOGS = (
     moment("end_time", "Not after; now by default"),
     choice("level", "Exactly this level", LEVELS),
     choice("min_level", "At least this level", LEVELS),
-    address("client_ip", "Only of this client", "192.0.2.7"),
+    one_address("client_ip", "Only of this client"),
     integer("status_code", "Only with this status", 100, 599),
     text("search", "Words that must all occur", "example.com"),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
@@ -50,7 +50,7 @@ QUERY_AUDIT = (
     text("user_id", "Only by this user", "usr_0123456789abcdef", 128),
     text("username", "Only by the user of this name", "alice", 64),
     text("credential_id", "Only by this API key or sign-in", "key_0123456789abcdef", 128),
-    address("address", "Only from this address", "192.0.2.7"),
+    one_address("address", "Only from this address"),
     text("request_id", "Only by this request", "req_0123456789abcdef", 128),
     text("resource_type", "Only to resources of this type", "proxy", 64),
     text("resource_id", "Only to this resource", "prx_0123456789abcdef", 128),
@@ -60,6 +60,6 @@ QUERY_AUDIT = (
 )
 
 
-def names(declared: tuple[Parameter, ...]) -> frozenset[str]:
-    """The names alone."""
-    return frozenset(each.name for each in declared)
+def by_name(declared: tuple[Parameter, ...]) -> dict[str, Parameter]:
+    """Found by their names."""
+    return {each.name: each for each in declared}

@@ -19,6 +19,8 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
 
+from actors.forwarding.proxy_protocol import BadHeader, read_header
+from api.caps import per_address
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
@@ -79,6 +81,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     lingers = False
     outdated = False
     lingering_until: float | None = None
+    known = False
+    header = b""
 
     def handle_close(self) -> None:
         if not self.lingers or self.lingering_until is not None:
@@ -103,7 +107,29 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         except OSError:
             self.handle_close()
 
+    def _announced(self, data: bytes) -> bytes:
+        """What is behind the header of the TLS front, whose client this is from then on; nothing before it is whole."""
+        if self.known:
+            return data
+        self.header += data
+        try:
+            header = read_header(self.header)
+        except BadHeader as error:
+            log.error("the TLS front sent no good header: %s", error)
+            self.handle_close()
+            return b""
+        if header is None:
+            return b""
+        if header.source is not None:
+            self.addr = header.source
+        self.known = True
+        return self.header[header.size :]
+
     def received(self, data: bytes) -> bool:
+        if self.server.behind_tls:
+            data = self._announced(data)
+            if not data:
+                return False
         if self.began is None:
             self.began = time.monotonic()
         more = bool(super().received(data))
@@ -131,13 +157,24 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
 
     channel_class = _Channel
     per_address = 0
+    behind_tls = False
+
+    def getsockname(self) -> tuple[str, Any]:
+        return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
+
+    def fix_addr(self, addr: Any) -> Any:
+        return ("", 0) if self.behind_tls else addr
+
+    def set_socket_options(self, conn: socket.socket) -> None:
+        if not self.behind_tls:
+            super().set_socket_options(conn)
 
     def handle_accept(self) -> None:
         before = set(self.active_channels)
         super().handle_accept()
         for descriptor in set(self.active_channels) - before:
             channel = self.active_channels[descriptor]
-            if self._connections_of(channel.addr[0]) > self.per_address:
+            if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
                 channel.handle_close()
 
     def maintenance(self, now: float) -> None:
@@ -150,7 +187,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def limit(self, max_connections: int) -> None:
         """How many connections there may be in all, and of one address."""
         self.adj.connection_limit = max_connections + NO_CONNECTIONS
-        self.per_address = max(50, max_connections // 4)
+        self.per_address = per_address(max_connections)
 
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
@@ -189,7 +226,14 @@ def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
 class ApiServer:
     """waitress in threads of its own, so that the main thread is free for the bus."""
 
-    def __init__(self, application: Callable[..., Any], listener: socket.socket, max_connections: int) -> None:
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        listener: socket.socket,
+        max_connections: int,
+        behind_tls: bool = False,
+    ) -> None:
+        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
@@ -203,6 +247,7 @@ class ApiServer:
             asyncore_use_poll=True,
             clear_untrusted_proxy_headers=False,  # the application judges X-Forwarded-For itself
             ident=None,
+            url_scheme="https" if behind_tls else "http",
             log_socket_errors=False,
         )
         self._dispatcher = ThreadedTaskDispatcher()
@@ -216,6 +261,7 @@ class ApiServer:
             sockinfo=(listener.family, listener.type, listener.proto, listener.getsockname()),
             bind_socket=False,
         )
+        self._server.behind_tls = behind_tls
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 

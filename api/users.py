@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
+from config import patterns
 from config.passwords import hash_password
 from config.proxies import plain_text, refuse_nulls
 from config.units import timestamp_text
@@ -48,10 +49,16 @@ def permission_names(names: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-Username = Annotated[StrictStr, Field(min_length=1, max_length=64), AfterValidator(_username)]
-Email = Annotated[StrictStr, Field(max_length=254), AfterValidator(_email)]
+Username = Annotated[
+    StrictStr, Field(min_length=1, max_length=64), AfterValidator(_username), patterns.text(patterns.USER_NAME, 1, 64)
+]
+Email = Annotated[StrictStr, Field(max_length=254), AfterValidator(_email), patterns.text(highest=254, format="email")]
 NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128)]
-Permissions = Annotated[list[StrictStr], Field(max_length=50), AfterValidator(permission_names)]
+Permissions = Annotated[
+    list[Annotated[StrictStr, patterns.one_of(*sorted(GRANTABLE))]],
+    Field(max_length=50),
+    AfterValidator(permission_names),
+]
 
 
 class UserCreate(BaseModel):

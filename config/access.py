@@ -22,11 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from config import patterns
 
 Network = IPv4Network | IPv6Network
 Ports = tuple[int, int]
@@ -35,7 +37,8 @@ ALL_PORTS: Ports = (1, 65535)
 ENTRIES_MAX = 10_000
 """Entries in one list."""
 
-_PORTS = re.compile(r":([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
+_LENGTH = re.compile(r"[^/]*(?:/(?:0|[1-9][0-9]{0,2}))?")
+_PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
 _BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)$", re.ASCII)
@@ -57,12 +60,24 @@ def read_network(text: str) -> Network:
     if "%" in text:
         raise ValueError("must have no zone")
     try:
+        if _LENGTH.fullmatch(text) is None:
+            raise ValueError  # a netmask, which ip_network would take too
         network = ip_network(text, strict=False)
     except ValueError:
         raise ValueError("must be an IP address or a network like 10.0.0.0/8 or 2001:db8::/32") from None
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
         return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
     return network
+
+
+def one_address(text: str) -> str:
+    """`text` in the usual form, if it is one address without a zone; else `ValueError`."""
+    try:
+        if "%" not in text:
+            return str(ip_address(text))
+    except ValueError:
+        raise ValueError("must be an IP address") from None
+    raise ValueError("must have no zone")
 
 
 def read_destination(text: str) -> Destination:
@@ -97,7 +112,7 @@ def _host(text: str) -> Network | str:
     except ValueError:
         name = text.lower().removesuffix(".")
     plain = name.removeprefix("*.")
-    if len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
+    if not text.isascii() or len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
         raise ValueError(f"must be {_FORMS}")
     return name
 
@@ -120,8 +135,18 @@ def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:
     return check
 
 
-Clients = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_network))]
-Destinations = Annotated[list[str], Field(max_length=ENTRIES_MAX), BeforeValidator(_each(read_destination))]
+Clients = Annotated[
+    list[str],
+    Field(max_length=ENTRIES_MAX),
+    BeforeValidator(_each(read_network)),
+    patterns.texts(patterns.NETWORK, ENTRIES_MAX),
+]
+Destinations = Annotated[
+    list[str],
+    Field(max_length=ENTRIES_MAX),
+    BeforeValidator(_each(read_destination)),
+    patterns.texts(patterns.DESTINATION, ENTRIES_MAX),
+]
 Mode = Literal["enforce", "report"]
 
 

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from config import patterns
 from config.access import read_network
 from config.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
 from config.passwords import check_password, hash_password
@@ -64,14 +65,22 @@ def _moment(value: Any) -> float | None:
     return None if value is None else round(parse_moment(value), 3)
 
 
-Bandwidth = Annotated[StrictInt, Field(ge=0, le=10**12), AfterValidator(_bandwidth)]
+Bandwidth = Annotated[
+    StrictInt,
+    Field(ge=0, le=10**12),
+    AfterValidator(_bandwidth),
+    WithJsonSchema({"type": "integer", "anyOf": [{"const": 0}, {"minimum": BANDWIDTH_MIN, "maximum": 10**12}]}),
+]
 Number = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
-AccountName = Annotated[Username, AfterValidator(_account_name)]
-Networks = Annotated[list[Annotated[StrictStr, AfterValidator(_network)]], Field(max_length=NETWORKS_MAX)]
+AccountName = Annotated[Username, AfterValidator(_account_name), patterns.text(patterns.ACCOUNT_NAME, 1, 128)]
+Networks = Annotated[
+    list[Annotated[StrictStr, AfterValidator(_network), patterns.text(patterns.NETWORK)]],
+    Field(max_length=NETWORKS_MAX),
+]
 Moment = Annotated[
     float | None,
     BeforeValidator(_moment),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}),
+    WithJsonSchema({"anyOf": [patterns.MOMENT, {"type": "null"}]}),
 ]
 
 

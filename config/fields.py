@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 from pydantic_core import PydanticCustomError
 
+from config import patterns
+
 SOCKS5_TEXT_MAX = 255
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -28,7 +30,12 @@ def _username(text: str) -> str:
     return text
 
 
-Username = Annotated[StrictStr, Field(min_length=1, max_length=128), AfterValidator(_username)]
+Username = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=128),
+    AfterValidator(_username),
+    patterns.text(patterns.USER_NAME, 1, 128),
+]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 
 

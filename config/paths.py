@@ -57,6 +57,11 @@ class RunDir:
         return self.path / "api.door"
 
     @property
+    def api_inner(self) -> Path:
+        """Unix socket where the API takes what the TLS front has decrypted, bound by the supervisor."""
+        return self.path / "api.sock"
+
+    @property
     def lock(self) -> Path:
         """Locked by the supervisor for as long as it lives."""
         return self.path / "lock"

@@ -12,8 +12,9 @@ from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema, model_validator
 
+from config import patterns
 from config.access import AccessInput, ProxyAccess
 from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.addresses import not_local, read_bind_address
@@ -63,15 +64,28 @@ def _absolute_path(text: str) -> str:
     return text
 
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
-Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host)]
+Name = Annotated[
+    StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
+]
+Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), patterns.text(patterns.HOST)]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
-Protocol = Annotated[StrictStr, AfterValidator(_protocol)]
+Protocol = Annotated[StrictStr, AfterValidator(_protocol), patterns.one_of(*PROTOCOLS)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
-FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_absolute_path)]
-BindAddress = Annotated[StrictStr, Field(max_length=45), AfterValidator(read_bind_address)]
-Tags = Annotated[list[Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text)]], Field(max_length=50)]
+FilePath = Annotated[
+    StrictStr,
+    Field(max_length=4096),
+    AfterValidator(_absolute_path),
+    patterns.text(patterns.FILE_PATH),
+]
+BindAddress = Annotated[
+    StrictStr,
+    Field(max_length=45),
+    AfterValidator(read_bind_address),
+    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": patterns.ADDRESS}], "maxLength": 45}),
+]
+Tag = Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 64)]
+Tags = Annotated[list[Tag], Field(max_length=50)]
 
 
 class AuthInput(Input):

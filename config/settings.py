@@ -14,10 +14,10 @@ import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
@@ -78,12 +78,19 @@ class _Group(BaseModel):
 class ServerTls(_Group):
     """`server.tls`: the certificate of the product's own TLS, and of `https` proxies that have none of their own.
 
-    `enabled` is for the management API, whose TLS this release does not serve: true is refused.
+    `enabled` is for the management API, which speaks TLS alone then.
     """
 
-    enabled: Literal[False] = False
+    enabled: bool = False
     cert_file: Path | None = None
     key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _has_its_files(self) -> Self:
+        missing = [name for name in ("cert_file", "key_file") if getattr(self, name) is None]
+        if self.enabled and missing:
+            raise ValueError(f"enabled needs {' and '.join(missing)}")
+        return self
 
 
 class Server(_Group):

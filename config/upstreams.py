@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from config import patterns
 from config.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.sealing import Seal
 
@@ -78,11 +79,24 @@ def _no_nulls(given: Any) -> Any:
     return given
 
 
-Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_parent_host)]
+Host = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=253),
+    AfterValidator(_parent_host),
+    patterns.text(patterns.PARENT_HOST),
+]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
-Username = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(_user)]
-Password = Annotated[StrictStr, Field(min_length=1, max_length=255), AfterValidator(plain_text)]
-Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
+Username = Annotated[
+    StrictStr, Field(min_length=1, max_length=255), AfterValidator(_user), patterns.text(patterns.USER_NAME, 1, 255)
+]
+Password = Annotated[
+    StrictStr, Field(min_length=1, max_length=255), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 255)
+]
+Name = Annotated[
+    StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
+]
+
+FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_path), patterns.text(patterns.FILE_PATH)]
 
 
 class UpstreamAuth(Input):
@@ -96,36 +110,38 @@ class UpstreamTls(Input):
     """`tls` of an `https` parent: `ca_file` (PEM) in place of the system's authorities, another name to verify."""
 
     verify: StrictBool = True
-    ca_file: Annotated[StrictStr, Field(max_length=4096), AfterValidator(_path)] | None = None
+    ca_file: FilePath | None = None
     server_name: Host | None = None
 
 
 class UpstreamInput(Input):
     """One parent of a request."""
 
-    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS)]
+    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
     host: Host
     port: Port
     auth: Annotated[UpstreamAuth | None, BeforeValidator(_no_nulls)] = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
     tls: Annotated[UpstreamTls | None, BeforeValidator(_no_nulls)] = None
-    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2")] | None = None
+    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), patterns.one_of("v1", "v2")] | None = None
 
 
 class UpstreamCheckInput(Input):
     """`upstream_check` of a request, seconds; in an update what is not given stays."""
 
     enabled: StrictBool | None = None
-    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600)] | None = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] | None = None
+    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), patterns.number(3600, minimum=1)] | None = None
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] | None = (
+        None
+    )
 
 
 Parents = Annotated[
     list[Annotated[UpstreamInput, BeforeValidator(_no_nulls)]],
     Field(max_length=PARENTS_MAX),
 ]
-Policy = Annotated[StrictStr, _one_of(*POLICIES)]
+Policy = Annotated[StrictStr, _one_of(*POLICIES), patterns.one_of(*POLICIES)]
 
 
 class ProxyUpstream(BaseModel):

@@ -101,3 +101,21 @@ def test_every_key_of_the_configuration_is_documented_and_none_that_does_not_exi
     table = [line for line in (ROOT / "docs" / "configuration.md").read_text().splitlines() if line.startswith("| `")]
     documented = [key for line in table for key in re.findall(r"`([a-z0-9_.]+)`", line.split("|")[1])]
     assert sorted(documented) == sorted(keys_of(Settings))
+
+
+def named_tests(document: str) -> list[str]:
+    """`path::name` of every test that a document names."""
+    return re.findall(r"`(tests/[\w/]+\.py::\w+)`", (ROOT / "docs" / document).read_text())
+
+
+def test_the_security_page_has_ten_points_and_a_test_for_each() -> None:
+    points = (ROOT / "docs" / "security.md").read_text().split("\n## ")[1:]
+    assert [point.partition(":")[0] for point in points] == [f"API{number}" for number in range(1, 11)]
+    for point in points:
+        assert re.search(r"`tests/[\w/]+\.py::\w+`", point), point
+
+
+@pytest.mark.parametrize("named", named_tests("security.md"))
+def test_a_test_that_is_named_exists(named: str) -> None:
+    path, _, name = named.partition("::")
+    assert f"\ndef {name}(" in (ROOT / path).read_text()

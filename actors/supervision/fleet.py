@@ -17,7 +17,6 @@ from typing import Any
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Answer, address_of, refuse
 from actors.bus.messages import (
-    API,
     LOGS,
     METRICS,
     WEBHOOKS,
@@ -69,7 +68,8 @@ REMOVED_REMEMBERED = 1_000
 class Fleet:
     """See the module. `receive` takes the messages to the supervisor."""
 
-    def __init__(self, world: World, events: Forwarder, entries: Entries, orders: Orders, api: Plan) -> None:
+    def __init__(self, world: World, events: Forwarder, entries: Entries, orders: Orders, *api: Plan) -> None:
+        """`api` are the plans of the API and of what stands in front of it."""
         self._world = world
         self._events = events
         self._entries = entries
@@ -90,8 +90,9 @@ class Fleet:
         self._ending: Callable[[], None] | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
-        plans = (Plan(METRICS, entries.metrics), Plan(LOGS, entries.logs), Plan(WEBHOOKS, entries.webhooks), api)
+        plans = (Plan(METRICS, entries.metrics), Plan(LOGS, entries.logs), Plan(WEBHOOKS, entries.webhooks), *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
+        self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
             Hello: self._hello,
             ReserveListener: self._reserve,
@@ -123,7 +124,8 @@ class Fleet:
         self._ending = on_end
         for proxy_id in self._proxies:
             self._stop(proxy_id, nothing)
-        self._fixed[API].stop(self._orders.drain_timeout, nothing)
+        for actor in self._api:
+            actor.stop(self._orders.drain_timeout, nothing)
         self._end_next()
 
     def take_over(self, orders: Orders) -> None:
@@ -409,7 +411,7 @@ class Fleet:
 
     def _end_next(self) -> None:
         """At the end: when the first have stopped, stop the others; when all have, say so."""
-        first = [*self._proxies.values(), self._fixed[API]]
+        first = [*self._proxies.values(), *self._api]
         if any(actor.life.state is not State.STOPPED for actor in first):
             return
         others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)]

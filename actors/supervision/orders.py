@@ -11,6 +11,7 @@ class Entries:
     """The actor classes, `package.module:Class`."""
 
     api: str = "api.actor:ApiActor"
+    tls: str = "api.tls_front:TlsFront"
     forwarding: str = "actors.forwarding.actor:ForwardingActor"
     metrics: str = "actors.metrics.actor:MetricsActor"
     logs: str = "actors.logs.actor:LogsActor"

@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -35,6 +36,7 @@ from actors.bus.messages import (
     SetPooling,
     SetSettings,
 )
+from actors.bus.messages.common import TLS
 from actors.process import Boot, set_up_logging
 from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
@@ -43,7 +45,7 @@ from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, watchdog_period
 from actors.supervision.once import Gate, nothing
 from actors.supervision.orders import Entries, Orders
-from actors.supervision.sockets import ListenError
+from actors.supervision.sockets import BACKLOG, ListenError
 from actors.supervision.spawner import Spawner
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
@@ -102,7 +104,9 @@ class Service:
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
         world = World(self._loop, self._exchange, self._spawner, self._new_boot)
         self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
-        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), self._api_plan(entries))
+        self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
+        plans = self._api_plans(entries or Entries())
+        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), *plans)
         self._fleet.on_ready = self._ready
 
     def run(self, wish: Iterable[ProxySpec]) -> int:
@@ -140,9 +144,20 @@ class Service:
             },
         )
 
-    def _api_plan(self, entries: Entries | None) -> Plan:
-        entry = (entries or Entries()).api
-        return Plan(API, entry, self._api_params, lambda: [self._api.socket])
+    def _api_plans(self, entries: Entries) -> list[Plan]:
+        """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
+        inner, server = self._inner, self._settings.server
+        if inner is None:
+            return [Plan(API, entries.api, self._api_params, lambda: [self._api.socket])]
+        self._api_params["behind_tls"] = True
+        params = {
+            **server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            "max_connections": server.max_connections,
+        }
+        return [
+            Plan(API, entries.api, self._api_params, lambda: [inner]),
+            Plan(TLS, entries.tls, params, lambda: [self._api.socket]),
+        ]
 
     def _shown(self) -> dict[str, Any]:
         """The settings for the API."""
@@ -259,6 +274,8 @@ class Service:
         log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
         notify("STOPPING=1", "STATUS=draining")
         self._api.close()
+        if self._inner is not None:
+            self._inner.close()
         self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._out_of_time)
         self._fleet.end(self._loop.stop)
 
@@ -274,6 +291,17 @@ class Service:
         self._events.close()
         self._context.term()
         self._loop.close()
+
+
+def _inner_socket(path: Path) -> socket.socket:
+    """Where the API listens behind its front; the run directory, 0700 and locked, keeps all others out."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
 
 
 def _become_subreaper() -> None:

@@ -7,6 +7,7 @@ deeply that nobody means it, or holds half of a surrogate pair, which no UTF-8 c
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, TypeVar
 
@@ -56,7 +57,9 @@ def parse_object(content: bytes) -> dict[str, Any]:
     if not content.strip():
         raise invalid(None, "a JSON object is required as the body")
     try:
-        value = json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        value = json.loads(
+            content.decode("utf-8"), object_pairs_hook=_object, parse_float=_number, parse_constant=_no_constant
+        )
     except RecursionError as error:
         raise invalid(None, "the body is nested too deeply") from error
     except UnicodeDecodeError as error:
@@ -80,6 +83,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) != len(pairs):
         raise ValueError("a member occurs twice in an object")
     return built
+
+
+def _number(text: str) -> float | int:
+    """1.0 is an integer (JSON Schema, section 4.2.3); what no float can hold is refused."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is too large")
+    return int(value) if value.is_integer() else value
 
 
 def _no_constant(name: str) -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import falcon
 
 from api.http.errors import invalid
+from api.parameters import Parameter
+from config.access import one_address
 from config.units import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
@@ -16,10 +19,10 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 class Query:
     """The query of one request. All methods raise `ApiError` 400.
 
-    `declared` names what the operation says that it reads (`api.queries`); reading another name is a bug: `KeyError`.
+    `declared` is what the operation says that it reads (`api.queries`); reading another name is a bug: `KeyError`.
     """
 
-    def __init__(self, request: falcon.Request, declared: frozenset[str]) -> None:
+    def __init__(self, request: falcon.Request, declared: Mapping[str, Parameter]) -> None:
         self._params = request.params
         self._declared = declared
 
@@ -36,7 +39,17 @@ class Query:
         value = self._params.get(name)
         if isinstance(value, list):
             raise invalid(name, "must not be given twice")
+        if value is not None:
+            _check_length(name, value, self._declared[name].schema)
         return value
+
+    def address(self, name: str) -> str | None:
+        """One IP address, in the usual form."""
+        value = self.text(name)
+        try:
+            return None if value is None else one_address(value)
+        except ValueError as error:
+            raise invalid(name, str(error)) from error
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """A value out of a few."""
@@ -63,3 +76,10 @@ class Query:
             return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
         except ValueError as error:
             raise invalid(name, str(error)) from error
+
+
+def _check_length(name: str, value: str, schema: Mapping[str, Any]) -> None:
+    if len(value) < schema.get("minLength", 0):
+        raise invalid(name, "must not be empty")
+    if len(value) > schema.get("maxLength", len(value)):
+        raise invalid(name, f"must have at most {schema['maxLength']} characters")

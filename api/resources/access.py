@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from ipaddress import ip_address
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
@@ -13,14 +12,9 @@ from actors.forwarding.errors import Refused
 from actors.forwarding.explain import read_target
 from api.http.call import Call, Reply
 from api.http.errors import internal, invalid
+from config import patterns
+from config.access import one_address
 from config.proxies import refuse_nulls
-
-
-def _client_ip(text: str) -> str:
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        raise ValueError("must be an IP address") from None
 
 
 def _target(text: str) -> str:
@@ -36,8 +30,13 @@ class ExplainBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    client_ip: Annotated[StrictStr, AfterValidator(_client_ip)]
-    target: Annotated[StrictStr, Field(min_length=1, max_length=2048), AfterValidator(_target)]
+    client_ip: Annotated[StrictStr, AfterValidator(one_address), patterns.text(patterns.ADDRESS)]
+    target: Annotated[
+        StrictStr,
+        Field(min_length=1, max_length=2048),
+        AfterValidator(_target),
+        patterns.text(patterns.TARGET),
+    ]
     user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
 
     @model_validator(mode="before")

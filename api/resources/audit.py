@@ -47,7 +47,10 @@ def query_audit(call: Call) -> Reply:
 def _selection(call: Call) -> Selection:
     query = call.query
     query.one_of("outcome", OUTCOMES)
+    address = query.address("address")
     equal = {name: value for name in EXACT if (value := query.text(name)) is not None}
+    if address is not None:
+        equal["address"] = address
     return Selection(equal, _moment(call, "start_time"), _moment(call, "end_time"), _cursor(query.text("cursor")))
 
 

@@ -39,7 +39,7 @@ def _question(call: Call) -> QueryLogs:
         offset=query.integer("offset", 0, 0, 1_000_000_000),
         level=query.one_of("level", LEVELS),
         min_level=query.one_of("min_level", LEVELS),
-        client_ip=query.text("client_ip"),
+        client_ip=query.address("client_ip"),
         status_code=query.integer("status_code", 0, 100, 599) or None,
         search=_words(query),
         proxy_ids=_proxy_ids(call, query.text("proxy_id")),

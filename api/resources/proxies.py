@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from api.http.call import Call, Reply
-from api.http.errors import forbidden
 from api.proxies import StoredProxy
 from api.proxy_test import test_target
 from api.resources import views
 from api.upstreams import ask_upstreams, shown_states
+from config import patterns
 from config.proxies import PROTOCOLS, refuse_nulls
 
 STATUSES = ("active", "inactive")
@@ -23,8 +23,18 @@ class ProxyTest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: Annotated[StrictStr, Field(max_length=2048), AfterValidator(test_target)] | None = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] = TEST_TIMEOUT
+    url: (
+        Annotated[
+            StrictStr,
+            Field(max_length=2048),
+            AfterValidator(test_target),
+            patterns.text(patterns.WEB_URL),
+        ]
+        | None
+    ) = None
+    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] = (
+        TEST_TIMEOUT
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -66,8 +76,6 @@ def pagination(page: int, per_page: int, total: int) -> dict[str, Any]:
 
 def create_proxy(call: Call) -> Reply:
     """201 when its socket is bound and its record durable."""
-    if call.caller.scope is not None:
-        raise forbidden("a key with a scope of proxies can't create proxies")
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
     return Reply({"proxy": views.created(proxy)}, 201, proxy.revision, headers)

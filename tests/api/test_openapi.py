@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from api.openapi.answers import ANSWERS
 from api.openapi.examples import BODIES, example_of
 from api.operations import OPERATIONS, Operation
-from api.queries import names
+from api.queries import by_name
 from tests.api.described import document
 from tests.api.support import Api
 
@@ -63,7 +63,7 @@ def test_the_example_of_an_answer_is_one(operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.query], ids=by_id)
 def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> None:
-    assert len(names(operation.query)) == len(operation.query)
+    assert len(by_name(operation.query)) == len(operation.query)
     for each in operation.query:
         Draft202012Validator(each.schema).validate(each.example)
 

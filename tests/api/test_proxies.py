@@ -74,7 +74,7 @@ BAD_BODIES = [
     ({"port": 0}, "port"),
     ({"port": 65536}, "port"),
     ({"port": "80"}, "port"),
-    ({"port": 80.0}, "port"),
+    ({"port": 80.5}, "port"),
     ({"port": True}, "port"),
     ({"protocol": "ftp"}, "protocol"),
     ({"protocol": "quic"}, "protocol"),

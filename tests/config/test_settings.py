@@ -56,7 +56,7 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
         ("[server]\nport = 0", "server.port: "),
         ("[server]\nprot = 1", "server.prot: unknown key; allowed here: "),
         ("[logging]\nlevel = 'loud'", "logging.level: "),
-        ("[server.tls]\nenabled = true", "server.tls.enabled: "),
+        ("[server.tls]\nenabled = true", "server.tls: "),
         ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow.0: "),
         ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow.0: "),
         ("[proxy]\ntest_url = 'nonsense'", "proxy.test_url: "),

@@ -9,6 +9,8 @@ from actors.bus.codec import message
 
 SUPERVISOR = "supervisor"
 API = "api"
+TLS = "tls"
+"""The front of the API that speaks TLS, when `server.tls.enabled`."""
 METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"

@@ -1,0 +1,104 @@
+"""What texts look like, as regular expressions for the description of the API, and the JSON schemas made of them.
+
+Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
+
+The readers (`config.access`, `config.fields`, `api.proxy_test` …) stay what decides; a test proves for each of them
+that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA 262 and Python have in
+common (JSON Schema, section 6.4). What only the machine or the store can know is not here: whether a name is in use.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import WithJsonSchema
+
+# --- parts, without anchors ---------------------------------------------------------------------------------------
+
+_CONTROL = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rf"(?:{_OCTET}\.){{3}}{_OCTET}"
+_H16 = r"[0-9A-Fa-f]{1,4}"
+_LS32 = rf"(?:{_H16}:{_H16}|{_IPV4})"
+
+
+def _ipv6() -> str:
+    """RFC 3986, appendix A."""
+    forms = [rf"(?:{_H16}:){{6}}{_LS32}", rf"::(?:{_H16}:){{5}}{_LS32}"]
+    for before in range(5):
+        left = rf"(?:(?:{_H16}:){{0,{before}}}{_H16})?"
+        after = 4 - before
+        forms.append(rf"{left}::(?:{_H16}:){{{after}}}{_LS32}" if after else rf"{left}::{_LS32}")
+    forms += [rf"(?:(?:{_H16}:){{0,5}}{_H16})?::{_H16}", rf"(?:(?:{_H16}:){{0,6}}{_H16})?::"]
+    return f"(?:{'|'.join(forms)})"
+
+
+_IPV6 = _ipv6()
+_NET4 = rf"{_IPV4}(?:/(?:3[0-2]|[12]?[0-9]))?"
+_NET6 = rf"{_IPV6}(?:/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))?"
+_PORT = r"(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9][0-9]|6[0-4][0-9][0-9][0-9]|[1-5][0-9][0-9][0-9][0-9]|[1-9][0-9]{0,3})"
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NUMBER = r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)"
+"""As the last label of a name it makes an odd spelling of an address."""
+
+# --- whole texts; lengths are in the patterns where they are no mere count of characters ---
+
+PLAIN = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
+"""No control characters, and not blank."""
+USER_NAME = rf"^[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*$"
+ACCOUNT_NAME = rf"^(?!\.{{1,2}}$)[^:/{_CONTROL}]*[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
+FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
+ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"
+NETWORK = rf"^(?:{_NET4}|{_NET6})$"
+HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}$){_LABEL}(?:\.{_LABEL})*)$"
+PARENT_HOST = rf"^(?:{_IPV4}|{_IPV6}|(?!.{{254}})(?!(?:.*\.)?{_NUMBER}\.?$){_LABEL}(?:\.{_LABEL})*\.?)$"
+_PORTS = rf":{_PORT}(?:-{_PORT})?"
+_LONG = r"[^:]{253}(?:[^:.]|\.[^:])"
+"""More than 253 characters, a dot at the end left out."""
+_ANY_NAME = rf"(?!(?:[^:]*\.)?{_NUMBER}\.?(?::|$))(?!\*\.{_LONG})(?!(?!\*\.){_LONG})(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?"
+DESTINATION = rf"^(?:{_PORTS}|(?:\*|{_NET4}|{_ANY_NAME})(?:{_PORTS})?|{_NET6}|\[{_NET6}\](?:{_PORTS})?)$"
+"""`config.access` tells the grammar."""
+_TARGET_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_TARGET_NAME = rf"(?!(?:[^:/?#]*\.)?{_NUMBER}\.?(?:[:/?#]|$)){_TARGET_LABEL}(?:\.{_TARGET_LABEL})*\.?"
+_AUTHORITY = rf"(?:{_IPV4}|(?![^:/?#]{{256}}){_TARGET_NAME}|\[{_IPV6}\])(?::(?![0-9]{{6}})0*{_PORT})?"
+_WEB = r"[hH][tT][tT][pP][sS]?"
+TARGET = rf"^(?![\s\S]{{2049}})(?:{_WEB}://{_AUTHORITY}(?:[/?#][\s\S]*)?|{_AUTHORITY}|{_IPV6})$"
+"""An http or https URL, `host:port` or a host alone."""
+WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
+"""An http or https URL without user information, in ASCII (RFC 3986)."""
+LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
+"""The year of a date: 1970 to 8999."""
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------
+
+
+def text(pattern: str | None = None, lowest: int = 0, highest: int | None = None, **more: Any) -> WithJsonSchema:
+    """A text of `lowest` to `highest` characters that matches `pattern`."""
+    told: dict[str, Any] = {"type": "string"}
+    if lowest:
+        told["minLength"] = lowest
+    if highest is not None:
+        told["maxLength"] = highest
+    if pattern is not None:
+        told["pattern"] = pattern
+    return WithJsonSchema({**told, **more})
+
+
+def texts(pattern: str, most: int) -> WithJsonSchema:
+    """A list of at most so many texts."""
+    return WithJsonSchema({"type": "array", "items": {"type": "string", "pattern": pattern}, "maxItems": most})
+
+
+def number(highest: float, **bound: float) -> WithJsonSchema:
+    """A number up to `highest`; `bound` is `minimum` or `exclusiveMinimum`."""
+    return WithJsonSchema({"type": "number", **bound, "maximum": highest})
+
+
+def one_of(*allowed: str) -> WithJsonSchema:
+    """One text of a few."""
+    return WithJsonSchema({"type": "string", "enum": list(allowed)})
+
+
+MOMENT: dict[str, Any] = {"type": "string", "format": "date-time", "pattern": LATER_MOMENT}
+"""A date and time, ISO 8601."""

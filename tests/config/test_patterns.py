@@ -1,0 +1,167 @@
+"""The patterns in the API's description say what the readers say: on texts made from them, and on texts near them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter
+
+from api.parameters import address
+from api.proxy_test import test_target as read_web_url
+from api.resources.access import ExplainBody
+from api.users import Username as PersonName
+from config import patterns
+from config.access import read_destination, read_network
+from config.accounts import AccountName, Bandwidth
+from config.fields import Username
+from config.proxies import BindAddress, FilePath, Host, Name, Tag
+from config.upstreams import Host as ParentHost
+
+HOSTILE = (
+    *(
+        "127.1",
+        "0177.0.0.1",
+        "1.2.3.4",
+        "1.2.3.04",
+        "256.1.1.1",
+        "0x7f.1",
+        "a.0x",
+        "a.1",
+        "a.1b",
+        "1.2.3.4.",
+        "1.2.3.4:80",
+    ),
+    *(
+        "::",
+        "::1",
+        "1::2::3",
+        "::ffff:1.2.3.4",
+        "fe80::1%eth0",
+        "1:2:3:4:5:6:7::",
+        "::2:3:4:5:6:7:8",
+        "1:2:3:4:5:6:7:8:9",
+    ),
+    *("1:2:3:4:5:6:1.2.3.4", "::1.2.3.4:5", "10.0.0.0/8", "10.0.0.0/255.0.0.0", "10.0.0.0/08", "::/128", "::/129"),
+    *("::/", "[::1]", "[::1]:80", "[::/0]:1-2", "[1.2.3.4]", "[]", ":80", ":0", ":65535", ":65536", ":080", "a:80-90"),
+    *(
+        "*.a",
+        "**.a",
+        "*.",
+        "a..b",
+        ".a",
+        "a.",
+        "-a",
+        "a-",
+        "a_b",
+        "a" * 63,
+        "a" * 64,
+        "\u212a.com",
+        "é.com",
+        "xn--e1a.com",
+    ),
+    *("http://a", "HTTPS://a/", "http://a:0", "http://a:080/", "http://[::1]:8/x?y#z", "http://u@a/", "http://a b"),
+    *("ftp://a", "http://a/\n", "http://a/é", "http://", "http:/a", "a\n", "\n", " ", "\t", "\x85", "\u3000", "\u2028"),
+    *("a\x00b", "a:b", "a/b", ".", "..", "...", "/", "/a", "/\x7f", "a:", "*", "a" * 254, ".".join(["a" * 63] * 4)),
+    *("*." + ".".join(["a" * 62] * 4), "0", "00.a", "a.00", "1.a", "_", "255.255.255.255", "1.2.3.4/32", "1.2.3.4/33"),
+)
+
+
+def reading(read: Callable[[str], Any]) -> Callable[[str], bool]:
+    """Whether a reader takes a text."""
+
+    def takes(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return takes
+
+
+def typed(kind: Any) -> Callable[[str], bool]:
+    return reading(TypeAdapter(kind).validate_python)
+
+
+def described(kind: Any) -> Callable[[str], bool]:
+    validator = Draft202012Validator(TypeAdapter(kind).json_schema())
+    return lambda text: bool(validator.is_valid(text))
+
+
+def matching(pattern: str) -> Callable[[str], bool]:
+    return lambda text: re.compile(pattern).fullmatch(text) is not None
+
+
+def backwards(text: str) -> bool:
+    """Whether ports stand the wrong way round, which no pattern can say."""
+    found = re.search(r":([0-9]+)-([0-9]+)$", text)
+    return found is not None and int(found[1]) > int(found[2])
+
+
+PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "network": (patterns.NETWORK, reading(read_network)),
+    "destination": (patterns.DESTINATION, reading(read_destination)),
+    "host": (patterns.HOST, typed(Host)),
+    "parent": (patterns.PARENT_HOST, typed(ParentHost)),
+    "target": (patterns.TARGET, lambda text: _explained(target=text)),
+    "client": (patterns.ADDRESS, lambda text: _explained(client_ip=text)),
+    "web": (patterns.WEB_URL, reading(read_web_url)),
+    "name": (patterns.PLAIN, typed(Name)),
+    "tag": (patterns.PLAIN, typed(Tag)),
+    "user": (patterns.USER_NAME, typed(Username)),
+    "person": (patterns.USER_NAME, typed(PersonName)),
+    "account": (patterns.ACCOUNT_NAME, typed(AccountName)),
+    "file": (patterns.FILE_PATH, typed(FilePath)),
+}
+LONGEST = {"tag": 64, "person": 64, "name": 100, "user": 128, "account": 128, "host": 253, "parent": 253}
+
+
+def _explained(**fields: str) -> bool:
+    return reading(lambda _: ExplainBody.model_validate({"client_ip": "::1", "target": "a", **fields}))("")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_hostile_texts_are_judged_alike(name: str) -> None:
+    pattern, takes = PAIRS[name]
+    matches = matching(pattern)
+    for text in HOSTILE:
+        if 0 < len(text) <= LONGEST.get(name, 1000) and not backwards(text):
+            assert matches(text) == takes(text), text
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_what_matches_is_taken_and_what_is_changed_is_judged_alike(name: str, data: st.DataObject) -> None:
+    pattern, takes = PAIRS[name]
+    longest = LONGEST.get(name, 2000)
+    text = data.draw(st.from_regex(pattern, fullmatch=True))
+    place = data.draw(st.integers(0, len(text)))
+    changed = (
+        text[:place]
+        + data.draw(st.sampled_from(["", ".", ":", "/", "0", "]", "%", "\n", "*", "é"]))
+        + text[place + 1 :]
+    )
+    for each in (text, changed):
+        if 0 < len(each) <= longest and not backwards(each):
+            assert matching(pattern)(each) == takes(each), each
+
+
+@pytest.mark.parametrize(("rate", "good"), [(0, True), (1, False), (1023, False), (1024, True), (10**12 + 1, False)])
+def test_a_bandwidth_is_nothing_or_not_tiny(rate: int, good: bool) -> None:
+    assert typed(Bandwidth)(rate) is described(Bandwidth)(rate) is good  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "127.0.0.1", "::1", "localhost", "127.0.0.1:80", "fe80::1%lo", "127.1"])
+def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
+    assert typed(BindAddress)(text) is described(BindAddress)(text)
+
+
+def test_a_parameter_that_is_an_address_is_told_as_one() -> None:
+    assert address("client", "").schema["pattern"] == patterns.NETWORK

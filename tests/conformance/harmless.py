@@ -1,0 +1,159 @@
+"""Hooks of schemathesis: what is generated stays on this machine, and what the state refuses is no failure.
+
+Hooks act on values that the product would take; what it has to refuse is sent as it was made.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from typing import Any
+
+import requests
+import schemathesis
+from schemathesis.core.failures import Failure
+
+from config import patterns
+from tests.ports import free_port
+
+BASE = os.environ["CONFORMANCE_BASE"]
+HOST, PORT = BASE.removeprefix("http://").split(":")[0], int(BASE.rsplit(":", 1)[1])
+TOKEN = os.environ["CONFORMANCE_TOKEN"]
+PASSWORD = os.environ["CONFORMANCE_PASSWORD"]
+OWN_USER = os.environ["CONFORMANCE_USER"]
+KNOWN: dict[str, str] = json.loads(os.environ["CONFORMANCE_KNOWN"])
+"""Path parameters of resources that exist."""
+
+STATE: tuple[tuple[str, str, str], ...] = (
+    (r"name|username", r"is in use$", "names are unique"),
+    (r"(accounts\.\d+\.)?username", r"is (auth\.username|the name of an account)", "names are unique"),
+    (r"username", r"is in use|there is an account", "names are unique"),
+    (r"upstreams\.\d+.*", r"is the same parent|more than once", "no parent is there twice"),
+    (r"upstreams\.\d+.*", r"is this proxy itself|comes back to this proxy", "chains of proxies end"),
+    (r"upstreams\.\d+\.tls", r"is for https parents", "depends on another field"),
+    (r"port|host", r"in use|must not be changed|while|address|permission", "the socket, or the proxy is active"),
+    (r"protocol", r"must not be changed|while|inactive", "the proxy is active"),
+    (r"status", r"inactive|last active administrator", "the proxy is inactive; somebody has to administer"),
+    (r"role|None", r"last active administrator", "somebody has to administer"),
+    (r"bind_address", r"of this machine", "addresses are the machine's"),
+    (r".*(tls|cert_file|key_file|ca_file)", r"", "files are the machine's"),
+    (r"(auth|accounts\.\d+|upstreams\.\d+\.auth)?\.?(username|password)", r"is required|socks4|bytes", "protocol"),
+    (r"accounts", r"at most", "all accounts of a proxy together"),
+    (r"(accounts\.\d+\.)?expires_at", r"must be in the future", "the clock"),
+    (r"current_password", r"", "a password is right or wrong"),
+    (r"all", r"must", "filters and `all` exclude each other"),
+    (r"email", r"is not an e-mail address", "special-use names and IDNA (RFC 6761, RFC 5891) are no format"),
+    (r"server\.ssl_enabled|auth\.enabled", r"", "these two can only be what they are"),
+    (r"provider|state", r"sign-in by OAuth is not enabled", "what the configuration has not enabled"),
+    (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
+    (r".*", r"the lower one first", "no pattern compares two ports"),
+    (r"search", r"words", "no schema counts words"),
+)
+"""Refusals of what is valid by its schema, as (field, error, reason): the schema can't know what they are about."""
+
+_LOOKED_UP = re.compile(r"^((?:[A-Za-z]+://)?)[A-Za-z0-9_.-]*[A-Za-z_-][A-Za-z0-9_.-]*(?=[:/?#]|$)")
+"""A name that would be asked of the DNS."""
+_numbers = itertools.count()
+
+
+@schemathesis.hook
+def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
+    """The case, changed where it would reach beyond this machine or end the run."""
+    operation = _operation(case)
+    parameters = case.path_parameters
+    if operation not in ("deleteProxy", "deleteUser", "deleteAccount", "revokeApiKey") and next(_numbers) % 4:
+        for name, value in KNOWN.items():
+            if name in parameters and isinstance(parameters[name], str):
+                parameters[name] = value
+    if case.method.upper() in ("PUT", "PATCH", "DELETE") and parameters.get("user_id") == OWN_USER:
+        parameters["user_id"] = "usr_nobody"
+    if isinstance(case.body, dict):
+        make_harmless(operation, case.body)
+
+
+def make_harmless(operation: str, body: dict[str, Any]) -> None:
+    """Listeners on loopback at free ports; parents, targets and tests there too; names of their own."""
+    if operation in ("createProxy", "updateProxy", "replaceProxy"):
+        _loopback(body)
+        if _is_port(body.get("port")):
+            body["port"] = free_port()
+        if operation == "createProxy" and _matches(patterns.PLAIN, body.get("name")) and len(body["name"]) <= 100:
+            body["name"] = f"{body['name'][:80]}{next(_numbers)}"
+        for parent in body["upstreams"] if isinstance(body.get("upstreams"), list) else ():
+            if isinstance(parent, dict):
+                _loopback(parent, patterns.PARENT_HOST)
+    elif operation in ("updateSettings", "replaceSettings"):
+        _keep_the_api(body)
+    elif operation == "testProxy" and _matches(patterns.WEB_URL, body.get("url")):
+        body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
+    elif operation == "explainAccess" and _matches(patterns.TARGET, body.get("target")):
+        body["target"] = _LOOKED_UP.sub(r"\1localhost", body["target"], count=1)
+
+
+def _keep_the_api(body: dict[str, Any]) -> None:
+    """The API stays where it is, has room for the run and doesn't lock it out."""
+    server, auth = body.get("server"), body.get("auth")
+    if isinstance(server, dict):
+        if _matches(patterns.HOST, server.get("host")) and len(server["host"]) <= 253:
+            server["host"] = HOST
+        if _is_port(server.get("port")):
+            server["port"] = PORT
+        if _is_port(server.get("max_connections")):
+            server["max_connections"] = 1000
+    if isinstance(auth, dict) and _is_port(auth.get("max_login_attempts")) and auth["max_login_attempts"] <= 1000:
+        auth["max_login_attempts"] = 1000
+
+
+def _loopback(body: dict[str, Any], pattern: str = patterns.HOST) -> None:
+    if _matches(pattern, body.get("host")) and len(body["host"]) <= 253:
+        body["host"] = "127.0.0.1"
+
+
+def _matches(pattern: str, value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def _is_port(value: Any) -> bool:
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value) and 1 <= value <= 65535
+    )
+
+
+@schemathesis.auth(refresh_interval=None)
+class Conformance:
+    """The token of the run; for signing out one that may end."""
+
+    def get(self, case: Any, _context: Any) -> str:
+        """A token."""
+        return fresh_token() if _operation(case) == "logout" else TOKEN
+
+    def set(self, case: Any, data: str, _context: Any) -> None:
+        """Send it."""
+        case.headers = {**(case.headers or {}), "Authorization": f"Bearer {data}"}
+
+
+def _operation(case: Any) -> str:
+    return str(case.operation.definition.raw.get("operationId"))
+
+
+def fresh_token() -> str:
+    """A token for one sign-out."""
+    body = {"username": "conformance", "password": PASSWORD}
+    answer = requests.post(f"{BASE}/api/v1/auth/login", json=body, timeout=30)
+    return str(answer.json()["data"]["access_token"])
+
+
+@schemathesis.hook
+def filter_failure(_context: Any, failure: Failure, _case: Any, response: Any) -> bool:
+    """Whether it is one: valid data may be refused for a reason of `STATE`, and for nothing else."""
+    if type(failure).__name__ != "RejectedPositiveData" or response.status_code != 400:
+        return True
+    details = response.json()["error"]["details"]
+    problems = details.get("errors", [details])
+    return not all(_is_of_state(str(each["field"]), str(each["error"])) for each in problems)
+
+
+def _is_of_state(field: str, error: str) -> bool:
+    return any(re.fullmatch(name, field) and re.search(text, error) for name, text, _ in STATE)

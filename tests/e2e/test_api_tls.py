@@ -1,0 +1,207 @@
+"""The management API over TLS, as curl, openssl and hostile clients meet it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.forwarding.proxy_protocol import build_v1, build_v2
+from tests.forwarding.test_https import make_pair
+from tests.product import PASSWORD, Product
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
+]
+LONG = 30.0
+
+
+class Secured(Product):
+    """A product whose API speaks TLS; `cert` and `key` are its files, which may be replaced."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cert, self.key = map(Path, make_pair(folder))
+        config = f'[server.tls]\nenabled = true\ncert_file = "{self.cert}"\nkey_file = "{self.key}"\n'
+        super().__init__(config=f"{config}[security]\nhttps_only = true\nrequest_logging = true\n")
+        self.base_url = f"https://127.0.0.1:{self.port}"
+        self.session.verify = False
+
+    def connect(self) -> ssl.SSLSocket:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        plain = socket.create_connection(("127.0.0.1", self.port), LONG)
+        return context.wrap_socket(plain)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with Secured(tmp_path_factory.mktemp("tls")) as running:
+        yield running
+
+
+pytestmark += [
+    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),
+    pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1"),
+]
+
+
+def answer(stream: Any, path: str = "/api/v1/health", **headers: str) -> http.client.HTTPResponse:
+    """One request on a connection that stays open."""
+    lines = [
+        f"GET {path} HTTP/1.1",
+        "Host: x",
+        *(f"{name.replace('_', '-')}: {text}" for name, text in headers.items()),
+    ]
+    stream.sendall("\r\n".join([*lines, "", ""]).encode())
+    response = http.client.HTTPResponse(stream)
+    response.begin()
+    return response
+
+
+def test_curl_signs_in_over_tls_and_plain_http_is_not_answered(secured: Secured) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    done = subprocess.run(
+        [
+            "curl",
+            "-sS",
+            "-m",
+            "20",
+            "--noproxy",
+            "*",
+            "-k",
+            "-u",
+            f"admin:{PASSWORD}",
+            f"{secured.base_url}/api/v1/auth/test",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert '"authenticated":true' in done.stdout, done.stderr
+    plain = secured.base_url.replace("https", "http")
+    refused = subprocess.run(
+        ["curl", "-sS", "-m", "20", "--noproxy", "*", f"{plain}/health"], capture_output=True, timeout=LONG
+    )
+    assert refused.returncode != 0
+    assert refused.stdout == b""
+
+
+def test_openssl_agrees_on_http_1_1_by_alpn_and_on_no_old_protocol(secured: Secured) -> None:
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{secured.port}", "-alpn", "h2,http/1.1"]
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=LONG)
+    assert b"ALPN protocol: http/1.1" in done.stdout
+    with contextlib.closing(socket.create_connection(("127.0.0.1", secured.port), LONG)) as plain:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            context.wrap_socket(plain)
+
+
+def test_a_connection_is_kept_and_a_large_answer_arrives_whole(secured: Secured) -> None:
+    with secured.connect() as stream:
+        for _ in range(3):
+            whole = answer(stream, "/api/v1/docs/swagger-ui-bundle.js").read()
+            assert len(whole) > 500_000
+        assert answer(stream, "/health").read().startswith(b'{"success":true')
+
+
+def test_a_large_body_arrives_whole(secured: Secured) -> None:
+    refused = secured.session.post(f"{secured.base_url}/api/v1/auth/login", data=b"[" + b" " * 900_000, timeout=LONG)
+    assert refused.status_code == 415
+    assert (
+        secured.session.post(f"{secured.base_url}/api/v1/auth/login", data=b" " * 2_000_000, timeout=LONG).status_code
+        == 413
+    )
+
+
+@pytest.mark.parametrize("build", [build_v1, build_v2])
+def test_nobody_forges_an_address_by_a_header_of_their_own(secured: Secured, build: Any) -> None:
+    with secured.connect() as stream:
+        stream.sendall(build(("203.0.113.9", 1), ("203.0.113.10", 443)))
+        response = answer(stream, "/api/v1/auth/test", X_Request_Id="forged")
+        assert response.status == 400
+    assert "203.0.113.9" not in secured.log
+
+
+def test_the_address_of_the_client_is_that_of_its_connection(secured: Secured) -> None:
+    with secured.connect() as stream:
+        response = answer(stream, "/api/v1/auth/test", X_Request_Id="whose-address", X_Forwarded_For="203.0.113.8")
+        assert response.status == 401
+    wait_until(lambda: "whose-address" in secured.log, "the request is logged")
+    line = next(line for line in secured.log.splitlines() if "whose-address" in line)
+    assert "at 127.0.0.1" in line
+
+
+def test_a_new_certificate_is_used_at_once_and_drops_nobody(secured: Secured, tmp_path: Path) -> None:
+    with secured.connect() as older:
+        first = older.getpeercert(binary_form=True)
+        assert answer(older, "/health").read()
+        cert, key = make_pair(tmp_path)
+        os.replace(key, secured.key)
+        os.replace(cert, secured.cert)
+        wait_until(lambda: _certificate(secured) != first, "the new certificate is used", LONG)
+        assert answer(older, "/health").read()
+
+
+def _certificate(secured: Secured) -> bytes | None:
+    with secured.connect() as stream:
+        return stream.getpeercert(binary_form=True)
+
+
+def test_unfinished_handshakes_are_ended_and_stop_nobody(secured: Secured) -> None:
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", secured.port), LONG)) for _ in range(200)]
+        for each in slow:
+            each.sendall(b"\x16\x03\x01")
+        began = time.monotonic()
+        assert secured.session.get(f"{secured.base_url}/health", timeout=LONG).status_code == 200
+        assert time.monotonic() - began < 5
+        slow[0].settimeout(LONG)
+        assert slow[0].recv(1) == b""  # the deadline of the handshake
+
+
+def test_when_the_front_dies_the_next_one_serves(secured: Secured) -> None:
+    secured.actor("tls").kill()
+    assert wait_until(lambda: _health(secured), "TLS is served again", LONG)
+    report = secured.data("GET", "/health")
+    assert report["checks"]["proxy_service"]["status"] == "healthy"
+
+
+def test_when_the_api_dies_clients_get_the_next_one(secured: Secured) -> None:
+    secured.actor("api").kill()
+    assert wait_until(lambda: _health(secured), "the API is served again", LONG)
+
+
+def _health(secured: Secured) -> bool:
+    try:
+        return secured.session.get(f"{secured.base_url}/health", timeout=5).status_code == 200
+    except OSError:
+        return False
+
+
+def test_a_bad_certificate_is_told_at_the_start(tmp_path: Path) -> None:
+    config = f'[server.tls]\nenabled = true\ncert_file = "{tmp_path}/none.pem"\nkey_file = "{tmp_path}/none.key"\n'
+    product = Product(config=config)
+    try:
+        product.start(wait=False)
+        assert product.process is not None
+        assert product.process.wait(LONG) == 1
+        assert "server.tls.cert_file" in product.log
+    finally:
+        product.discard()
