@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.metrics.names import INTERVALS
@@ -11,6 +11,15 @@ from api.bridge import Bridge
 from config.units import timestamp_text
 
 TIMEOUT = 10.0
+
+
+class Proxy(NamedTuple):
+    """What a scraper is told of a proxy beside its figures."""
+
+    id: str
+    name: str
+    protocol: str
+    active: bool
 
 
 Series = dict[str, list[dict[str, Any]]]

@@ -37,6 +37,7 @@ class Operation:
     `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form.
     What `names_resource` in its query answers 404 when there is no such thing.
+    `by_token` ones are opened by `metrics.prometheus_token`, too.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -61,6 +62,7 @@ class Operation:
     enveloped: bool = True
     may_be_unwell: bool = False
     names_resource: bool = False
+    by_token: bool = False
 
     @property
     def permission(self) -> str | None:
@@ -99,6 +101,17 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "GET", f"{V1}/metrics/realtime", "metrics.read", "getRealtimeMetrics", "Metrics of now", metrics.realtime
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "metrics.read",
+        "getExposition",
+        "Totals for Prometheus",
+        metrics.exposition,
+        enveloped=False,
+        produces="text/plain",
+        by_token=True,
     ),
     # --- credentials ---
     Operation("POST", f"{V1}/auth/login", NONE, "login", "Sign in", auth.login, auth.Login),

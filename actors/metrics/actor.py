@@ -15,6 +15,7 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     Counters,
     Done,
+    Event,
     Failed,
     ForgetAccounts,
     ForgetProxy,
@@ -33,6 +34,7 @@ from actors.bus.messages import (
 )
 from actors.metrics.history import History
 from actors.metrics.names import values, wants_latency
+from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
 from actors.metrics.system import Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
@@ -57,7 +59,9 @@ class MetricsActor(Actor):
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
         self._save_due = False
-        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, ("counters.",), self._take)
+        self._public = PublicSocket(self.loop, self.context, str(boot.params.get("publish", "")))
+        heard = ("counters.", "events.")
+        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
         self.ready()
 
@@ -68,7 +72,7 @@ class MetricsActor(Actor):
         elif isinstance(message, QuerySystem):
             answer(self._figures())
         elif isinstance(message, QueryRealtime):
-            answer(self._realtime(message.proxy_ids))
+            answer(self._realtime(message.proxy_ids, self._totals.active()))
         elif isinstance(message, QueryMetrics):
             self._tell_series(message, answer)
         elif isinstance(message, TellUsage):
@@ -114,14 +118,17 @@ class MetricsActor(Actor):
     def close(self) -> None:
         """Save, and close the file, too."""
         self._subscription.close()
+        self._public.close()
         self._save()
         self._save_usage()
         super().close()
         self._totals.close()
         self._usage.close()
 
-    def _take(self, _topic: str, message: Any) -> None:
-        if isinstance(message, Counters) and message.proxy_id not in self._forgotten:
+    def _take(self, topic: str, message: Any) -> None:
+        if isinstance(message, Event):
+            self._public.say(topic, event_payload(message))
+        elif isinstance(message, Counters) and message.proxy_id not in self._forgotten:
             self._history.take(message)
 
     def _forget(self, proxy_id: str) -> None:
@@ -140,6 +147,16 @@ class MetricsActor(Actor):
         self._machine.sample()
         self._history.tick(self._machine.cpu_percent, self._machine.memory_percent())
         self._save()
+        self._publish()
+
+    def _publish(self) -> None:
+        """What is known of this second goes to whoever has subscribed."""
+        active = self._totals.active()
+        if self._public.hears_system():
+            self._public.say(SYSTEM, figures_payload(self._realtime(None, active), self._totals.total()))
+        heard = self._public.heard_of(self._totals.proxy_ids())
+        for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
+            self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active), stats, proxy_id))
 
     def _save(self) -> None:
         try:
@@ -148,8 +165,7 @@ class MetricsActor(Actor):
             log.error("the totals can't be saved: %s", error)
             self._history.not_stored()
 
-    def _realtime(self, proxy_ids: tuple[str, ...] | None) -> Realtime:
-        active = self._totals.active()
+    def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int]) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
         metrics = {
             **self._history.live.figures(proxy_ids),

@@ -147,6 +147,10 @@ class Totals:
         process.restored = False
         return growth
 
+    def proxy_ids(self) -> tuple[str, ...]:
+        """All that were ever heard of and not deleted."""
+        return tuple(each for each in self._proxies if each != DELETED)
+
     def active(self) -> dict[str, int]:
         """The connections that are open, by proxy."""
         now = self._clock()

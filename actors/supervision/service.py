@@ -138,6 +138,7 @@ class Service:
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
             },
+            {"publish": settings.metrics.publish},
         )
 
     def _api_plan(self, entries: Entries | None) -> Plan:
@@ -146,7 +147,10 @@ class Service:
 
     def _shown(self) -> dict[str, Any]:
         """The settings without their secrets."""
-        return self._settings.model_dump(mode="json", exclude={"admin_password"})
+        shown = self._settings.model_dump(
+            mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}}
+        )
+        return {**shown, "prometheus_token_sha256": self._settings.metrics.token_digest()}
 
     def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 from actors.metrics.names import INTERVALS, NAMES
-from api.http.call import Call, Reply
+from api.accounts import CollectorLost
+from api.http.call import Call, Document, Reply
 from api.http.errors import forbidden, invalid, not_found
 from api.http.query import Query
-from api.metrics import read_realtime, read_series
+from api.metrics import Proxy, read_realtime, read_series
 from config.units import timestamp_text
 
 HOUR = 3600.0
@@ -44,6 +45,26 @@ def realtime(call: Call) -> Reply:
     snapshot = read_realtime(call.services.bridge, _proxy_ids(call, None))
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
     return Reply({"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics})
+
+
+def exposition(call: Call) -> Reply:
+    """What a scraper gets. `call.identified` is None for one that came by the token."""
+    from api.prometheus import MEDIA_TYPE, expose  # prometheus_client costs time and memory, and many never scrape
+
+    caller, services = call.identified, call.services
+    scope = None if caller is None else caller.scope
+    documents = [each for each in services.store.find("proxies") if scope is None or each.id in scope]
+    ids = tuple(each.id for each in documents)
+    totals = services.fleet.totals(ids) if ids else {}
+    if totals is None:
+        raise CollectorLost("no answer")
+    fleet = services.fleet.whole()
+    system = services.fleet.system() if scope is None else None
+    described = [
+        Proxy(each.id, each.body["name"], each.body["protocol"], each.body["status"] == "active") for each in documents
+    ]
+    text = expose(described, totals, {} if fleet is None else fleet.proxies, system)
+    return Reply({}, document=Document(text, MEDIA_TYPE))
 
 
 def _names(query: Query) -> tuple[str, ...]:
