@@ -7,6 +7,7 @@ from actors.metrics.names import INTERVALS
 from api.parameters import Parameter, address, choice, integer, moment, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
+from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
 from config.proxies import PROTOCOLS
 
@@ -36,6 +37,7 @@ QUERY_METRICS = (
     text("metrics", "Names, with commas between; all by default", "requests_per_second,response_time_avg"),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
+AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 QUERY_LOGS = (
     moment("start_time", "Not before; an hour ago by default"),
     moment("end_time", "Not after; now by default"),
