@@ -49,7 +49,7 @@ class ApiSettings:
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
-    prometheus_token_sha256: str | None = None
+    prometheus_token_hash: str | None = None
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -60,7 +60,7 @@ class ApiSettings:
             auth=Auth.model_validate(plain.get("auth", {})),
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
-            prometheus_token_sha256=plain.get("prometheus_token_sha256"),
+            prometheus_token_hash=plain.get("prometheus_token_hash"),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class ApiSettings:
     def is_prometheus_token(self, given: str) -> bool:
         """Is this `metrics.prometheus_token`?"""
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
-        return self.prometheus_token_sha256 is not None and hmac.compare_digest(digest, self.prometheus_token_sha256)
+        return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
 Publish = Callable[[str, dict[str, Any]], None]

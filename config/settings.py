@@ -225,7 +225,7 @@ def plain(settings: Settings) -> dict[str, Any]:
     That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
     """
     told = settings.model_dump(mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}})
-    told["prometheus_token_sha256"] = settings.metrics.token_digest()
+    told["prometheus_token_hash"] = settings.metrics.token_digest()
     told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return told
 
