@@ -91,7 +91,7 @@ def _responder(services: Services, operation: Operation) -> Any:
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
-        caller = _permitted(operation, req, params)
+        caller = None if _by_token(services, operation, req) else _permitted(operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
@@ -150,6 +150,14 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
     if caller.scope is not None and operation.id == CREATES_PROXY:
         raise forbidden("a key with a scope of proxies can't create proxies")
     return caller
+
+
+def _by_token(services: Services, operation: Operation, req: falcon.Request) -> bool:
+    """Whether `metrics.prometheus_token` opens this; a caller who is somebody needs no token."""
+    scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
+    if not operation.by_token or req.context.caller is not None or scheme.lower() != "bearer":
+        return False
+    return services.settings.is_prometheus_token(token.strip(" "))
 
 
 def _put_on_record(services: Services, operation: Operation, params: dict[str, str], reply: Reply) -> None:

@@ -64,6 +64,11 @@ class Fleet:
         reply = self._bridge.ask(METRICS, QueryStats(proxy_ids), STATS_TIMEOUT)
         return reply.proxies if isinstance(reply, Stats) else {}
 
+    def totals(self, proxy_ids: tuple[str, ...] = ()) -> dict[str, ProxyStats] | None:
+        """All totals of these proxies, of all when none is named; None when the collector doesn't answer."""
+        reply = self._bridge.ask(METRICS, QueryStats(proxy_ids, detailed=True), STATS_TIMEOUT)
+        return reply.proxies if isinstance(reply, Stats) else None
+
     def system(self) -> SystemFigures | None:
         """The system's figures; None when the collector doesn't answer."""
         reply: Any = self._bridge.ask(METRICS, QuerySystem(), STATS_TIMEOUT)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from api import accounts, api_keys, queries, users
 from api.http.call import Call, Reply
 from api.parameters import Parameter
-from api.resources import access, audit, auth, connections, document, health, logs, oauth, proxies
+from api.resources import access, audit, auth, connections, document, health, logs, metrics, oauth, proxies
 from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
@@ -37,6 +37,8 @@ class Operation:
     `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
+    What `names_resource` in its query answers 404 when there is no such thing.
+    `by_token` ones are opened by `metrics.prometheus_token`, too.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -60,6 +62,8 @@ class Operation:
     produces: str = "application/json"
     enveloped: bool = True
     may_be_unwell: bool = False
+    names_resource: bool = False
+    by_token: bool = False
     redirects: bool = False
 
     @property
@@ -87,6 +91,30 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("GET", "/readyz", NONE, "readyz", "Can it do its work", health.small, exempt=True, may_be_unwell=True),
     Operation("GET", f"{V1}/health", ANY, "getHealth", "The health report", health.report, may_be_unwell=True),
     Operation("GET", f"{V1}/status", "metrics.read", "getStatus", "The system status", health.system_status),
+    Operation(
+        "GET",
+        f"{V1}/metrics",
+        "metrics.read",
+        "queryMetrics",
+        "Metrics over time",
+        metrics.query_metrics,
+        query=queries.QUERY_METRICS,
+        names_resource=True,
+    ),
+    Operation(
+        "GET", f"{V1}/metrics/realtime", "metrics.read", "getRealtimeMetrics", "Metrics of now", metrics.realtime
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "metrics.read",
+        "getExposition",
+        "Totals for Prometheus",
+        metrics.exposition,
+        enveloped=False,
+        produces="text/plain",
+        by_token=True,
+    ),
     # --- credentials ---
     Operation("POST", f"{V1}/auth/login", NONE, "login", "Sign in", auth.login, auth.Login),
     Operation("POST", f"{V1}/auth/refresh", NONE, "refreshToken", "Get new tokens", auth.refresh, auth.Refresh),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors.forwarding.connections import SORTS
+from actors.metrics.names import INTERVALS
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
@@ -29,6 +30,13 @@ LIST_CONNECTIONS = (
     integer("offset", "After so many", 0, 1_000_000, 0),
 )
 END_CONNECTIONS = (*_CONNECTIONS, choice("all", "All, when there is no filter", ("true", "false")))
+QUERY_METRICS = (
+    moment("start_time", "From the bucket of this moment on; an hour before `end_time` by default"),
+    moment("end_time", "Buckets that begin before; now by default"),
+    choice("interval", "How wide the buckets are", INTERVALS, "5m"),
+    text("metrics", "Names, with commas between; all by default", "requests_per_second,response_time_avg"),
+    text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
+)
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 QUERY_LOGS = (
     moment("start_time", "Not before; an hour ago by default"),

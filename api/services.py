@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from pydantic import BaseModel
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
@@ -45,6 +49,7 @@ class ApiSettings:
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
+    prometheus_token_hash: str | None = None
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -55,11 +60,17 @@ class ApiSettings:
             auth=Auth.model_validate(plain.get("auth", {})),
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
+            prometheus_token_hash=plain.get("prometheus_token_hash"),
         )
 
     def plain(self) -> dict[str, Any]:
         """The opposite of `from_plain`."""
-        return {each.name: getattr(self, each.name).model_dump(mode="json") for each in fields(self)}
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+    def is_prometheus_token(self, given: str) -> bool:
+        """Is this `metrics.prometheus_token`?"""
+        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
 
 Publish = Callable[[str, dict[str, Any]], None]
@@ -158,6 +169,10 @@ class Services:
             data = {**data, "request_id": request_id}
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
 def _lifetimes(auth: Auth) -> Lifetimes:

@@ -7,12 +7,13 @@ levels joined by two underscores (`PROXYFLEET_SERVER__PORT`); lists are JSON.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -57,6 +58,19 @@ def _egress_exception(text: str) -> str:
     return text
 
 
+def _loopback_address(text: str) -> str:
+    """A ZeroMQ address that only this machine reaches: what is published is neither encrypted nor for everybody."""
+    match = re.fullmatch(r"tcp://(127\.[0-9.]+|\[::1\]):([0-9]{1,5})", text, re.ASCII)
+    if text and (match is None or int(match[2]) > 65535):
+        raise ValueError(
+            "must be empty, or tcp:// with a loopback address (127.0.0.1, [::1]) and a port, where 0 is any that is "
+            "free; it is neither encrypted nor guarded, so use a tunnel to subscribe from elsewhere"
+        )
+    if match is not None:
+        ip_address(match[1].strip("[]"))
+    return text
+
+
 def _web_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -66,6 +80,7 @@ def _web_url(text: str) -> str:
 
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
+LoopbackAddress = Annotated[str, AfterValidator(_loopback_address)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -161,6 +176,22 @@ class Security(_Group):
     rate_limiting: RateLimiting = RateLimiting()
 
 
+class Metrics(_Group):
+    """`metrics`: how others than the API's users get at the metrics.
+
+    `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
+    """
+
+    publish: LoopbackAddress = "tcp://127.0.0.1:5556"
+    prometheus_token: SecretStr | None = Field(None, min_length=16, max_length=256)
+
+    def token_digest(self) -> str | None:
+        """The SHA-256 of the token in hex, which is enough to know it again."""
+        if self.prometheus_token is None:
+            return None
+        return hashlib.sha256(self.prometheus_token.get_secret_value().encode()).hexdigest()
+
+
 class Settings(BaseSettings):
     """All of it. `data_dir` and `run_dir` None mean: chosen at start."""
 
@@ -180,6 +211,7 @@ class Settings(BaseSettings):
     auth: Auth = Auth()
     proxy: Proxy = Proxy()
     security: Security = Security()
+    metrics: Metrics = Metrics()
 
     @classmethod
     def settings_customise_sources(
@@ -199,7 +231,8 @@ def plain(settings: Settings) -> dict[str, Any]:
 
     That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
     """
-    told = settings.model_dump(mode="json", exclude={"admin_password"})
+    told = settings.model_dump(mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}})
+    told["prometheus_token_hash"] = settings.metrics.token_digest()
     told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return told
 
@@ -279,7 +312,9 @@ def _sentence(error: Any) -> str:
 
 def _may_hold_secret(key: str, given: Any) -> bool:
     in_url = isinstance(given, str) and "://" in given and "@" in given
-    return "password" in key or "secret" in key or in_url or isinstance(given, (dict, BaseModel))
+    return (
+        "password" in key or "secret" in key or key.endswith("_token") or in_url or isinstance(given, (dict, BaseModel))
+    )
 
 
 def _siblings(location: tuple[Any, ...]) -> list[str]:

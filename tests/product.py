@@ -45,6 +45,7 @@ class Product:
         self.run_dir = self.directory / "run"
         self.port = free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
+        self.publish = f"tcp://127.0.0.1:{free_port()}"
         self.process: subprocess.Popen[bytes] | None = None
         self.session = requests.Session()
         self.session.trust_env = False
@@ -100,6 +101,7 @@ class Product:
             "PROXYFLEET_ADMIN_PASSWORD": PASSWORD,
             "PROXYFLEET_PROXY__EGRESS_ALLOW": '["127.0.0.0/8","::1"]',
             "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
+            "PROXYFLEET_METRICS__PUBLISH": self.publish,
             **self._env,
         }
 

@@ -43,6 +43,7 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
+from actors.latency import sparse
 from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
@@ -345,6 +346,8 @@ class ForwardingActor(Actor):
             records_dropped=self.records.dropped,
             refusals=dict(count.refusals),
             reported=dict(count.reported),
+            statuses={str(status): number for status, number in count.statuses.items()},
+            latency=sparse(count.latency),
         )
 
     # --- ending ---

@@ -6,6 +6,7 @@ import itertools
 import os
 import socket
 import time
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
 from actors.forwarding.workers import Workers
+from actors.latency import BOUNDS, BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,10 @@ DENIALS = frozenset(
 
 @dataclass(slots=True)
 class Count:
-    """Cumulative figures since the actor's start; the fields are those of `messages.Counters`."""
+    """Cumulative figures since the actor's start; the fields are those of `messages.Counters`.
+
+    `statuses` are by number, and `latency` has all buckets.
+    """
 
     requests: int = 0
     errors: int = 0
@@ -63,6 +68,8 @@ class Count:
     last_request: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
+    statuses: dict[int, int] = field(default_factory=dict)
+    latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
 
 class Serving:
@@ -242,11 +249,15 @@ class Serving:
         """An exchange is over: count it and write its access record."""
         count = self.count
         wall = time.time()
-        answered = report.answered - report.started if report.answered else 0.0
+        status, answered = report.status, 0.0
+        if report.answered:
+            answered = report.answered - report.started
+            count.response_seconds += answered
+            count.latency[bisect_left(BOUNDS, answered)] += 1
         count.requests += 1
-        count.response_seconds += answered
+        count.statuses[status] = count.statuses.get(status, 0) + 1
         count.last_request = wall
-        if report.status >= 500:
+        if status >= 500:
             count.errors += 1
         if report.reason:
             self._count_reason(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sqlite3
+import time
 from typing import Any
 
 import psutil
@@ -14,19 +15,27 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     Counters,
     Done,
+    Event,
     Failed,
     ForgetAccounts,
     ForgetProxy,
+    MetricSeries,
+    QueryMetrics,
+    QueryRealtime,
     QueryStats,
     QuerySystem,
     QueryUsage,
+    Realtime,
     ResetUsage,
     Stats,
     SystemFigures,
     TellUsage,
     Usage,
 )
-from actors.metrics.system import Machine, Rates
+from actors.metrics.history import History
+from actors.metrics.names import values, wants_latency
+from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
+from actors.metrics.system import Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
@@ -46,20 +55,26 @@ class MetricsActor(Actor):
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageBook(self.data_dir.metrics)
-        self._rates = Rates(self._totals)
+        self._history = History(self._totals)
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
         self._save_due = False
-        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, ("counters.",), self._take)
+        self._public = PublicSocket(self.loop, self.context, str(boot.params.get("publish", "")))
+        heard = ("counters.", "events.")
+        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
         self.ready()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """Answer for totals and figures; forget what was deleted."""
         if isinstance(message, QueryStats):
-            answer(Stats(self._totals.stats(message.proxy_ids)))
+            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed)))
         elif isinstance(message, QuerySystem):
             answer(self._figures())
+        elif isinstance(message, QueryRealtime):
+            answer(self._realtime(message.proxy_ids, self._totals.active()))
+        elif isinstance(message, QueryMetrics):
+            self._tell_series(message, answer)
         elif isinstance(message, TellUsage):
             self._take_usage(message, answer)
         elif isinstance(message, QueryUsage):
@@ -103,19 +118,23 @@ class MetricsActor(Actor):
     def close(self) -> None:
         """Save, and close the file, too."""
         self._subscription.close()
+        self._public.close()
         self._save()
         self._save_usage()
         super().close()
         self._totals.close()
         self._usage.close()
 
-    def _take(self, _topic: str, message: Any) -> None:
-        if isinstance(message, Counters) and message.proxy_id not in self._forgotten:
-            self._totals.take(message)
+    def _take(self, topic: str, message: Any) -> None:
+        if isinstance(message, Event):
+            self._public.say(topic, event_payload(message))
+        elif isinstance(message, Counters) and message.proxy_id not in self._forgotten:
+            self._history.take(message)
 
     def _forget(self, proxy_id: str) -> None:
         """Its process may drain for a while and go on counting: that is not listened to any more."""
         self._forgotten[proxy_id] = None
+        self._history.forget(proxy_id)
         if len(self._forgotten) > FORGOTTEN_REMEMBERED:
             del self._forgotten[next(iter(self._forgotten))]
         try:
@@ -125,20 +144,56 @@ class MetricsActor(Actor):
             log.error("the figures of %s stay on disk: %s", proxy_id, error)
 
     def _tick(self) -> None:
-        self._rates.sample()
         self._machine.sample()
+        self._history.tick(self._machine.cpu_percent, self._machine.memory_percent())
         self._save()
+        self._publish()
+
+    def _publish(self) -> None:
+        """What is known of this second goes to whoever has subscribed."""
+        active = self._totals.active()
+        if self._public.hears_system():
+            self._public.say(SYSTEM, figures_payload(self._realtime(None, active), self._totals.total()))
+        heard = self._public.heard_of(self._totals.proxy_ids())
+        for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
+            self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active), stats, proxy_id))
 
     def _save(self) -> None:
         try:
             self._totals.save()
         except sqlite3.Error as error:
             log.error("the totals can't be saved: %s", error)
+            self._history.not_stored()
+
+    def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int]) -> Realtime:
+        open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
+        metrics = {
+            **self._history.live.figures(proxy_ids),
+            "active_connections": open_now,
+            "cpu_usage": self._machine.cpu_percent,
+            "memory_usage": self._machine.memory_percent(),
+        }
+        return Realtime(self._history.sampled_at, metrics)
+
+    def _tell_series(self, question: QueryMetrics, answer: Answer) -> None:
+        """What was counted in this second isn't stored yet, so store it first."""
+        self._history.ask()
+        self._save()
+        step, now = question.step, time.time()
+        try:
+            buckets = self._history.series.read(
+                step, question.start, question.end, question.proxy_ids, wants_latency(question.names)
+            )
+        except sqlite3.Error as error:
+            log.error("the series can't be read: %s", error)
+            answer(Failed(str(error)))
+            return
+        answer(MetricSeries({name: values(name, buckets, step, now) for name in question.names}))
 
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()
         disk_percent, disk_free = self._machine.disk()
-        requests, inward, outward = self._rates.per_second()
+        rates = self._history.live.figures()
         return SystemFigures(
             cpu_percent=self._machine.cpu_percent,
             load_average=self._machine.load_average(),
@@ -150,8 +205,8 @@ class MetricsActor(Actor):
             rss=ours.rss,
             uss=ours.uss,
             vms=ours.vms,
-            requests_per_second=requests,
-            bandwidth_in=inward,
-            bandwidth_out=outward,
+            requests_per_second=rates["requests_per_second"],
+            bandwidth_in=rates["bandwidth_in"],
+            bandwidth_out=rates["bandwidth_out"],
             total=self._totals.total(),
         )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
 
-from actors.metrics.totals import Totals
 from config.paths import DataDir, RunDir
 
-RATE_SECONDS = 3
-"""The rates are means over this many seconds."""
 MEMORY_FRESH = 5.0
 """Seconds for which the memory of our processes isn't read again; reading costs the kernel a walk over their pages."""
 
@@ -26,30 +22,6 @@ class Memory:
     rss: int
     uss: int
     vms: int
-
-
-class Rates:
-    """How fast the totals grow: a sample a second."""
-
-    def __init__(self, totals: Totals, clock: Callable[[], float] = time.monotonic) -> None:
-        self._totals = totals
-        self._clock = clock
-        self._samples: deque[tuple[float, int, int, int]] = deque(maxlen=RATE_SECONDS + 1)
-        self.sample()
-
-    def sample(self) -> None:
-        """Note where the totals are."""
-        moved = self._totals.moved
-        self._samples.append((self._clock(), moved.requests, moved.bytes_in, moved.bytes_out))
-
-    def per_second(self) -> tuple[float, float, float]:
-        """Requests, bytes in, bytes out."""
-        (since, *before), (until, *after) = self._samples[0], self._samples[-1]
-        passed = until - since
-        if passed <= 0:
-            return (0.0, 0.0, 0.0)
-        requests, inward, outward = ((late - early) / passed for early, late in zip(before, after, strict=True))
-        return (requests, inward, outward)
 
 
 class Machine:
@@ -66,6 +38,10 @@ class Machine:
     def sample(self) -> None:
         """Once a second."""
         self.cpu_percent = psutil.cpu_percent(interval=None)
+
+    def memory_percent(self) -> float:
+        """Of the machine's memory, in use."""
+        return float(psutil.virtual_memory().percent)
 
     def load_average(self) -> tuple[float, float, float]:
         """Of the last 1, 5 and 15 minutes."""

@@ -1,4 +1,5 @@
-"""What a process counts by word, beside its plain counters: refusals by reason, and records that were lost.
+"""What a process counts by word, beside its plain counters: refusals by reason, requests by status, latencies by
+bucket, and records that were lost.
 
 On disk a tally is a row for each word, so that new words need no new column.
 """
@@ -13,6 +14,9 @@ from actors.bus.messages import Counters
 REFUSED = "refused"
 REPORTED = "reported"
 DROPPED = "dropped"
+STATUS = "status"
+LATENCY = "latency"
+"""The word is the number of a bucket of `actors.latency`."""
 
 Tally = dict[tuple[str, str], int]
 """Cumulative counts by kind (one of the words above) and reason."""
@@ -29,6 +33,8 @@ def tally_of(counters: Counters) -> Tally:
     """What `counters` says by word."""
     tally = {(REFUSED, reason): count for reason, count in counters.refusals.items()}
     tally |= {(REPORTED, reason): count for reason, count in counters.reported.items()}
+    tally |= {(STATUS, status): count for status, count in counters.statuses.items()}
+    tally |= {(LATENCY, str(number)): count for number, count in counters.latency}
     if counters.records_dropped:
         tally[DROPPED, ""] = counters.records_dropped
     return tally
@@ -43,6 +49,16 @@ def add(tally: Tally, other: Tally) -> None:
 def of_kind(tally: Tally, kind: str) -> dict[str, int]:
     """The counts of one kind by reason."""
     return {reason: count for (each, reason), count in sorted(tally.items()) if each == kind}
+
+
+def changes(before: Tally, after: Tally) -> Tally:
+    """What of `after` is other than before."""
+    return {key: count for key, count in after.items() if before.get(key) != count}
+
+
+def histogram(tally: Tally) -> dict[int, int]:
+    """The latencies."""
+    return {int(word): count for (kind, word), count in tally.items() if kind == LATENCY}
 
 
 def load(database: sqlite3.Connection) -> Iterator[tuple[str, int, Tally]]:

@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from actors.bus.messages import Counters, ProxyStats
 from actors.metrics import tallies
+from actors.metrics.amounts import COUNTED, Amounts
 from actors.metrics.tallies import Tally
 from actors.sqlite import open_database
 
@@ -83,38 +85,91 @@ class _Process:
     word: Word
     active: int = 0
     heard: float = 0.0
+    restored: bool = False
+    """Is its word from the disk? Then nobody listened for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a process has counted since its last word. `first`: there was none; `restored`: it was read from disk."""
+
+    amounts: Amounts
+    first: bool
+    restored: bool
+
+
+class Beside(Protocol):
+    """Who saves something together with the totals."""
+
+    def pending(self) -> bool:
+        """Is there anything that should be saved now, even if no total has changed?"""
+        ...
+
+    def store(self) -> None:
+        """Write it: a transaction is under way."""
+        ...
+
+    def stored(self) -> None:
+        """It was committed."""
+        ...
 
 
 class Totals:
-    """All counters of all proxies. `clock` is monotonic. `moved` grows by whatever is counted and never shrinks."""
+    """All counters of all proxies. `clock` is monotonic.
+
+    `beside` keeps what it makes of the counters in `database`, too, and is saved in the same transactions; so it never
+    says anything else than the totals.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._database = open_database(folder / "totals.sqlite", _SCHEMA)
+        self.database = self._database = open_database(folder / "totals.sqlite", _SCHEMA)
         self._proxies: dict[str, dict[int, _Process]] = {}
-        self._unsaved: set[tuple[str, int]] = set()
+        self._unsaved: dict[tuple[str, int], Tally] = {}
         self._folded = clock()
-        self.moved = Word()
+        self.beside: Beside | None = None
         for proxy_id, instance, *counted in self._database.execute("SELECT * FROM words"):
-            self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock())
+            self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock(), restored=True)
         for proxy_id, instance, tally in tallies.load(self._database):
             tallies.add(self._proxies[proxy_id][instance].word.tally, tally)
 
-    def take(self, counters: Counters) -> None:
-        """A process said its counters."""
+    def take(self, counters: Counters) -> Growth:
+        """A process said its counters: what has been added to them."""
         processes = self._proxies.setdefault(counters.proxy_id, {})
+        first = counters.instance not in processes
         process = processes.setdefault(counters.instance, _Process(Word()))
-        word = Word.of(counters)
-        self._move(process.word, word)
-        if word != process.word:
-            self._unsaved.add((counters.proxy_id, counters.instance))
+        word, before = Word.of(counters), process.word
+        if word != before:
+            unsaved = self._unsaved.setdefault((counters.proxy_id, counters.instance), {})
+            unsaved.update(tallies.changes(before.tally, word.tally))
+        growth = Growth(_grown(before, word), first, process.restored)
         process.word, process.active, process.heard = word, counters.active_connections, self._clock()
+        process.restored = False
+        return growth
 
-    def stats(self, proxy_ids: Iterable[str] = ()) -> dict[str, ProxyStats]:
-        """The totals of these proxies, of all when none is named; unknown ones are left out."""
+    def proxy_ids(self) -> tuple[str, ...]:
+        """All that were ever heard of and not deleted."""
+        return tuple(each for each in self._proxies if each != DELETED)
+
+    def active(self) -> dict[str, int]:
+        """The connections that are open, by proxy."""
+        now = self._clock()
+        return {
+            proxy_id: sum(each.active for each in processes.values() if now - each.heard < LIVE_FOR)
+            for proxy_id, processes in self._proxies.items()
+            if proxy_id != DELETED
+        }
+
+    def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False) -> dict[str, ProxyStats]:
+        """The totals of these proxies, of all when none is named; unknown ones are left out.
+
+        Only `detailed` ones say how many requests had which status and latency.
+        """
         wanted = tuple(proxy_ids) or tuple(proxy_id for proxy_id in self._proxies if proxy_id != DELETED)
         return {
-            proxy_id: self._stats(self._proxies[proxy_id].values()) for proxy_id in wanted if proxy_id in self._proxies
+            proxy_id: self._stats(self._proxies[proxy_id].values(), detailed)
+            for proxy_id in wanted
+            if proxy_id in self._proxies
         }
 
     def total(self) -> ProxyStats:
@@ -127,7 +182,7 @@ class Totals:
         kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(Word()))
         for process in gone.values():
             kept.word.add(process.word)
-        self._unsaved.add((DELETED, _FOLDED))
+        self._unsaved[DELETED, _FOLDED] = kept.word.tally
         for table in ("words", "tallies"):
             self._database.execute(f"DELETE FROM {table} WHERE proxy_id = ?", (proxy_id,))  # noqa: S608
         self.save()
@@ -136,31 +191,30 @@ class Totals:
         """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""
         if self._clock() - self._folded >= FOLD_PERIOD:
             self._fold()
-        if not self._unsaved:
+        if not (self._unsaved or (self.beside is not None and self.beside.pending())):
             return
         with self._database:  # commits, or rolls back when it raises
             self._database.execute("BEGIN")
-            for proxy_id, instance in self._unsaved:
+            for (proxy_id, instance), tally in self._unsaved.items():
                 process = self._proxies.get(proxy_id, {}).get(instance)
                 if process is not None:  # else folded or forgotten meanwhile
-                    self._store(proxy_id, instance, process.word)
+                    self._store(proxy_id, instance, process.word, tally)
+            if self.beside is not None:
+                self.beside.store()
         self._unsaved.clear()
+        if self.beside is not None:
+            self.beside.stored()
 
-    def _store(self, proxy_id: str, instance: int, word: Word) -> None:
+    def _store(self, proxy_id: str, instance: int, word: Word, tally: Tally) -> None:
         row = (proxy_id, instance, *word.columns())
         self._database.execute(f"INSERT OR REPLACE INTO words VALUES ({_MARKS})", row)  # noqa: S608 - question marks
-        tallies.store(self._database, proxy_id, instance, word.tally)
+        tallies.store(self._database, proxy_id, instance, tally)
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
-    def _move(self, before: Word, after: Word) -> None:
-        for name in _SUMMED:
-            grown = getattr(after, name) - getattr(before, name)
-            setattr(self.moved, name, getattr(self.moved, name) + max(0, grown))
-
-    def _stats(self, processes: Iterable[_Process]) -> ProxyStats:
+    def _stats(self, processes: Iterable[_Process], detailed: bool = False) -> ProxyStats:
         total, active, now = Word(), 0, self._clock()
         for process in processes:
             total.add(process.word)
@@ -179,6 +233,8 @@ class Totals:
             tallies.of_kind(total.tally, tallies.REFUSED),
             tallies.of_kind(total.tally, tallies.REPORTED),
             sum(tallies.of_kind(total.tally, tallies.DROPPED).values()),
+            tallies.of_kind(total.tally, tallies.STATUS) if detailed else {},
+            tuple(sorted(tallies.histogram(total.tally).items())) if detailed else (),
         )
 
     def _fold(self) -> None:
@@ -204,7 +260,15 @@ class Totals:
             keys = [(proxy_id, number) for number in gone]
             for table in ("words", "tallies"):
                 self._database.executemany(f"DELETE FROM {table} WHERE proxy_id = ? AND instance = ?", keys)  # noqa: S608
-            self._store(proxy_id, _FOLDED, folded)
+            self._store(proxy_id, _FOLDED, folded, folded.tally)
         for number in gone:
             del processes[number]
         processes[_FOLDED] = _Process(folded)
+
+
+def _grown(before: Word, after: Word) -> Amounts:
+    """Never less than nothing: the counters of a process only grow, whatever the disk says."""
+    old, new = tallies.histogram(before.tally), tallies.histogram(after.tally)
+    latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
+    counted = [max(0, getattr(after, name) - getattr(before, name)) for name in COUNTED if name != "answered"]
+    return Amounts([*counted, sum(latency.values()), 0], latency)

@@ -90,7 +90,12 @@ class Fleet:
         self._ending: Callable[[], None] | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
-        plans = (Plan(METRICS, entries.metrics), Plan(LOGS, entries.logs), Plan(WEBHOOKS, entries.webhooks), *api)
+        plans = (
+            Plan(METRICS, entries.metrics, orders.metrics_params),
+            Plan(LOGS, entries.logs),
+            Plan(WEBHOOKS, entries.webhooks),
+            *api,
+        )
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {

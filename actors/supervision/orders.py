@@ -27,3 +27,4 @@ class Orders:
     egress_allow: tuple[str, ...]
     own: tuple[tuple[str, int], ...]
     forwarding_params: dict[str, Any] = field(default_factory=dict)
+    metrics_params: dict[str, Any] = field(default_factory=dict)

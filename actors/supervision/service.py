@@ -142,6 +142,7 @@ class Service:
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
             },
+            {"publish": settings.metrics.publish},
         )
 
     def _api_plans(self, entries: Entries) -> list[Plan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, forms, proxy_forms, system_forms
+from api.openapi import account_forms, forms, metric_forms, proxy_forms, system_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -12,6 +12,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "readyz": forms.SmallHealth,
     "getHealth": forms.HealthReport,
     "getStatus": forms.SystemStatus,
+    "queryMetrics": metric_forms.Metrics,
+    "getRealtimeMetrics": metric_forms.RealtimeMetrics,
     "login": forms.SignedIn,
     "refreshToken": forms.TokenPair,
     "validateToken": forms.ValidToken,

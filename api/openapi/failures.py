@@ -56,7 +56,7 @@ def _statuses(operation: Operation) -> list[int]:
         statuses |= {403, 429}  # any client may be refused by its address
     if operation.access != "(none)" or operation.model is not None:
         statuses.add(401)  # signing in is refused with 401 too
-    if "{" in operation.path:
+    if "{" in operation.path or operation.names_resource:
         statuses.add(404)
     if operation.matches:
         statuses.add(412)

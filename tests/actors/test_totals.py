@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from actors.metrics.system import Rates
 from actors.metrics.totals import FOLDED_AFTER, LIVE_FOR, Totals
 from tests.supervision.standins import counters
 
@@ -99,20 +98,6 @@ def test_the_total_is_over_all_proxies_and_unknown_ones_are_left_out(totals: Tot
     totals.take(counters("b", 1, 5, errors=2))
     assert (totals.total().requests, totals.total().errors) == (15, 3)
     assert set(totals.stats(("b", "nobody"))) == {"b"}
-
-
-def test_rates_are_per_second_and_never_negative(totals: Totals, clock: Clock) -> None:
-    totals.take(counters("a", 1, 100, bytes_out=1_000))
-    rates = Rates(totals, clock)
-    assert rates.per_second() == (0.0, 0.0, 0.0)
-    clock.now += 2.0
-    totals.take(counters("a", 1, 120, bytes_out=5_000))
-    rates.sample()
-    assert rates.per_second() == (10.0, 0.0, 2_000.0)
-    totals.forget("a")
-    clock.now += 1.0
-    rates.sample()
-    assert min(rates.per_second()) >= 0
 
 
 def test_the_file_is_private(totals: Totals, tmp_path: Path) -> None:

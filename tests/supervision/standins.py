@@ -128,7 +128,14 @@ STAND_INS = Entries(
 def counters(proxy_id: str, instance: int, requests: int, **more: Any) -> Counters:
     """Counters of a process with so many requests."""
     fields: dict[str, Any] = dict.fromkeys(Counters.__match_args__, 0)
-    fields |= {"response_seconds": 0.0, "last_request": 0.0, "refusals": {}, "reported": {}}
+    fields |= {
+        "response_seconds": 0.0,
+        "last_request": 0.0,
+        "refusals": {},
+        "reported": {},
+        "statuses": {},
+        "latency": (),
+    }
     return Counters(**{**fields, "proxy_id": proxy_id, "instance": instance, "requests": requests, **more})
 
 

@@ -34,7 +34,19 @@ from actors.bus.messages.common import (
     forwarding_name,
 )
 from actors.bus.messages.events import Event, QuerySender, SenderState
-from actors.bus.messages.figures import Counters, ForgetProxy, ProxyStats, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.bus.messages.figures import (
+    Counters,
+    ForgetProxy,
+    MetricSeries,
+    ProxyStats,
+    QueryMetrics,
+    QueryRealtime,
+    QueryStats,
+    QuerySystem,
+    Realtime,
+    Stats,
+    SystemFigures,
+)
 from actors.bus.messages.fleet import (
     DescribeFleet,
     Fleet,
@@ -102,6 +114,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "MetricSeries",
     "PrepareSettings",
     "ProxySpec",
     "ProxyStats",
@@ -111,11 +124,14 @@ __all__ = [
     "QueryAccounts",
     "QueryConnections",
     "QueryLogs",
+    "QueryMetrics",
+    "QueryRealtime",
     "QuerySender",
     "QueryStats",
     "QuerySystem",
     "QueryUpstreams",
     "QueryUsage",
+    "Realtime",
     "Recovered",
     "RemoveProxy",
     "ReserveListener",

@@ -15,7 +15,9 @@ class Counters:
 
     `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
     `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules refused, `reported`
-    what rules in report mode would have refused.
+    what rules in report mode would have refused. `statuses` counts requests by the status of their record. `latency`
+    has number and count of the buckets of `actors.latency` that `response_seconds` fell into: one entry for each
+    request that was answered.
     """
 
     proxy_id: str
@@ -33,20 +35,26 @@ class Counters:
     records_dropped: int
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    latency: tuple[tuple[int, int], ...] = ()
 
 
 @message
 class QueryStats:
-    """API → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`."""
+    """API → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
+
+    Only `detailed` ones have `statuses` and `latency`.
+    """
 
     proxy_ids: tuple[str, ...]
+    detailed: bool = False
 
 
 @message
 class ProxyStats:
     """The totals of one proxy over all its processes. A value, not a message by itself.
 
-    `refusals`, `reported` and `records_dropped` are those of `Counters`.
+    The fields are those of `Counters`; `statuses` and `latency` are empty unless they were asked for.
     """
 
     requests: int
@@ -62,6 +70,8 @@ class ProxyStats:
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     records_dropped: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+    latency: tuple[tuple[int, int], ...] = ()
 
 
 @message
@@ -97,6 +107,44 @@ class SystemFigures:
     bandwidth_in: float
     bandwidth_out: float
     total: ProxyStats
+
+
+@message
+class QueryMetrics:
+    """API → metrics collector: these metrics (names of `actors.metrics.names`) in a row of buckets.
+
+    The first bucket begins at `start` (Unix seconds, a multiple of `step`), the last one before `end`. They are of
+    these proxies together; of everything when `proxy_ids` is None. Answered by `MetricSeries`, or `Failed` when the
+    disk can't be read.
+    """
+
+    names: tuple[str, ...]
+    start: int
+    end: int
+    step: int
+    proxy_ids: tuple[str, ...] | None = None
+
+
+@message
+class MetricSeries:
+    """Metrics collector → API: by name, one value for each bucket; None where there is nothing to take a mean of."""
+
+    values: dict[str, tuple[float | None, ...]]
+
+
+@message
+class QueryRealtime:
+    """API → metrics collector: what goes on in these proxies together, or in all (None)? Answered by `Realtime`."""
+
+    proxy_ids: tuple[str, ...] | None = None
+
+
+@message
+class Realtime:
+    """Metrics collector → API: metrics by name (`actors.metrics.names`), as they were at `timestamp`."""
+
+    timestamp: float
+    metrics: dict[str, float]
 
 
 @message

@@ -1,0 +1,56 @@
+"""Metrics, asked of the collector: series over time and the snapshot of this moment."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.metrics.names import INTERVALS
+from api.accounts import CollectorLost
+from api.bridge import Bridge
+from config.units import timestamp_text
+
+TIMEOUT = 10.0
+
+
+class Proxy(NamedTuple):
+    """What a scraper is told of a proxy beside its figures."""
+
+    id: str
+    name: str
+    protocol: str
+    active: bool
+
+
+Series = dict[str, list[dict[str, Any]]]
+
+
+def read_series(
+    bridge: Bridge, names: tuple[str, ...], start: float, end: float, interval: str, proxy_ids: tuple[str, ...] | None
+) -> Series:
+    """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `CollectorLost`.
+
+    `proxy_ids` None means everything. Where there is nothing to take a mean of, the bucket is left out.
+    """
+    step = INTERVALS[interval]
+    first = int(start // step) * step
+    reply = bridge.ask(METRICS, QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids), TIMEOUT)
+    if not isinstance(reply, MetricSeries):
+        raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
+    return {name: _points(reply.values[name], first, step) for name in names}
+
+
+def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None) -> Realtime:
+    """The snapshot. Raises `CollectorLost`."""
+    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids), TIMEOUT)
+    if not isinstance(reply, Realtime):
+        raise CollectorLost(repr(reply))
+    return reply
+
+
+def _points(values: tuple[float | None, ...], first: int, step: int) -> list[dict[str, Any]]:
+    return [
+        {"timestamp": timestamp_text(first + number * step), "value": value}
+        for number, value in enumerate(values)
+        if value is not None
+    ]

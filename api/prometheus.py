@@ -1,0 +1,132 @@
+"""Totals in the text format of Prometheus. Nothing of clients or targets is in it.
+
+Each total is the sum over all processes that a proxy ever had, so none of them falls when one is restarted. Only a
+deleted proxy's series end. Labels: `proxy` (its id; `proxyfleet_proxy_info` has its name), `protocol`, `code` (the
+status of requests), `reason` (of refusals).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from actors.bus.messages import ProxyStats, Runtime, SystemFigures
+from actors.latency import BOUNDS, PARTS, bucket_of, cumulative
+from api.fleet import NO_STATS
+from api.metrics import Proxy
+from config import VERSION
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_LABELS = ("proxy", "protocol")
+_COUNTERS = (
+    ("errors", "errors", "Requests that ended with a status from 500 on"),
+    ("denied", "denied", "Requests and clients that were refused by guard, rules or limits"),
+    ("auth_failures", "auth_failures", "Requests without the right credentials"),
+    ("connections", "connections", "Connections of clients"),
+    ("received_bytes", "bytes_in", "Bytes that clients sent"),
+    ("sent_bytes", "bytes_out", "Bytes that clients received"),
+    ("records_dropped", "records_dropped", "Access records that were lost"),
+)
+_BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
+"""Every octave from 1 ms to half a minute; the fine ones are for percentiles of ours."""
+_SYSTEM: tuple[tuple[str, str, Callable[[SystemFigures], float]], ...] = (
+    ("cpu_usage_ratio", "Processors in use, 0 to 1", lambda seen: seen.cpu_percent / 100),
+    ("memory_usage_ratio", "The machine's memory in use, 0 to 1", lambda seen: seen.memory_percent / 100),
+    ("resident_memory_bytes", "Resident memory of all processes of the product", lambda seen: seen.rss),
+    ("disk_free_bytes", "Free where the data lie", lambda seen: seen.disk_free),
+)
+
+
+def expose(
+    proxies: Sequence[Proxy],
+    totals: Mapping[str, ProxyStats],
+    runtimes: Mapping[str, Runtime],
+    system: SystemFigures | None,
+) -> bytes:
+    """The exposition. Without `system` there are no figures of the machine in it."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Exposition(proxies, totals, runtimes, system))
+    return generate_latest(registry)
+
+
+class _Exposition(Collector):
+    """All metrics of one scrape."""
+
+    def __init__(
+        self,
+        proxies: Sequence[Proxy],
+        totals: Mapping[str, ProxyStats],
+        runtimes: Mapping[str, Runtime],
+        system: SystemFigures | None,
+    ) -> None:
+        self._stats = [((each.id, each.protocol), totals.get(each.id, NO_STATS)) for each in proxies]
+        self._proxies = proxies
+        self._runtimes = runtimes
+        self._system = system
+
+    def collect(self) -> Iterator[Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        yield self._counted_by("requests", "Requests that are over, by status", "code", "statuses")
+        yield self._counted_by("refusals", "Refused by guard, rules or limits, by reason", "reason", "refusals")
+        yield self._counted_by("reported", "What rules in report mode would have refused", "reason", "reported")
+        for name, field, text in _COUNTERS:
+            family = CounterMetricFamily(f"proxyfleet_{name}", text, labels=_LABELS)
+            for labels, stats in self._stats:
+                family.add_metric(labels, getattr(stats, field))
+            yield family
+        yield self._response_times()
+        yield from self._states()
+        yield from self._machine()
+
+    def _counted_by(self, name: str, text: str, label: str, field: str) -> Metric:
+        family = CounterMetricFamily(f"proxyfleet_{name}", text, labels=(*_LABELS, label))
+        for labels, stats in self._stats:
+            counts: dict[str, int] = getattr(stats, field)
+            for value, count in sorted(counts.items()):
+                family.add_metric((*labels, value), count)
+        return family
+
+    def _response_times(self) -> Metric:
+        text = "From the request to the head of the answer, or until the tunnel stood"
+        family = HistogramMetricFamily("proxyfleet_response_time_seconds", text, labels=_LABELS)
+        for labels, stats in self._stats:
+            histogram = dict(stats.latency)
+            counts = cumulative(histogram, _BUCKETS)
+            buckets = [(_bound(number), float(count)) for number, count in zip(_BUCKETS, counts, strict=True)]
+            buckets.append(("+Inf", float(sum(histogram.values()))))
+            family.add_metric(labels, buckets, stats.response_seconds)
+        return family
+
+    def _states(self) -> Iterable[Metric]:
+        active = GaugeMetricFamily("proxyfleet_active_connections", "Open connections", labels=_LABELS)
+        last = GaugeMetricFamily("proxyfleet_last_request_timestamp_seconds", "Of the last request", labels=_LABELS)
+        for labels, stats in self._stats:
+            active.add_metric(labels, stats.active_connections)
+            if stats.last_request:
+                last.add_metric(labels, stats.last_request)
+        up = GaugeMetricFamily("proxyfleet_proxy_up", "1 while its process runs", labels=_LABELS)
+        restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure or on wish", labels=_LABELS)
+        info = GaugeMetricFamily("proxyfleet_proxy_info", "The name of each proxy", labels=(*_LABELS, "name"))
+        for proxy in self._proxies:
+            labels, runtime = (proxy.id, proxy.protocol), self._runtimes.get(proxy.id)
+            if proxy.active:  # one that was stopped isn't down
+                up.add_metric(labels, int(runtime is not None and runtime.state == "running"))
+            restarts.add_metric(labels, runtime.restarts if runtime else 0)
+            info.add_metric((*labels, proxy.name), 1)
+        return (active, last, up, restarts, info)
+
+    def _machine(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily("proxyfleet_build_info", "The version that runs", labels=("version",))
+        build.add_metric((VERSION,), 1)
+        yield build
+        if self._system is not None:
+            for name, text, read in _SYSTEM:
+                yield GaugeMetricFamily(f"proxyfleet_{name}", text, value=read(self._system))
+
+
+def _bound(number: int) -> str:
+    return f"{BOUNDS[number]:.10g}"

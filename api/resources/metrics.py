@@ -1,0 +1,88 @@
+"""Metrics over time, and those of this moment. A key with a scope sees those of the proxies in it alone."""
+
+from __future__ import annotations
+
+import time
+
+from actors.metrics.names import INTERVALS, NAMES
+from api.accounts import CollectorLost
+from api.http.call import Call, Document, Reply
+from api.http.errors import forbidden, invalid, not_found
+from api.http.query import Query
+from api.metrics import Proxy, read_realtime, read_series
+from config.units import timestamp_text
+
+HOUR = 3600.0
+POINTS_MAX = 11_000
+"""Buckets of an answer. More than is kept of any interval."""
+DEFAULT_INTERVAL = "5m"
+
+
+def query_metrics(call: Call) -> Reply:
+    """Series by name."""
+    query = call.query
+    wanted = query.text("proxy_id")
+    proxy_ids = _proxy_ids(call, wanted)
+    query.refuse_others()
+    names = _names(query)
+    interval = query.one_of("interval", INTERVALS) or DEFAULT_INTERVAL
+    end = query.moment("end_time", time.time())
+    start = query.moment("start_time", end - HOUR)
+    if start > end:
+        raise invalid("start_time", "must not be after end_time")
+    if (end - start) / INTERVALS[interval] > POINTS_MAX:
+        raise invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
+    if wanted is not None and call.services.store.get("proxies", wanted) is None:
+        raise not_found("The proxy")
+    series = read_series(call.services.bridge, names, start, min(end, time.time()), interval, proxy_ids)
+    time_range = {"start": timestamp_text(start), "end": timestamp_text(end), "interval": interval}
+    return Reply({"time_range": time_range, "metrics": series})
+
+
+def realtime(call: Call) -> Reply:
+    """The snapshot."""
+    call.query.refuse_others()
+    snapshot = read_realtime(call.services.bridge, _proxy_ids(call, None))
+    metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
+    return Reply({"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics})
+
+
+def exposition(call: Call) -> Reply:
+    """What a scraper gets. `call.identified` is None for one that came by the token."""
+    from api.prometheus import MEDIA_TYPE, expose  # prometheus_client costs time and memory, and many never scrape
+
+    caller, services = call.identified, call.services
+    scope = None if caller is None else caller.scope
+    documents = [each for each in services.store.find("proxies") if scope is None or each.id in scope]
+    ids = tuple(each.id for each in documents)
+    totals = services.fleet.totals(ids) if ids else {}
+    if totals is None:
+        raise CollectorLost("no answer")
+    fleet = services.fleet.whole()
+    system = services.fleet.system() if scope is None else None
+    described = [
+        Proxy(each.id, each.body["name"], each.body["protocol"], each.body["status"] == "active") for each in documents
+    ]
+    text = expose(described, totals, {} if fleet is None else fleet.proxies, system)
+    return Reply({}, document=Document(text, MEDIA_TYPE))
+
+
+def _names(query: Query) -> tuple[str, ...]:
+    given = query.text("metrics")
+    if given is None:
+        return NAMES
+    names = tuple(dict.fromkeys(each.strip() for each in given.split(",")))
+    for name in names:
+        if name not in NAMES:
+            raise invalid("metrics", f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
+    return names
+
+
+def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:
+    """The proxies that are meant: None for all. Raises `ApiError` 403."""
+    scope = call.caller.scope
+    if wanted is None:
+        return None if scope is None else tuple(sorted(scope))
+    if scope is not None and wanted not in scope:
+        raise forbidden("the proxy is not in the key's scope")
+    return (wanted,)

@@ -1,0 +1,87 @@
+"""A live table of the metrics that the product publishes: the whole use of the public socket in one small program."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from typing import Any
+
+import msgpack
+import zmq
+
+COLUMNS = (
+    ("requests/s", "requests_per_second"),
+    ("open", "active_connections"),
+    ("avg ms", "response_time_avg"),
+    ("p99 ms", "response_time_p99"),
+    ("errors %", "error_rate"),
+    ("in B/s", "bandwidth_in"),
+    ("out B/s", "bandwidth_out"),
+    ("requests", "requests_total"),
+)
+STALE = 5.0
+"""Seconds after which a proxy that is not heard of any more is left out."""
+
+
+def main() -> int:
+    """Until Ctrl-C; with `--once` until there is something to show."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("address", nargs="?", default="tcp://127.0.0.1:5556", help="metrics.publish of the product")
+    parser.add_argument("--once", action="store_true", help="print one table and end; 1 when nothing comes in 10 s")
+    given = parser.parse_args()
+    with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
+        subscriber.linger = 0
+        subscriber.subscribe("metrics.")
+        subscriber.subscribe("events.")
+        subscriber.connect(given.address)
+        try:
+            return watch(subscriber, given.once)
+        except KeyboardInterrupt:
+            return 0
+
+
+def watch(subscriber: zmq.Socket[bytes], once: bool) -> int:
+    """Show what comes, second by second."""
+    rows: dict[str, tuple[float, dict[str, Any]]] = {}
+    events: deque[str] = deque(maxlen=8)
+    began = time.monotonic()
+    while True:
+        for topic, payload in received(subscriber):
+            if topic.startswith("events."):
+                events.append(f"{time.strftime('%X', time.localtime(payload['timestamp']))} {payload['type']}")
+            else:
+                rows[payload.get("proxy_id", "(all)")] = (time.monotonic(), payload)
+        fresh = {name: payload for name, (heard, payload) in rows.items() if time.monotonic() - heard < STALE}
+        if once and (fresh or time.monotonic() - began > 10):
+            sys.stdout.write(table(fresh, events))
+            return 0 if fresh else 1
+        if not once:
+            sys.stdout.write("\x1b[2J\x1b[H" + table(fresh, events))
+            sys.stdout.flush()
+
+
+def received(subscriber: zmq.Socket[bytes]) -> list[tuple[str, dict[str, Any]]]:
+    """What comes within a second: wait for the first, then take what is there."""
+    found = []
+    timeout = 1000
+    while subscriber.poll(timeout):
+        topic, payload = subscriber.recv_multipart()
+        message = msgpack.unpackb(payload)
+        if message.get("v") == 1:  # another version may mean something else by the same names
+            found.append((topic.decode(), message))
+        timeout = 50
+    return found
+
+
+def table(rows: dict[str, dict[str, Any]], events: deque[str]) -> str:
+    """The text to show."""
+    lines = [f"{'proxy':<24}" + "".join(f"{title:>12}" for title, _name in COLUMNS)]
+    for name, figures in sorted(rows.items()):
+        lines.append(f"{name:<24}" + "".join(f"{figures.get(field, 0):>12,.6g}" for _title, field in COLUMNS))
+    return "\n".join([*lines, "", *events]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

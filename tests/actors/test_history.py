@@ -1,0 +1,245 @@
+"""Series: what is counted is in the buckets of its time, whoever is restarted and whatever the clock does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.latency import bucket_of
+from actors.metrics.history import History
+from actors.metrics.names import INTERVALS, NAMES, values
+from actors.metrics.series import DAY, KEPT, Bucket
+from actors.metrics.totals import Totals
+from tests.supervision.standins import counters
+
+START = 1_767_225_600.0
+"""Midnight."""
+HOUR = 3600
+
+
+class Clocks:
+    """The monotonic clock and the wall clock, which can be set."""
+
+    def __init__(self) -> None:
+        self.now = 500.0
+        self.ahead = START - self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now + self.ahead
+
+
+class Collector:
+    """Totals and history as the collector's process has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clocks = Clocks()
+        self.start()
+
+    def start(self) -> None:
+        self.totals = Totals(self.folder, self.clocks.monotonic)
+        self.history = History(self.totals, self.clocks.monotonic, self.clocks.wall)
+
+    def die(self) -> None:
+        """At once: what isn't saved is lost."""
+        self.totals.close()
+
+    def instance(self) -> int:
+        """Of a process that starts now."""
+        return int(self.clocks.wall() * 1e6)
+
+    def seconds(self, count: int, step: float = 1.0, cpu: float = 10.0) -> None:
+        for _ in range(count):
+            self.clocks.now += step
+            self.history.tick(cpu, 50.0)
+            self.totals.save()
+
+    def read(self, name: str, interval: str, start: float, end: float, proxy_id: str | None = None) -> list[float]:
+        step = INTERVALS[interval]
+        ids = None if proxy_id is None else (proxy_id,)
+        self.history.ask()
+        self.totals.save()
+        buckets = self.history.series.read(step, int(start), int(end), ids, latency=True)
+        return list(values(name, buckets, step, self.clocks.wall()))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Iterator[Collector]:
+    made = Collector(tmp_path / "metrics")
+    yield made
+    made.die()
+
+
+def test_what_is_counted_is_in_the_buckets_of_all_intervals_by_proxy_and_in_total(collector: Collector) -> None:
+    a, b = collector.instance(), collector.instance() + 1
+    for second in range(120):
+        collector.history.take(counters("a", a, 2 * second + 2, bytes_out=1000 * (second + 1)))
+        if second < 60:
+            collector.history.take(counters("b", b, second + 1, errors=second + 1))
+        collector.seconds(1)
+    assert collector.read("requests_total", "1m", START, START + 120) == [180, 120]
+    assert collector.read("requests_total", "1m", START, START + 120, "b") == [60, 0]
+    assert collector.read("requests_total", "5m", START, START + 300) == [300]
+    assert collector.read("requests_total", "1d", START, START + DAY) == [300]
+    assert collector.read("errors_total", "1h", START, START + HOUR) == [60]
+
+
+def test_rates_are_per_second_of_the_bucket_and_of_the_part_that_is_over(collector: Collector) -> None:
+    process = collector.instance()
+    for second in range(90):
+        collector.history.take(counters("a", process, 10 * (second + 1), bytes_in=100 * (second + 1)))
+        collector.seconds(1)
+    first, second_minute = collector.read("requests_per_second", "1m", START, START + 90)
+    assert first == pytest.approx(10, rel=0.05)
+    assert second_minute == pytest.approx(10, rel=0.1)
+    assert collector.read("bandwidth_in", "1m", START, START + 60) == [pytest.approx(100, rel=0.05)]
+
+
+def test_a_gap_in_a_rate_is_0_and_in_a_mean_it_is_absent(collector: Collector) -> None:
+    found = {name: collector.read(name, "5m", START - 300, START)[0] for name in NAMES}
+    means = {name for name, value in found.items() if value is None}
+    assert means == {
+        "active_connections",
+        "response_time_avg",
+        "response_time_p50",
+        "response_time_p95",
+        "response_time_p99",
+        "cpu_usage",
+        "memory_usage",
+    }
+    assert all(value == 0 for name, value in found.items() if name not in means)
+
+
+def test_percentiles_of_an_hour_come_from_the_histogram_of_the_hour(collector: Collector) -> None:
+    fast, slow = bucket_of(0.001), bucket_of(1.0)
+    process = collector.instance()
+    collector.history.take(counters("a", process, 990, response_seconds=0.99, latency=((fast, 990),)))
+    collector.seconds(600, step=1.0)
+    collector.history.take(counters("a", process, 1000, response_seconds=10.99, latency=((fast, 990), (slow, 10))))
+    collector.seconds(1)
+    assert collector.read("response_time_p99", "1h", START, START + HOUR)[0] < 1.1
+    assert collector.read("response_time_p99", "5m", START + 600, START + 900)[0] > 800
+    assert collector.read("response_time_avg", "1h", START, START + HOUR) == [pytest.approx(10.99)]
+
+
+def test_active_connections_are_the_mean_of_the_seconds(collector: Collector) -> None:
+    process = collector.instance()
+    for second in range(60):
+        active = 4 if second < 30 else 0
+        collector.history.take(counters("a", process, 1, active_connections=active))
+        collector.seconds(1)
+    assert collector.read("active_connections", "5m", START, START + 300) == [pytest.approx(2.0)]
+    assert collector.read("cpu_usage", "5m", START, START + 300) == [pytest.approx(10.0)]
+
+
+def test_a_collector_that_dies_loses_nothing_that_it_saved_and_doubles_nothing(collector: Collector) -> None:
+    process = collector.instance()
+    for count in range(1, 31):
+        collector.history.take(counters("a", process, count))
+        collector.seconds(1)
+        if count % 7 == 0:
+            collector.die()
+            collector.start()
+    assert collector.totals.stats(("a",))["a"].requests == 30
+    assert sum(collector.read("requests_total", "1m", START, START + 60)) == 30
+    assert sum(collector.read("requests_total", "1m", START, START + 60, "a")) == 30
+
+
+def test_what_happened_while_the_collector_was_away_is_spread_and_is_no_spike(collector: Collector) -> None:
+    process = collector.instance()
+    for count in range(60):
+        collector.history.take(counters("a", process, 10 * (count + 1)))
+        collector.seconds(1)
+    collector.die()
+    collector.clocks.now += 600
+    collector.start()
+    histogram = ((bucket_of(0.001), 6_000),)
+    collector.history.take(counters("a", process, 600 + 6_000, latency=histogram))
+    collector.history.take(counters("b", process + 1, 6_000))
+    collector.seconds(1)
+    series = collector.read("requests_total", "1m", START, START + 720, "a")
+    assert sum(series) == 6_600
+    assert max(series) <= 700
+    assert sum(collector.read("requests_total", "1m", START, START + 720, "b")) == 6_000
+    assert collector.history.live.figures()["requests_per_second"] == 0
+
+
+def test_a_new_process_of_a_proxy_makes_no_step_and_no_spike(collector: Collector) -> None:
+    old = collector.instance()
+    for count in range(30):
+        collector.history.take(counters("a", old, 10 * (count + 1)))
+        collector.seconds(1)
+    new = collector.instance()
+    for count in range(30):
+        collector.history.take(counters("a", new, 10 * (count + 1)))
+        collector.seconds(1)
+    assert collector.read("requests_total", "1m", START, START + 60) == [600]
+
+
+@pytest.mark.parametrize("jump", [-HOUR, HOUR], ids=["back", "forward"])
+def test_a_clock_that_is_set_an_hour_makes_no_spike(collector: Collector, jump: int) -> None:
+    process = collector.instance()
+    for second in range(2 * HOUR // 10):
+        if second == HOUR // 10:
+            collector.clocks.ahead += jump
+        collector.history.take(counters("a", process, 100 * (second + 1)))
+        collector.seconds(1, step=10.0)
+    rates = collector.read("requests_per_second", "5m", START - HOUR, START + 3 * HOUR)
+    assert max(rates) <= 11
+    assert sum(collector.read("requests_total", "5m", START - HOUR, START + 3 * HOUR)) == 72_000
+
+
+def test_a_day_at_speed_is_rolled_up_and_what_is_old_is_forgotten(collector: Collector) -> None:
+    process, count = collector.instance(), 0
+    for _ in range(DAY // 60):
+        count += 60
+        collector.history.take(counters("a", process, count))
+        collector.seconds(1, step=60.0)
+    for interval in INTERVALS:
+        assert sum(collector.read("requests_total", interval, START, START + 2 * DAY)) == DAY
+    for step, kept in sorted(KEPT.items()):
+        collector.clocks.now = 500.0 + DAY + kept + 2 * step
+        collector.seconds(1)
+        left = collector.history.series.read(step, int(START), int(START + DAY), None)
+        assert not any(bucket.amounts for bucket in left)
+        wider = [each for each in KEPT if each > step]
+        for each in wider:
+            assert total_of(collector.history.series.read(each, int(START), int(START + DAY), None)) == DAY
+
+
+def total_of(buckets: list[Bucket]) -> float:
+    return sum(bucket.amounts["requests"] for bucket in buckets if bucket.amounts)
+
+
+def test_a_deleted_proxy_stays_in_the_sum(collector: Collector) -> None:
+    collector.history.take(counters("a", collector.instance(), 10))
+    collector.seconds(1)
+    collector.totals.forget("a")
+    collector.history.forget("a")
+    collector.seconds(1)
+    assert collector.read("requests_total", "5m", START, START + 300) == [10]
+
+
+def test_live_figures_are_of_the_last_seconds_and_go_back_to_nothing(collector: Collector) -> None:
+    process = collector.instance()
+    fast = bucket_of(0.01)
+    for second in range(1, 11):
+        said = {"errors": second, "response_seconds": 0.1 * second, "latency": ((fast, 10 * second),)}
+        collector.history.take(counters("a", process, 10 * second, bytes_in=50 * second, **said))
+        collector.seconds(1)
+    live = collector.history.live
+    assert live.figures()["requests_per_second"] == pytest.approx(10)
+    assert live.figures(("a",)) == live.figures()
+    assert live.figures(("b",))["requests_per_second"] == 0
+    assert live.figures()["error_rate"] == pytest.approx(10)
+    assert live.figures()["response_time_avg"] == pytest.approx(10)
+    collector.seconds(5)
+    assert live.figures()["requests_per_second"] == 0
+    assert live.figures()["error_rate"] == pytest.approx(10)
+    collector.seconds(60)
+    assert set(live.figures().values()) == {0.0}

@@ -1,0 +1,305 @@
+"""A known number of requests and bytes over all four protocols, and every surface that tells of them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import requests
+import zmq
+from prometheus_client.parser import text_string_to_metric_families
+
+from config.units import size_text
+from tests.forwarding.test_https import make_pair
+from tests.product import Product
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed"),
+]
+
+TOKEN = "a token that only the scraper has"
+PROTOCOLS = ("http", "https", "socks4", "socks5")
+ANSWERED, REFUSED = 4, 2
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n" + b"x" * 3000
+
+
+class Sent:
+    """What clients have sent and received, counted by themselves."""
+
+    def __init__(self) -> None:
+        self.requests = self.errors = self.bytes_in = self.bytes_out = 0
+
+
+class Counting:
+    """A connection to a proxy that counts what goes over it."""
+
+    def __init__(self, proxy: dict[str, Any], sent: Sent) -> None:
+        raw = socket.create_connection(("127.0.0.1", proxy["port"]), timeout=20)
+        self._sent = sent
+        self._socket = raw if proxy["protocol"] != "https" else _trusting().wrap_socket(raw)
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+        self._sent.bytes_in += len(data)
+
+    def receive(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            more = self._socket.recv(count - len(data))
+            assert more, f"the connection ended after {data!r}"
+            data += more
+        self._sent.bytes_out += len(data)
+        return data
+
+    def receive_all(self) -> bytes:
+        data = b""
+        while more := self._socket.recv(65536):
+            data += more
+        self._sent.bytes_out += len(data)
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[int]:
+    """An origin that sends the same octets for every head."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _address = server.accept()
+            except OSError:
+                return
+            with client:
+                while b"\r\n\r\n" in client.recv(65536):
+                    client.sendall(ANSWER)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield int(server.getsockname()[1])
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    with Product(env={"PROXYFLEET_METRICS__PROMETHEUS_TOKEN": TOKEN}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def traffic(
+    product: Product, target: int, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[dict[str, Any], Sent]]:
+    """The proxies by protocol, with what was sent through each; nothing is under way any more."""
+    files: Path = tmp_path_factory.mktemp("tls")
+    cert_file, key_file = make_pair(files)
+    nobody = product.free_port()
+    done = {}
+    for protocol in PROTOCOLS:
+        tls = {"tls": {"cert_file": cert_file, "key_file": key_file}} if protocol == "https" else {}
+        proxy, sent = product.proxy(protocol=protocol, **tls), Sent()
+        exchange = {"http": by_http, "https": by_http, "socks4": by_socks4, "socks5": by_socks5}[protocol]
+        for port in [target] * ANSWERED + [nobody] * REFUSED:
+            exchange(proxy, sent, port, port == target)
+            sent.requests += 1
+            sent.errors += port != target
+        done[protocol] = (proxy, sent)
+    for proxy, sent in done.values():
+        wait_until(lambda p=proxy, s=sent: settled(product, p, s), f"the figures of {proxy['protocol']} are told")
+    return done
+
+
+def settled(product: Product, proxy: dict[str, Any], sent: Sent) -> bool:
+    stats = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]
+    return bool(stats["total_requests"] == sent.requests and stats["active_connections"] == 0)
+
+
+def by_http(proxy: dict[str, Any], sent: Sent, port: int, answered: bool) -> None:
+    connection = Counting(proxy, sent)
+    host = f"127.0.0.1:{port}"
+    connection.send(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = connection.receive_all().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 " if answered else b"HTTP/1.1 502 "), head
+    assert not answered or body == b"x" * 3000
+    connection.close()
+
+
+def by_socks4(proxy: dict[str, Any], sent: Sent, port: int, answered: bool) -> None:
+    connection = Counting(proxy, sent)
+    connection.send(b"\x04\x01" + port.to_bytes(2) + socket.inet_aton("127.0.0.1") + b"\0")
+    assert connection.receive(8)[1] == (90 if answered else 91)
+    through_tunnel(connection, answered)
+
+
+def by_socks5(proxy: dict[str, Any], sent: Sent, port: int, answered: bool) -> None:
+    connection = Counting(proxy, sent)
+    connection.send(b"\x05\x01\x00")
+    assert connection.receive(2) == b"\x05\x00"
+    connection.send(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + port.to_bytes(2))
+    assert connection.receive(10)[1] == (0 if answered else 5)
+    through_tunnel(connection, answered)
+
+
+def through_tunnel(connection: Counting, answered: bool) -> None:
+    if answered:
+        connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert connection.receive(len(ANSWER)) == ANSWER
+    connection.close()
+
+
+def total(traffic: dict[str, tuple[dict[str, Any], Sent]], name: str) -> int:
+    return sum(getattr(sent, name) for _proxy, sent in traffic.values())
+
+
+Traffic = dict[str, tuple[dict[str, Any], Sent]]
+
+
+def test_the_stats_of_each_proxy_are_what_its_clients_counted(product: Product, traffic: Traffic) -> None:
+    for proxy, sent in traffic.values():
+        stats = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]
+        assert (stats["total_requests"], stats["errors"]) == (sent.requests, sent.errors)
+        assert (stats["bytes_in"], stats["bytes_out"]) == (sent.bytes_in, sent.bytes_out), proxy["protocol"]
+        assert stats["bytes_transferred"] == size_text(sent.bytes_in + sent.bytes_out)
+
+
+def test_the_status_is_the_sum(product: Product, traffic: Traffic) -> None:
+    status = product.data("GET", "/status")
+    assert status["proxy"]["total_requests"] == total(traffic, "requests")
+    assert status["proxy"]["error_rate"] == f"{100 * REFUSED / (ANSWERED + REFUSED):.2f}%"
+    assert status["network"]["total_bytes_in"] == size_text(total(traffic, "bytes_in"))
+    assert status["network"]["total_bytes_out"] == size_text(total(traffic, "bytes_out"))
+
+
+@pytest.mark.parametrize("interval", ["1m", "5m", "1h", "1d"])
+def test_the_series_add_up_to_it_by_proxy_and_in_total(product: Product, traffic: Traffic, interval: str) -> None:
+    def sums(query: str) -> tuple[float, float]:
+        data = product.data("GET", f"/metrics?interval={interval}&metrics=requests_total,errors_total{query}")
+        series = data["metrics"]
+        return tuple(sum(point["value"] for point in series[name]) for name in ("requests_total", "errors_total"))  # type: ignore[return-value]
+
+    assert sums("") == (total(traffic, "requests"), total(traffic, "errors"))
+    for proxy, sent in traffic.values():
+        assert sums(f"&proxy_id={proxy['id']}") == (sent.requests, sent.errors)
+
+
+def test_the_snapshot_is_of_the_last_minute_of_the_same_traffic(product: Product, traffic: Traffic) -> None:
+    metrics = product.data("GET", "/metrics/realtime")["metrics"]
+    assert metrics["active_connections"] == 0
+    assert 0 <= metrics["error_rate"] <= 100
+    assert 0 <= metrics["response_time_p50"] <= metrics["response_time_p99"]
+
+
+def test_there_is_a_record_of_every_request_with_its_bytes(product: Product, traffic: Traffic) -> None:
+    for proxy, sent in traffic.values():
+        found = wait_until(
+            lambda p=proxy, s=sent: len(records(product, p)) == s.requests and records(product, p), "the records"
+        )
+        assert sorted(record["status_code"] for record in found) == [200] * ANSWERED + [502] * REFUSED
+        if proxy["protocol"] == "http":
+            assert sum(record["bytes_out"] for record in found) == sent.bytes_out
+
+
+def records(product: Product, proxy: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"]
+    return found
+
+
+def scrape(product: Product, **headers: str) -> requests.Response:
+    return product.session.get(f"{product.base_url}/metrics", headers=headers, timeout=10)
+
+
+def test_the_exposition_has_the_same_totals(product: Product, traffic: Traffic) -> None:
+    answer = scrape(product, Authorization=f"Bearer {TOKEN}", Accept="application/openmetrics-text,*/*;q=0.1")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    for protocol, (proxy, sent) in traffic.items():
+        own = ("protocol", protocol), ("proxy", proxy["id"])
+        assert samples["proxyfleet_requests_total", ("code", "200"), *own] == ANSWERED
+        assert samples["proxyfleet_requests_total", ("code", "502"), *own] == REFUSED
+        assert samples["proxyfleet_errors_total", *own] == sent.errors
+        assert samples["proxyfleet_received_bytes_total", *own] == sent.bytes_in
+        assert samples["proxyfleet_sent_bytes_total", *own] == sent.bytes_out
+        assert samples["proxyfleet_proxy_up", *own] == 1
+        assert samples["proxyfleet_response_time_seconds_bucket", ("le", "+Inf"), *own] >= ANSWERED
+    assert "127.0.0.1" not in answer.text, "no address of a client or target"
+
+
+def test_the_exposition_is_for_those_who_may(product: Product, traffic: Traffic) -> None:
+    assert scrape(product).status_code == 401
+    assert scrape(product, Authorization="Bearer another token entirely").status_code == 401
+    assert scrape(product, Authorization=f"Bearer {product.token}").status_code == 200
+    elsewhere = product.session.get(
+        f"{product.base_url}/api/v1/metrics", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=10
+    )
+    assert elsewhere.status_code == 401, "the token opens nothing else"
+
+
+def test_a_subscriber_hears_the_same_totals_within_seconds(product: Product, traffic: Traffic) -> None:
+    proxy, sent = traffic["socks5"]
+    context: zmq.Context[Any] = zmq.Context()
+    with context, context.socket(zmq.SUB) as subscriber:
+        subscriber.linger = 0
+        subscriber.rcvtimeo = 10_000
+        subscriber.subscribe(f"metrics.proxy.{proxy['id']}")
+        subscriber.subscribe("metrics.system")
+        subscriber.connect(product.publish)
+        heard = {}
+        while len(heard) < 2:
+            topic, payload = subscriber.recv_multipart()
+            heard[topic.decode()] = msgpack.unpackb(payload)
+    own, whole = heard[f"metrics.proxy.{proxy['id']}"], heard["metrics.system"]
+    assert (own["v"], own["proxy_id"], own["requests_total"]) == (1, proxy["id"], sent.requests)
+    assert (own["bytes_in"], own["bytes_out"]) == (sent.bytes_in, sent.bytes_out)
+    assert (whole["requests_total"], whole["errors_total"]) == (total(traffic, "requests"), total(traffic, "errors"))
+
+
+def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -> None:
+    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    done = subprocess.run(
+        [sys.executable, str(program), product.publish, "--once"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "requests/s" in done.stdout
+    assert "(all)" in done.stdout or any(proxy["id"] in done.stdout for proxy, _sent in traffic.values())
+
+
+def test_a_killed_collector_makes_no_step(product: Product, traffic: Traffic) -> None:
+    before = product.actor("metrics")
+    before.kill()
+    wait_until(lambda: product.actor("metrics").pid != before.pid, "the collector runs again")
+    wait_until(lambda: product.api("GET", "/metrics").status_code == 200, "it answers")
+    points = product.data("GET", "/metrics?interval=1m&metrics=requests_total")["metrics"]["requests_total"]
+    assert sum(point["value"] for point in points) == total(traffic, "requests")
+    for proxy, sent in traffic.values():
+        wait_until(lambda p=proxy, s=sent: settled(product, p, s), "the totals are what they were")
