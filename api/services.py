@@ -28,9 +28,11 @@ from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
 from api.store import Store, StoreError
 from api.users import User
+from api.webhooks import Webhooks
 from config.paths import DataDir
 from config.sealing import seal_of
 from config.settings import Auth, Logging, Proxy, Security, Server
+from config.settings import Webhooks as WebhookSettings
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ class ApiSettings:
     auth: Auth = field(default_factory=Auth)
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -54,6 +57,7 @@ class ApiSettings:
             auth=Auth.model_validate(plain.get("auth", {})),
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
+            webhooks=WebhookSettings.model_validate(plain.get("webhooks", {})),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -97,6 +101,7 @@ class Services:
             store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
         )
         self.accounts = Accounts(self.proxies, bridge)
+        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
         self.on_moved: Callable[[], None] = _nothing
         """Called when the answer to a change of the API's own address was written."""

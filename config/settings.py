@@ -14,10 +14,10 @@ import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
@@ -28,6 +28,7 @@ LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
     f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
+    f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
 }
 
 
@@ -64,6 +65,7 @@ EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 Seconds = Annotated[int, Field(ge=1)]
 
 
@@ -149,6 +151,33 @@ class Security(_Group):
     rate_limiting: RateLimiting = RateLimiting()
 
 
+class Alerts(_Group):
+    """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds."""
+
+    error_rate: float = Field(10.0, gt=0, le=100)
+    error_rate_recovered: float = Field(5.0, ge=0, le=100)
+    min_requests: int = Field(20, ge=1)
+    window: int = Field(300, ge=10, le=86_400)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.error_rate_recovered > self.error_rate:
+            raise ValueError("error_rate_recovered must not be above error_rate")
+        return self
+
+
+class Webhooks(_Group):
+    """`webhooks`: how events are delivered. Seconds, but `retention_days`."""
+
+    allow_private: bool = False
+    timeout: float = Field(15.0, gt=0, le=300)
+    retry_schedule: tuple[RetryDelay, ...] = Field(
+        (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400), max_length=100
+    )
+    max_concurrent: int = Field(32, ge=1, le=500)
+    retention_days: int = Field(30, ge=1, le=3650)
+
+
 class Settings(BaseSettings):
     """All of it. `data_dir` and `run_dir` None mean: chosen at start."""
 
@@ -168,6 +197,8 @@ class Settings(BaseSettings):
     auth: Auth = Auth()
     proxy: Proxy = Proxy()
     security: Security = Security()
+    alerts: Alerts = Alerts()
+    webhooks: Webhooks = Webhooks()
 
     @classmethod
     def settings_customise_sources(
