@@ -29,10 +29,10 @@ from api.settings import LiveSettings
 from api.store import Store, StoreError
 from api.users import User
 from api.webhooks import Webhooks
+from config.groups import Webhooks as WebhookSettings
 from config.paths import DataDir
 from config.sealing import seal_of
 from config.settings import Auth, Logging, Proxy, Security, Server
-from config.settings import Webhooks as WebhookSettings
 
 log = logging.getLogger(__name__)
 

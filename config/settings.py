@@ -14,12 +14,14 @@ import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
+
+from config.groups import Alerts, Group, Webhooks
 
 ENV_PREFIX = "PROXYFLEET_"
 OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
@@ -65,15 +67,10 @@ EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 Seconds = Annotated[int, Field(ge=1)]
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ServerTls(_Group):
+class ServerTls(Group):
     """`server.tls`: the certificate of the product's own TLS, and of `https` proxies that have none of their own.
 
     `enabled` is for the management API, whose TLS this release does not serve: true is refused.
@@ -84,7 +81,7 @@ class ServerTls(_Group):
     key_file: Path | None = None
 
 
-class Server(_Group):
+class Server(Group):
     """`server`: the management API and the process as a whole."""
 
     host: str = "127.0.0.1"
@@ -95,14 +92,14 @@ class Server(_Group):
     tls: ServerTls = ServerTls()
 
 
-class Logging(_Group):
+class Logging(Group):
     """`logging`: the product's own log and the access records. What is below `level` is not kept."""
 
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["text", "json"] = "text"
 
 
-class Jwt(_Group):
+class Jwt(Group):
     """`auth.jwt`: lifetimes of tokens in seconds."""
 
     access_token_ttl: Seconds | None = None
@@ -110,7 +107,7 @@ class Jwt(_Group):
     refresh_token_ttl: Seconds = 30 * 24 * 3600
 
 
-class Auth(_Group):
+class Auth(Group):
     """`auth`: how people and programs sign in to the management API."""
 
     session_timeout: Seconds = 3600
@@ -123,7 +120,7 @@ class Auth(_Group):
         return self.jwt.access_token_ttl or self.session_timeout
 
 
-class Proxy(_Group):
+class Proxy(Group):
     """`proxy`: what holds for all proxies."""
 
     default_timeout: int = Field(30, ge=1, le=3600)
@@ -134,7 +131,7 @@ class Proxy(_Group):
     test_url: WebUrl = "https://api.ipify.org?format=json"
 
 
-class RateLimiting(_Group):
+class RateLimiting(Group):
     """`security.rate_limiting`: two windows, per API key, else user, else address."""
 
     enabled: bool = True
@@ -142,40 +139,13 @@ class RateLimiting(_Group):
     requests_per_hour: int = Field(1000, ge=1)
 
 
-class Security(_Group):
+class Security(Group):
     """`security`: who may reach the management API, and how often."""
 
     https_only: bool = False
     ip_whitelist: tuple[Network, ...] = ()
     request_logging: bool = True
     rate_limiting: RateLimiting = RateLimiting()
-
-
-class Alerts(_Group):
-    """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds."""
-
-    error_rate: float = Field(10.0, gt=0, le=100)
-    error_rate_recovered: float = Field(5.0, ge=0, le=100)
-    min_requests: int = Field(20, ge=1)
-    window: int = Field(300, ge=10, le=86_400)
-
-    @model_validator(mode="after")
-    def _apart(self) -> Self:
-        if self.error_rate_recovered > self.error_rate:
-            raise ValueError("error_rate_recovered must not be above error_rate")
-        return self
-
-
-class Webhooks(_Group):
-    """`webhooks`: how events are delivered. Seconds, but `retention_days`."""
-
-    allow_private: bool = False
-    timeout: float = Field(15.0, gt=0, le=300)
-    retry_schedule: tuple[RetryDelay, ...] = Field(
-        (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400), max_length=100
-    )
-    max_concurrent: int = Field(32, ge=1, le=500)
-    retention_days: int = Field(30, ge=1, le=3650)
 
 
 class Settings(BaseSettings):

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from actors.bus.events import Subscription
+from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     Counters,
@@ -21,15 +21,18 @@ from actors.bus.messages import (
     QuerySystem,
     QueryUsage,
     ResetUsage,
+    SetGroup,
     Stats,
     SystemFigures,
     TellUsage,
     Usage,
 )
+from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.system import Machine, Rates
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
+from config.groups import Alerts as AlertSettings
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +49,15 @@ class MetricsActor(Actor):
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageBook(self.data_dir.metrics)
+        self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
+        self._alerts.begin(self._totals.stats())
         self._rates = Rates(self._totals)
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
         self._save_due = False
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, ("counters.",), self._take)
         self.loop.call_every(PERIOD, self._tick)
+        self.loop.call_every(JUDGE_PERIOD, self._judge)
         self.ready()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -66,6 +72,9 @@ class MetricsActor(Actor):
             answer(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, ForgetAccounts)):
             self._change_usage(message, answer)
+        elif isinstance(message, SetGroup):
+            self._set_group(message)
+            answer(Done())
         elif isinstance(message, ForgetProxy):
             self._forget(message.proxy_id)
         else:
@@ -107,6 +116,7 @@ class MetricsActor(Actor):
         self._save_usage()
         super().close()
         self._totals.close()
+        self._alerts.close()
         self._usage.close()
 
     def _take(self, _topic: str, message: Any) -> None:
@@ -128,6 +138,21 @@ class MetricsActor(Actor):
         self._rates.sample()
         self._machine.sample()
         self._save()
+
+    def _set_group(self, message: SetGroup) -> None:
+        if message.name == "alerts":
+            self._alerts.settings = AlertSettings.model_validate(message.settings)
+
+    def _judge(self) -> None:
+        """Say what has become of error rates."""
+        try:
+            happened = self._alerts.judge(self._totals.stats())
+        except sqlite3.Error as error:
+            log.error("error rates are not judged: %s", error)
+            return
+        for kind, data in happened:
+            event = new_event(kind, data)
+            self.events.publish(event_topic(event), event)
 
     def _save(self) -> None:
         try:

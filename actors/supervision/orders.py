@@ -26,3 +26,5 @@ class Orders:
     egress_allow: tuple[str, ...]
     own: tuple[tuple[str, int], ...]
     forwarding_params: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By actor: the groups of the settings that it reads, by name."""

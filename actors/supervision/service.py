@@ -25,6 +25,8 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import (
     API,
+    METRICS,
+    WEBHOOKS,
     Done,
     Failed,
     ListenerRefused,
@@ -137,6 +139,10 @@ class Service:
             {
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            },
+            {
+                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
         )
 
