@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 REMEMBERED = 1_000
 """Events that the supervisor keeps for a subscriber that was not there."""
 _EVENTS = b"events."
+_SUBSCRIBE, _UNSUBSCRIBE = b"\x01", b"\x00"
 
 OnEvent = Callable[[str, Any], None]
 """Called as `(topic, message)`."""
@@ -110,7 +111,8 @@ class Forwarder:
         self._inward.bind(address_in)
         self._outward.bind(address_out)
         loop.attach(self._inward, self._outward_bound)
-        loop.attach(self._outward, lambda frames: loop.send(self._inward, frames))
+        loop.attach(self._outward, self._inward_bound)
+        loop.send(self._inward, [_SUBSCRIBE + _EVENTS])  # else publishers would drop what nobody hears at the moment
 
     def publish(self, topic: str, message: Any) -> None:
         """Say a fact of the supervisor's own."""
@@ -127,6 +129,10 @@ class Forwarder:
             self._loop.detach(socket)
         self._inward.close(linger=0)
         self._outward.close(linger=100)
+
+    def _inward_bound(self, frames: list[bytes]) -> None:
+        if frames != [_UNSUBSCRIBE + _EVENTS]:
+            self._loop.send(self._inward, frames)
 
     def _outward_bound(self, frames: list[bytes]) -> None:
         if frames[0].startswith(_EVENTS) and len(frames) == 2:
