@@ -180,7 +180,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     stored = _translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format)
-    api_socket = _listen(settings)
+    api_socket = _listen(settings, stored)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
@@ -238,11 +238,13 @@ def _locked(file: Path, what: str) -> int:
         _fail(str(error))
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: Settings, stored: Stored) -> socket.socket:
     try:
         return listen(settings.server.host, settings.server.port)
     except ListenError as error:
-        _fail(f"server.{error.field}: {error.error}")
+        through_api = bool({"host", "port"} & stored.get("server", {}).keys())
+        hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
+        _fail(f"server.{error.field}: {error.error}{hint}")
 
 
 def _in_force(settings: Settings, stored: Stored) -> Settings:

@@ -30,7 +30,7 @@ IDLE_CHECK = 0.02
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
-    `boot.params`: `settings`, what `Settings.model_dump(mode="json")` gives without secrets; `supervisor_pid`.
+    `boot.params`: `settings`, what `config.settings.plain` gives; `supervisor_pid`.
     """
 
     longest_wait = THREADED_WAIT

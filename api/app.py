@@ -31,6 +31,7 @@ from api.http.errors import (
 )
 from api.http.query import Query
 from api.idempotency import HEADER
+from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
 from api.queries import names
@@ -53,8 +54,6 @@ ACTIONS = {
     "endConnection": "proxy.connection_ended",
     "endConnections": "proxy.connections_ended",
     "resetAccountUsage": "account.usage_reset",
-    "testWebhook": "webhook.tested",
-    "redeliver": "webhook.redelivered",
 }
 """What the audit trail calls actions that alter no document."""
 EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
@@ -92,7 +91,7 @@ def _responder(services: Services, operation: Operation) -> Any:
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
         caller = _permitted(operation, req, params)
-        _require_accepted(req, operation.produces)
+        _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
             query=Query(req, declared),
@@ -102,6 +101,7 @@ def _responder(services: Services, operation: Operation) -> Any:
             request_id=req.context.request_id,
             identified=caller,
             if_match_header=req.get_header("If-Match"),
+            headers=req.headers_lower,
         )
         reply = _once(services, operation, call, req)
         if reply.then is not None:
@@ -191,6 +191,8 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         resp.set_header("ETag", f'"{reply.revision}"')
     for name, value in reply.headers.items():
         resp.set_header(name, value)
+    if reply.cookie is not None:
+        resp.append_header("Set-Cookie", reply.cookie)
     if reply.document is None:
         _write(resp, reply.status, {"success": True, "data": reply.data})
     else:
@@ -219,6 +221,7 @@ def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(SupervisorLost, _on_supervisor_lost)
     app.add_error_handler(CollectorLost, _on_collector_lost)
     app.add_error_handler(SenderLost, _on_sender_lost)
+    app.add_error_handler(ProviderLost, _on_provider_lost)
     app.add_error_handler(ApiError, _on_api_error)
 
 
@@ -259,6 +262,12 @@ def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: Collec
 def _on_sender_lost(req: falcon.Request, resp: falcon.Response, error: SenderLost, params: Any) -> None:
     log.error("request %s: %s %s: the webhook sender: %s", req.context.request_id, req.method, req.path, error)
     message = "The webhook sender does not answer; try again in a moment"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_provider_lost(req: falcon.Request, resp: falcon.Response, error: ProviderLost, params: Any) -> None:
+    log.error("request %s: %s %s: the identity provider: %s", req.context.request_id, req.method, req.path, error)
+    message = "The identity provider does not answer as it should; begin the sign-in again in a moment"
     _on_api_error(req, resp, internal(req.context.request_id, message), params)
 
 

@@ -77,11 +77,14 @@ def rotate_signing_key(data: DataDir) -> tuple[str, float]:
 
 
 def peek_settings(data: DataDir) -> Stored:
-    """What was set through the API, read without a lock while the product may run. Raises `ValueError`."""
+    """What was set through the API, read without a lock while the product may run. Raises `ValueError`.
+
+    Nothing, for somebody who may not read the data directory: they want to know of the configuration alone.
+    """
     file = data.store / f"{settings.COLLECTION}.json"
     try:
         entries = parse(file, file.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return {}
     except (OSError, StoreError) as error:
         raise ValueError(f"{file}: {error}") from error

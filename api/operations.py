@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from api import accounts, api_keys, queries, users
 from api.http.call import Call, Reply
 from api.parameters import Parameter
-from api.resources import access, audit, auth, connections, document, health, logs, proxies
+from api.resources import access, audit, auth, connections, document, health, logs, oauth, proxies
 from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
@@ -38,7 +38,8 @@ class Operation:
     """One operation. `model` is what its body must be; with `optional_body` it may be left out.
 
     `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
-    its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form.
+    its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
+    those that `redirects` answer 302 with the same, unless JSON is accepted by name.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -62,6 +63,7 @@ class Operation:
     produces: str = "application/json"
     enveloped: bool = True
     may_be_unwell: bool = False
+    redirects: bool = False
 
     @property
     def permission(self) -> str | None:
@@ -94,6 +96,25 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", f"{V1}/auth/refresh", NONE, "refreshToken", "Get new tokens", auth.refresh, auth.Refresh),
     Operation("POST", f"{V1}/auth/validate", BEARER, "validateToken", "Check a token", auth.validate),
     Operation("POST", f"{V1}/auth/logout", BEARER, "logout", "Sign out", auth.logout),
+    Operation(
+        "GET",
+        f"{V1}/auth/oauth2/authorize",
+        NONE,
+        "authorizeOAuth2",
+        "Go to the identity provider to sign in",
+        oauth.authorize,
+        query=queries.AUTHORIZE,
+        redirects=True,
+    ),
+    Operation(
+        "POST",
+        f"{V1}/auth/oauth2/callback",
+        NONE,
+        "finishOAuth2",
+        "Sign in with what the identity provider sent back",
+        oauth.callback,
+        oauth.OAuthCallback,
+    ),
     Operation(
         "POST",
         f"{V1}/auth/signing-key/rotate",

@@ -6,6 +6,7 @@ from actors.forwarding.connections import SORTS
 from api.parameters import Parameter, address, choice, integer, moment, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
+from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
 from api.resources.webhooks import DELIVERY_STATES
 from config.proxies import PROTOCOLS
@@ -29,6 +30,7 @@ LIST_CONNECTIONS = (
     integer("offset", "After so many", 0, 1_000_000, 0),
 )
 END_CONNECTIONS = (*_CONNECTIONS, choice("all", "All, when there is no filter", ("true", "false")))
+AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 QUERY_LOGS = (
     moment("start_time", "Not before; an hour ago by default"),
     moment("end_time", "Not after; now by default"),

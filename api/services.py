@@ -18,6 +18,7 @@ from api.audit.masking import difference
 from api.bridge import Bridge
 from api.fleet import Fleet
 from api.idempotency import Idempotency
+from api.oauth.sign_in import SignIns
 from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
@@ -50,7 +51,7 @@ class ApiSettings:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
-        """From `Settings.model_dump(mode="json")`."""
+        """From what `config.settings.plain` gives."""
         return cls(
             server=Server.model_validate(plain.get("server", {})),
             logging=Logging.model_validate(plain.get("logging", {})),
@@ -93,10 +94,10 @@ class Services:
         self.authenticator = Authenticator(
             store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
         )
-        self.idempotency = Idempotency(data, seal_of(data))
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.seal = seal_of(data)
+        self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
             store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
         )
@@ -107,6 +108,7 @@ class Services:
         """Called when the answer to a change of the API's own address was written."""
         self.on_max_connections: Callable[[int], None] = _of_no_interest
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
+        self.sign_ins = SignIns(settings.auth.oauth2)
 
     def take_over(self, settings: ApiSettings) -> None:
         """The settings were read again: what can change while the API runs does, for the requests to come."""
@@ -117,6 +119,8 @@ class Services:
             self.rates = RateLimits(settings.security.rate_limiting)
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
         self.tester.default_url = settings.proxy.test_url
+        if self.sign_ins.settings != settings.auth.oauth2:
+            self.sign_ins = SignIns(settings.auth.oauth2)
         self.on_max_connections(settings.server.max_connections)
 
     def reread(self, settings: ApiSettings) -> None:
@@ -133,6 +137,11 @@ class Services:
         """Give back what the services opened themselves."""
         self.audit.close()
         self.idempotency.close()
+
+    def sign_in_refused(self, reason: str, address: str) -> None:
+        """Somebody whom an identity provider sent is not let in."""
+        self.publish("auth.login_failed", {"username": "", "client_ip": address})
+        self._record("auth.login_failed", None, "", reason)
 
     def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
         """A sign-in that failed, which stays one even if this can't be written."""

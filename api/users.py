@@ -89,8 +89,21 @@ class UserUpdate(BaseModel):
         return refuse_nulls(given)
 
 
+class OAuthLink(BaseModel):
+    """Who somebody is at an identity provider, for good: `subject` as `issuer` calls them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    provider: str
+    issuer: str
+    subject: str
+
+
 class User(BaseModel):
-    """A document of the collection `users`. `permissions` None means: those of the role."""
+    """A document of the collection `users`. `permissions` None means: those of the role.
+
+    An `email_claimed` was given by the user alone, so it may be anybody's.
+    """
 
     id: str
     username: str
@@ -100,6 +113,8 @@ class User(BaseModel):
     permissions: list[str] | None = None
     status: Status = "active"
     last_login: float | None = None
+    oauth: OAuthLink | None = None
+    email_claimed: bool = False
     created_at: float
     updated_at: float
 
@@ -116,6 +131,7 @@ class User(BaseModel):
             "role": self.role,
             "status": self.status,
             "permissions": list(self.granted()),
+            "oauth_provider": None if self.oauth is None else self.oauth.provider,
             "last_login": None if self.last_login is None else timestamp_text(self.last_login),
             "created_at": timestamp_text(self.created_at),
             "updated_at": timestamp_text(self.updated_at),
@@ -137,14 +153,21 @@ def new_user(body: UserCreate, now: float | None = None) -> User:
     )
 
 
-def apply(user: User, body: UserUpdate, now: float) -> User:
+def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -> User:
     """`user` with the changes of `body`. A new role brings its own permissions, unless some are given."""
     changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
     if body.role is not None:
         changed.setdefault("permissions", None)
+    if body.email is not None and not (by_themself and body.email == user.email):
+        changed["email_claimed"] = by_themself
     if body.password is not None:
         changed["password_hash"] = hash_password(body.password)
     return user.model_copy(update={**changed, "updated_at": now})
+
+
+def about(user: User) -> dict[str, str]:
+    """What events say of a user."""
+    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}
 
 
 def load(document: Document) -> User:

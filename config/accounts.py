@@ -24,7 +24,7 @@ from pydantic import (
 
 from config.access import read_network
 from config.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
-from config.passwords import hash_password
+from config.passwords import check_password, hash_password
 from config.quotas import PERIODS, Period
 from config.units import parse_moment
 
@@ -220,7 +220,8 @@ def change_account(
             raise InvalidProxy(f"{path}password", "socks4 has no passwords: clients send the username as their USERID")
         if protocol == "socks5":
             refuse_long(f"{path}password", body.password)
-        changed["password_hash"] = hash_password(body.password)
+        if not check_password(body.password, account.password_hash or ""):  # the one it has is no change
+            changed["password_hash"] = hash_password(body.password)
     return account.model_copy(update=changed)
 
 

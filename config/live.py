@@ -167,7 +167,7 @@ def overlay(base: Grouped, stored: Mapping[str, Mapping[str, Any]]) -> dict[str,
 def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
     if not isinstance(base, BaseModel):
         raise BadStored(f"{group}: unknown group")
-    whole = {**base.model_dump(mode="json"), **values}
+    whole = {**base.model_dump(), **values}  # not as JSON, which would mask secrets
     if group == "auth" and "session_timeout" in values:
         whole["jwt"] = {**whole["jwt"], "access_token_ttl": None}
     try:

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
 from config.groups import Alerts, Group, Webhooks
+from config.oauth import OAuth2
 
 ENV_PREFIX = "PROXYFLEET_"
 OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
@@ -29,6 +30,8 @@ OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
 LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
+    f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
+    f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
     f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
     f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
 }
@@ -113,6 +116,7 @@ class Auth(Group):
     session_timeout: Seconds = 3600
     max_login_attempts: int = Field(5, ge=1, le=1000)
     jwt: Jwt = Jwt()
+    oauth2: OAuth2 = OAuth2()
 
     @property
     def access_token_ttl(self) -> int:
@@ -181,6 +185,16 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The order of precedence: command line (init), environment. `load` puts the file below them."""
         return (init_settings, env_settings)
+
+
+def plain(settings: Settings) -> dict[str, Any]:
+    """The settings as the API's process gets them: plain values, and the one secret that it needs.
+
+    That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
+    """
+    told = settings.model_dump(mode="json", exclude={"admin_password"})
+    told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
+    return told
 
 
 def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -252,8 +266,13 @@ def _sentence(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
-    shown = "" if "password" in key or "secret" in key else f" (got {error['input']!r})"
+    shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
     return f"{key}: {error['msg']}{shown}"
+
+
+def _may_hold_secret(key: str, given: Any) -> bool:
+    in_url = isinstance(given, str) and "://" in given and "@" in given
+    return "password" in key or "secret" in key or in_url or isinstance(given, (dict, BaseModel))
 
 
 def _siblings(location: tuple[Any, ...]) -> list[str]:

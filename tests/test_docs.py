@@ -99,5 +99,5 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 def test_every_key_of_the_configuration_is_documented_and_none_that_does_not_exist() -> None:
     table = [line for line in (ROOT / "docs" / "configuration.md").read_text().splitlines() if line.startswith("| `")]
-    documented = [key for line in table for key in re.findall(r"`([a-z_.]+)`", line.split("|")[1])]
+    documented = [key for line in table for key in re.findall(r"`([a-z0-9_.]+)`", line.split("|")[1])]
     assert sorted(documented) == sorted(keys_of(Settings))

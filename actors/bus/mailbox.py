@@ -121,7 +121,7 @@ class Mailbox(Post):
     def transmit(self, to: str, frame: bytes) -> str | None:
         """Queue a frame for the router."""
         try:
-            self._loop.send(self._socket, [to.encode(), frame])
+            self._loop.send(self._socket, [_addressed(to.encode(), frame)])
         except zmq.Again:
             return "the mailbox is full"
         return None
@@ -132,10 +132,10 @@ class Mailbox(Post):
         self._socket.close(linger=int(linger * 1000))
 
     def _on_frames(self, frames: list[bytes]) -> None:
-        if len(frames) != 2:
-            log.error("message of %d frames refused", len(frames))
-            return
-        self.arrived(frames[0].decode(errors="replace"), frames[1])
+        opened = _opened(frames)
+        if opened is not None:
+            sender, frame = opened
+            self.arrived(sender.decode(errors="replace"), frame)
 
 
 class Exchange(Post):
@@ -169,7 +169,7 @@ class Exchange(Post):
 
     def _pass(self, sender: bytes, to: bytes, frame: bytes) -> str | None:
         try:
-            self._loop.send(self._socket, [self._appointed.get(to, to), sender, frame])
+            self._loop.send(self._socket, [self._appointed.get(to, to), _addressed(sender, frame)])
         except zmq.Again:
             return "its queue is full"
         except zmq.ZMQError as error:
@@ -179,10 +179,11 @@ class Exchange(Post):
         return None
 
     def _on_frames(self, frames: list[bytes]) -> None:
-        if len(frames) != 3:
-            log.error("message of %d frames refused", len(frames))
+        sender, *rest = frames
+        opened = _opened(rest)
+        if opened is None:
             return
-        sender, to, frame = frames
+        to, frame = opened
         if to == SUPERVISOR.encode():
             self.arrived(sender.decode(errors="replace"), frame)
             return
@@ -199,6 +200,24 @@ class Exchange(Post):
         if envelope.role is Role.ASK:
             lost = Unreachable(to.decode(errors="replace"), trouble)
             self._pass(to, sender, encode(Envelope(lost, envelope.correlation, Role.REPLY)))
+
+
+def _addressed(other: bytes, frame: bytes) -> bytes:
+    """One part for whom it is for, or whom it is from, and the message itself.
+
+    It is one part and not two, since libzmq (4.3.5, session_base.cpp) ends the process when a socket is closed in the
+    middle of a message of several parts for somebody whose queue is full.
+    """
+    return bytes((len(other),)) + other + frame
+
+
+def _opened(parts: list[bytes]) -> tuple[bytes, bytes] | None:
+    """What `_addressed` put together; None, and said so, when somebody else did."""
+    if len(parts) != 1 or not parts[0] or len(parts[0]) <= parts[0][0]:
+        log.error("a message of %d parts that is none of the star's was refused", len(parts))
+        return None
+    part, end = parts[0], parts[0][0] + 1
+    return part[1:end], part[end:]
 
 
 def _no_answer(_message: Any) -> None:

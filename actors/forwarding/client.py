@@ -80,6 +80,7 @@ class Client:
         "target",
         "up",
         "user",
+        "vouched",
     )
 
     def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
@@ -111,6 +112,8 @@ class Client:
         self.bytes_in = self.bytes_out = 0
         self.target: Authority | None = None
         self.user = ""
+        self.vouched: bytes | None = None
+        """The hash that the user's password was right for, until a request has been let through by that."""
         self.reported = ""
         """What rules in report mode would have refused about this client."""
         self.noted = NEVER

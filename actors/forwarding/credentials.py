@@ -52,6 +52,10 @@ class Credentials:
         """Is there such a user?"""
         return user in self._hashes
 
+    def stored(self, user: str) -> bytes | None:
+        """The hash of the user's password, empty where there are no passwords; None for nobody who is known."""
+        return self._hashes.get(user)
+
     def admit_tester(self, user: str, token: str, ttl: float) -> None:
         """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
         if len(self._testers) >= TESTERS_MAX:

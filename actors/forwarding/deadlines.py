@@ -2,7 +2,10 @@
 
 A connection moves its `deadline` as often as it likes; only when the quarter comes for which it was last noted does
 somebody look, and then it is noted again for later or expired. A note that an earlier one has overtaken is recognised
-by `noted` and passed over. Nobody is looked at before the deadline, nor later than a quarter of a second after it.
+by `noted` and passed over. Nobody expires before the deadline, nor later than a quarter of a second after it.
+
+The wheel holds what is noted in it, ended connections too. So nobody is noted for later than `HORIZON`: with deadlines
+of an hour, the connections of an hour would stay in memory.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from typing import Protocol
 from actors.bus.loop import Loop
 
 QUANTUM = 0.25
+HORIZON = 30.0
+STRIDE = 5.0
+"""Whoever expires beyond the horizon is looked at with many others, once in so many seconds."""
 NEVER = float("inf")
 
 
@@ -38,7 +44,7 @@ class Deadlines:
 
     def note(self, mortal: Mortal) -> None:
         """See that it is looked at in time; cheap when it already is."""
-        when = (int(mortal.deadline / QUANTUM) + 1) * QUANTUM
+        when = self._when(mortal.deadline)
         if when >= mortal.noted:
             return
         mortal.noted = when
@@ -48,6 +54,12 @@ class Deadlines:
             return
         self._quarters[when] = [mortal]
         self._loop.call_later(max(0.0, when - self._loop.now), lambda: self._look(when))
+
+    def _when(self, deadline: float) -> float:
+        horizon = self._loop.now + HORIZON
+        if deadline > horizon + STRIDE:
+            return (int(horizon / STRIDE) + 1) * STRIDE
+        return (int(deadline / QUANTUM) + 1) * QUANTUM
 
     def _look(self, when: float) -> None:
         for mortal in self._quarters.pop(when):

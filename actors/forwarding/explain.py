@@ -81,7 +81,7 @@ def _before_resolving(
     failure = serving.limits.judge_user(user or "", question.client_ip)
     if failure is not None:
         return _no(failure, f"accounts: {failure.detail}", "account")
-    return judge.name(target)
+    return judge.name(target) if serving.upstreams is None else None  # `unresolved` judges all of it, in its order
 
 
 def _resolved(judge: Judge, client: Judgement, target: Authority, answer: Answer) -> _Said:

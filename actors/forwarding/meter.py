@@ -31,7 +31,7 @@ class Gate:
     A share of 0 means: read nothing, and `wait` to be called when there is one.
     """
 
-    __slots__ = ("_buckets", "_inward", "_shared", "account", "unclaimed", "waiting")
+    __slots__ = ("_buckets", "_inward", "_shared", "_wake", "account", "unclaimed", "waiting")
 
     def __init__(self, inward: bool, shared: Bucket) -> None:
         """`shared` is the bucket of the whole proxy."""
@@ -41,6 +41,7 @@ class Gate:
         self.account: Account | None = None
         self.unclaimed = 0
         self.waiting = False
+        self._wake: Wake | None = None
 
     def bind(self, account: Account | None) -> None:
         """From now on bytes are those of `account`, with what nobody has claimed yet."""
@@ -69,14 +70,20 @@ class Gate:
             self.account.count(self._inward, count)
 
     def wait(self, wake: Wake) -> None:
-        """Have `wake` called when there may be a share; a second wait beside the first is none."""
+        """Have `wake` called when there may be a share, in place of who waits already.
+
+        There is one place in the queue. The last who asked has it: a tunnel, where its connection waited before.
+        """
+        self._wake = wake
         if self.waiting:
             return
         short = next((bucket for bucket in self._buckets if not bucket.share()), self._buckets[0])
 
         def woken() -> None:
             self.waiting = False
-            wake()
+            last, self._wake = self._wake, None
+            if last is not None:
+                last()
 
         self.waiting = True
         short.wait(woken)

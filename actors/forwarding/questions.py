@@ -40,9 +40,10 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
         if client.over or client.question is not question or not client.session.authorizing:
             return
         client.question = None
-        if user is None and client.serving.policy.hears_users:
-            user = ""  # nobody has to be known here
+        if user is None and not client.serving.policy.wants_credentials:
+            user = ""  # nobody has to be known here, or not any more
         client.user = user or ""
+        client.vouched = credentials.stored(client.user)
         commands = client.session.authorized(user, client.loop.now)
         if asking:
             answers.append(commands)
@@ -50,7 +51,7 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
             client.perform(commands)
             client.go_on()
 
-    if client.serving.policy.hears_users and not (user or "").startswith(TESTERS):
+    if not client.serving.policy.wants_credentials and not (user or "").startswith(TESTERS):
         checked("")
     else:
         credentials.check(user, command.password, checked)
@@ -93,6 +94,8 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
 
 def _refused(client: Client) -> list[Command] | None:
     """What follows when limits or the account don't let the request go on; else None, and it is counted."""
+    if not _still_good(client):
+        return client.session.failed(errors.CREDENTIALS_WANTED, client.loop.now)
     meter = client.meter
     if meter is None:
         limits = client.serving.limits
@@ -102,6 +105,13 @@ def _refused(client: Client) -> list[Command] | None:
         assert meter is not None
     failure = meter.admit(client.user, client)
     return None if failure is None else client.session.failed(failure, client.loop.now)
+
+
+def _still_good(client: Client) -> bool:
+    """Between the credentials and the request of SOCKS the user may have gone, or got another password."""
+    vouched, client.vouched = client.vouched, None
+    credentials = client.serving.credentials
+    return vouched is None or credentials is None or credentials.stored(client.user) == vouched
 
 
 def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:

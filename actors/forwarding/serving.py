@@ -79,6 +79,7 @@ class Serving:
         self.loop = loop
         self.deadlines = Deadlines(loop)
         self.pipes = PipePool()
+        self._without_pipe: dict[Callable[[], None], None] = {}
         self.workers = Workers(loop)
         self.dialer = Dialer(loop, Resolver(loop, self.workers))
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
@@ -166,9 +167,20 @@ class Serving:
         return CopyingFlow(source[0], destination[0], length, gate)
 
     def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
-        """There was no descriptor for a pipe: go on when somebody has given one back."""
+        """There was no descriptor for a pipe: go on when somebody has given one back. Asked twice, it is done once."""
         self.dialer.on_trouble("out_of_descriptors", "no descriptor is left for pipes; connections wait")
-        self.loop.call_later(PIPE_WAIT, go_on)
+        if not self._without_pipe:
+            self.loop.call_later(PIPE_WAIT, self._try_for_pipes)
+        self._without_pipe[go_on] = None
+
+    def _try_for_pipes(self) -> None:
+        """Let them go on, until one finds that there is still none: the others would, too."""
+        waiting, self._without_pipe = self._without_pipe, {}
+        while waiting and not self._without_pipe:
+            go_on = next(iter(waiting))
+            del waiting[go_on]
+            go_on()
+        self._without_pipe.update(waiting)
 
     def knows(self, user: str) -> bool:
         """Could this be an authorised user? Where no credentials are wanted, anybody is."""

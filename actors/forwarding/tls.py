@@ -62,6 +62,8 @@ class TlsStream:
                 self._flush()
                 self._take_in()
                 continue
+            except ssl.SSLZeroReturnError:
+                return b""  # the peer's close_notify, behind our own
             except ssl.SSLError:
                 self._flush()  # the alert that says why
                 raise
@@ -70,16 +72,22 @@ class TlsStream:
             return data
 
     def send(self, data: bytes | memoryview, /) -> int:
-        """How many bytes were taken and sent. Raises as `recv`.
+        """How many bytes were taken and sent: all, unless the socket takes no more now. Raises as `recv`.
 
-        After `BlockingIOError` the next call must begin with the same bytes: they are encrypted already.
+        After fewer than all, and after `BlockingIOError`, the next call must begin with the bytes that were not taken:
+        some are encrypted already. Edge-triggered callers rely on it that fewer means an edge to come.
         """
-        if not self._sealed:
-            self._sealed = self._tls.write(memoryview(data)[:SEAL_SIZE])
-        if not self._flush():
-            raise BlockingIOError
-        sealed, self._sealed = self._sealed, 0
-        return sealed
+        whole, taken = memoryview(data), 0
+        while taken < len(whole):
+            if not self._sealed:
+                self._sealed = self._tls.write(whole[taken : taken + SEAL_SIZE])
+            if not self._flush():
+                if not taken:
+                    raise BlockingIOError
+                break
+            taken += self._sealed
+            self._sealed = 0
+        return taken
 
     def shutdown(self, _how: int, /) -> None:
         """End the sending direction: a close_notify. The other goes on, so the socket itself is only closed later.
@@ -137,7 +145,7 @@ class TlsStream:
         try:
             while data := self._tls.read(READ_SIZE):
                 self._early.append(data)
-        except ssl.SSLWantReadError:
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             return
 
 

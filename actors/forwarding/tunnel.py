@@ -173,8 +173,10 @@ class Tunnel:
             self._serving.loop.call_soon(lambda: self._again(flow))
         elif progress is Progress.HELD and flow.gate is not None:
             flow.gate.wait(lambda: self._again(flow))
-        elif progress is Progress.ENDED and not self._ended:  # when both have, closing says so
-            (self._origin if flow is self._up else self._client).shutdown(socket.SHUT_WR)
+        elif progress is Progress.ENDED:
+            destination = self._origin if flow is self._up else self._client
+            if not (self._ended and isinstance(destination, socket.socket)):  # closing says so; TLS wants a word first
+                destination.shutdown(socket.SHUT_WR)
 
     def _again(self, flow: AnyFlow) -> None:
         if self._up is None or self._down is None:
@@ -182,7 +184,7 @@ class Tunnel:
         try:
             self._run(flow)
         except OutOfPipes:
-            self._serving.wait_for_pipes(lambda: self._again(flow))
+            self._serving.wait_for_pipes(self._pump_both)
             return
         except OSError:
             self.end("connection_terminated")

@@ -33,13 +33,11 @@ class Workers:
         self._waiting = 0
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._results: deque[tuple[Callable[[Any], None], Any]] = deque()
-        self._wake = -1
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # now: there may be no descriptor left later
+        loop.watch(self._wake, select.EPOLLIN, self._collect)
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """What can go wrong in `work` should be a result; when it raises all the same, the result is None."""
-        if self._wake < 0:
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._loop.watch(self._wake, select.EPOLLIN, self._collect)
         self._waiting += 1
         if self._started < min(self._limit, self._waiting):
             self._started += 1

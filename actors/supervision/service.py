@@ -49,7 +49,7 @@ from actors.supervision.sockets import ListenError
 from actors.supervision.spawner import Spawner
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
-from config.settings import ConfigError, Settings
+from config.settings import ConfigError, Settings, plain
 
 log = logging.getLogger(__name__)
 
@@ -151,8 +151,8 @@ class Service:
         return Plan(API, entry, self._api_params, lambda: [self._api.socket])
 
     def _shown(self) -> dict[str, Any]:
-        """The settings without their secrets."""
-        return self._settings.model_dump(mode="json", exclude={"admin_password"})
+        """The settings for the API."""
+        return plain(self._settings)
 
     def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)

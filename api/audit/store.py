@@ -16,10 +16,11 @@ from api.store import Change, Document, Store, StoreError
 from api.store.contract import Predicate
 from config.paths import DataDir
 
-UNAUDITED = frozenset({"refresh_families", "oauth_states", "oauth_requests"})
-"""Collections of credentials under way: sign-ins and sign-outs have rows of their own."""
+UNAUDITED = frozenset({"refresh_families"})
+"""Collections of credentials under way: sign-ins and sign-outs have rows of their own, written by their handlers."""
 
-_KINDS = {"proxies": "proxy", "users": "user", "api_keys": "api_key", "settings": "settings", "webhooks": "webhook"}
+_KINDS = {"proxies": "proxy", "settings": "settings"}
+"""What `removesuffix` would get wrong."""
 
 
 class AuditedStore:

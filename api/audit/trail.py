@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 import threading
 import time
@@ -30,6 +31,8 @@ from api.audit.context import origin
 from api.store.contract import StoreError, StoreWriteError
 from config.paths import DataDir, PathError
 from config.units import timestamp_text
+
+log = logging.getLogger(__name__)
 
 GENESIS = "0" * 64
 SEARCHABLE = {
@@ -113,7 +116,7 @@ class Trail:
         try:
             self._database = open_database(trail_file(data), _SCHEMA, any_thread=True)
             self._database.execute("PRAGMA synchronous=FULL")
-            self._head = _read_head(self._database)
+            self._head = _last_known(self._database)
             self._reader = sqlite3.connect(trail_file(data), isolation_level=None, check_same_thread=False)
         except (sqlite3.Error, PathError, OSError) as error:
             raise StoreError(f"{trail_file(data)}: {error}") from error
@@ -249,6 +252,16 @@ def _error_of(seq: int, content: str, digest: str, before: Head) -> str | None:
 def _read_head(database: sqlite3.Connection) -> Head:
     found = database.execute("SELECT seq, hash FROM head").fetchone()
     return Head(int(found[0]), str(found[1])) if found else Head(0, GENESIS)
+
+
+def _last_known(database: sqlite3.Connection) -> Head:
+    """Where to go on. When row and head don't agree, somebody was there: it is said, and the chain keeps the gap."""
+    kept = _read_head(database)
+    found = database.execute("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
+    last = Head(int(found[0]), str(found[1])) if found else Head(0, GENESIS)
+    if last != kept:
+        log.critical("the audit trail was altered: `proxyfleet audit verify` says where")
+    return max(last, kept, key=lambda head: head.seq)
 
 
 def _condition(selection: Selection, counting: bool = False) -> tuple[str, list[Any]]:

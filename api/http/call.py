@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ class Call:
     request_id: str
     identified: Caller | None
     if_match_header: str | None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """All of them, names in lower case."""
 
     @property
     def caller(self) -> Caller:
@@ -57,15 +59,16 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A success: `data` for the envelope. `revision` becomes the ETag. A `document` is the body itself.
+    """A success: `data` for the envelope. `revision` becomes the ETag. `cookie` is a `Set-Cookie`.
 
-    `then` is called when the answer was written.
+    A `document` is the body itself. `then` is called when the answer was written.
     """
 
     data: dict[str, Any]
     status: int = 200
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    cookie: str | None = None
     then: Callable[[], None] | None = None
     document: Document | None = None
 

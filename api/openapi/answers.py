@@ -16,6 +16,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "refreshToken": forms.TokenPair,
     "validateToken": forms.ValidToken,
     "logout": forms.Message,
+    "authorizeOAuth2": forms.Authorization,
+    "finishOAuth2": forms.SignedIn,
     "rotateSigningKey": system_forms.RotatedKey,
     "testAuth": forms.WhoAmI,
     "listApiKeys": forms.ApiKeys,

@@ -127,6 +127,10 @@ def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     told = {str(operation.status): _success(operation, schemas)}
     if operation.may_be_unwell:
         told["503"] = {**_success(operation, schemas), "description": "It can't do its work"}
+    if operation.redirects:
+        location = {"Location": {"description": "Where to go", "schema": {"type": "string"}}}
+        success = told[str(operation.status)]
+        told["302"] = {**success, "headers": {**success["headers"], **location}, "description": "Go there"}
     return told
 
 

@@ -36,6 +36,7 @@ _USER_UPDATE = {"email": "bob@example.com"}
 BODIES: dict[str, dict[str, Any]] = {
     "login": {"username": "admin", "password": "correct horse battery"},
     "refreshToken": {"refresh_token": "rt_0123456789abcdef"},
+    "finishOAuth2": {"code": "SplxlOBeZQQYbYS6WxSbIA", "state": "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s"},
     "createApiKey": {"name": "deploy", "permissions": ["proxy.read"], "expires_at": "2030-01-01T00:00:00Z"},
     "createProxy": _CREATE,
     "replaceProxy": _UPDATE,
@@ -71,6 +72,7 @@ VALUES: dict[str, Any] = {
     "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",
     "address": "198.51.100.1",
     "age": 12.5,
+    "authorization_url": "https://accounts.example.com/authorize?response_type=code&client_id=proxyfleet&state=Sxd6Gf0",
     "bytes_in": 5120,
     "bytes_out": 1048576,
     "client": "192.0.2.7",
@@ -95,6 +97,7 @@ VALUES: dict[str, Any] = {
     "before": {"status": "active"},
     "hash": "0" * 64,
     "name": "office",
+    "oauth_provider": "google",
     "page": 1,
     "pages": 1,
     "per_page": 50,

@@ -159,6 +159,7 @@ class UserForm(Form):
     role: str
     status: Literal["active", "disabled"]
     permissions: list[str]
+    oauth_provider: str | None
     last_login: Moment | None
     created_at: Moment
     updated_at: Moment
@@ -177,6 +178,13 @@ class SignedIn(TokenPair):
     """A token pair, and whose it is."""
 
     user: UserForm
+
+
+class Authorization(Form):
+    """Where a browser signs in, and the state that comes back from there."""
+
+    authorization_url: str
+    state: str
 
 
 class ValidToken(Form):

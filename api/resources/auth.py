@@ -13,7 +13,7 @@ from api.http.call import Call, Reply
 from api.http.errors import unauthorized
 from api.security.authentication import Caller, expired
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
-from api.store import RevisionConflict, StoreWriteError
+from api.store import RevisionConflict, Store, StoreWriteError
 from api.users import User
 from config.units import timestamp_text
 
@@ -43,10 +43,10 @@ def login(call: Call) -> Reply:
         if now is None or now.password_hash != user.password_hash or now.status != "active":
             raise unauthorized("The user name or the password is wrong")  # it was right when it was checked
         origin().signed_in(now, "password")
-        call.services.audit.append("auth.login", _account(now))
+        call.services.audit.append("auth.login", account(now))
         pair = call.services.tokens.issue(user.id)
-        user = _note_login(call, now)
-    return Reply({**_pair(pair), "user": user.view()}, headers=_NOT_CACHED)
+        user = note_login(call.services.store, now)
+    return Reply(signed_in(pair, user), headers=NOT_CACHED)
 
 
 def refresh(call: Call) -> Reply:
@@ -64,7 +64,7 @@ def refresh(call: Call) -> Reply:
     if user is None or user.status != "active":
         call.services.tokens.revoke_all(user_id)
         raise unauthorized("The refresh token is not valid")
-    return Reply(_pair(pair), headers=_NOT_CACHED)
+    return Reply(_pair(pair), headers=NOT_CACHED)
 
 
 def validate(call: Call) -> Reply:
@@ -76,7 +76,7 @@ def validate(call: Call) -> Reply:
 def logout(call: Call) -> Reply:
     """The token and its refresh family are dead."""
     claims = _claims(call.caller)
-    call.services.audit.append("auth.logout", _account(call.caller.user))
+    call.services.audit.append("auth.logout", account(call.caller.user))
     call.services.tokens.revoke(claims.family)
     return Reply({"message": "Signed out"})
 
@@ -96,7 +96,12 @@ def who_am_i(call: Call) -> Reply:
     return Reply({"authenticated": True, **_who(caller), "auth_method": caller.method})
 
 
-_NOT_CACHED = {"Cache-Control": "no-store"}
+NOT_CACHED = {"Cache-Control": "no-store"}
+
+
+def signed_in(pair: TokenPair, user: User) -> dict[str, Any]:
+    """The answer to every kind of sign-in."""
+    return {**_pair(pair), "user": user.view()}
 
 
 def _claims(caller: Caller) -> Claims:
@@ -114,7 +119,8 @@ def _pair(pair: TokenPair) -> dict[str, Any]:
     }
 
 
-def _account(user: User) -> dict[str, Any]:
+def account(user: User) -> dict[str, Any]:
+    """A user as the audit trail names a resource."""
     return {"type": "user", "id": user.id, "name": user.username}
 
 
@@ -130,8 +136,8 @@ def _who(caller: Caller) -> dict[str, Any]:
     return {"user_id": user.id, "username": user.username, "role": user.role, "permissions": caller.permissions()}
 
 
-def _note_login(call: Call, user: User) -> User:
-    store = call.services.store
+def note_login(store: Store, user: User) -> User:
+    """`user` with the time of this sign-in, as it is stored now if that could be stored."""
     document = store.get(users.COLLECTION, user.id)
     if document is None:
         return user

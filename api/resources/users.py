@@ -36,7 +36,7 @@ def create_user(call: Call) -> Reply:
         if users.by_name(store, user.username) is not None:
             raise invalid("username", f"the user name {user.username!r} is in use")
         document = store.put(users.COLLECTION, user.model_dump(mode="json"), expect=0)
-    call.services.publish("user.created", _about(user))
+    call.services.publish("user.created", users.about(user))
     return Reply({"user": user.view()}, 201, document.revision)
 
 
@@ -53,7 +53,7 @@ def update_user(call: Call) -> Reply:
         before = _matching(call)
         user = users.load(before)
         _authorise_update(call, user, body)
-        changed = users.apply(user, body, time.time())
+        changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
         _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
         _keep_an_administrator(call.services.store, user, changed)
         stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)
@@ -61,7 +61,7 @@ def update_user(call: Call) -> Reply:
             call.services.tokens.revoke_all(user.id)
     if body.password is not None and user.username == ADMINISTRATOR:
         forget_initial_password(call.services.data)
-    call.services.publish("user.updated", _about(changed))
+    call.services.publish("user.updated", users.about(changed))
     return Reply({"user": changed.view()}, revision=stored.revision)
 
 
@@ -76,7 +76,7 @@ def delete_user(call: Call) -> Reply:
         store.delete(users.COLLECTION, user.id, before.revision)
         call.services.tokens.revoke_all(user.id)
     _delete_keys(store, user.id)
-    call.services.publish("user.deleted", _about(user))
+    call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 
 
@@ -147,7 +147,3 @@ def _delete_keys(store: Store, user_id: str) -> None:
             store.delete(api_keys.COLLECTION, document.id)
         except NotStored:
             continue  # revoked at this moment, which is what was wanted
-
-
-def _about(user: User) -> dict[str, str]:
-    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}

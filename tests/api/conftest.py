@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from api.services import ApiSettings
 from config import passwords
-from tests.api.support import Api
+from config.settings import Auth
+from tests.api.fake_provider import FakeProvider, Make
+from tests.api.support import QUIET, Api
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +25,24 @@ def api() -> Iterator[Api]:
     made = Api()
     yield made
     made.close()
+
+
+@pytest.fixture
+def provider() -> Iterator[FakeProvider]:
+    made = FakeProvider()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(provider: FakeProvider) -> Iterator[Make]:
+    """An API that trusts the provider, with settings of one's own."""
+    made: list[Api] = []
+
+    def start(**settings: Any) -> Api:
+        made.append(Api(ApiSettings(auth=Auth(oauth2=provider.settings(**settings)), security=QUIET)))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()

@@ -326,6 +326,22 @@ def test_the_file_itself_refuses_to_be_altered_in_passing_and_is_private(trail: 
     assert {file.stat().st_mode & 0o777 for file in trail.audit.iterdir()} == {0o600}
 
 
+def test_a_trail_that_was_altered_goes_on_and_says_so(trail: DataDir, caplog: pytest.LogCaptureFixture) -> None:
+    for statement, broken_at in (("DELETE FROM head", 6), ("DELETE FROM audit WHERE seq = 6", 7)):
+        tamper(trail, statement)
+        again = Trail(trail)
+        assert "was altered" in caplog.text
+        caplog.clear()
+        again.append("proxy.deleted")
+        again.close()
+        with sqlite3.connect(trail_file(trail)) as database:
+            assert database.execute("SELECT max(seq) FROM audit").fetchone() == (broken_at,)
+        database.close()
+    found = verify(trail)
+    assert isinstance(found, Broken)
+    assert found.seq == 7
+
+
 def test_rows_of_many_threads_make_one_chain(data: DataDir) -> None:
     written = Trail(data)
     threads = [threading.Thread(target=lambda: [written.append("a") for _ in range(10)]) for _ in range(8)]

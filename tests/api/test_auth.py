@@ -388,6 +388,8 @@ def test_the_open_operations_are_those_that_are_meant_to_be() -> None:
         "readyz",
         "login",
         "refreshToken",
+        "authorizeOAuth2",
+        "finishOAuth2",
         "getOpenapi",
         "getDocs",
         "getDocsFile",

@@ -66,7 +66,7 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
     deaf = bench.keep(new_socket(bench.context, zmq.DEALER, high_water=1))
     deaf.setsockopt(zmq.ROUTING_ID, b"deaf")
     deaf.connect(bench.run_dir.mailbox)
-    deaf.send_multipart([SUPERVISOR.encode(), b""])
+    deaf.send(bytes((len(SUPERVISOR),)) + SUPERVISOR.encode())
     bench.until(lambda: star.exchange.tell("deaf", Hello(1, 1)), "the deaf one is on the bus")
     told = 0
     while star.exchange.tell("deaf", Hello(told, 1)):
@@ -153,7 +153,15 @@ def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench
 def test_garbage_in_the_mailbox_harms_nobody(star: Star, bench: Bench) -> None:
     rude = bench.keep(new_socket(bench.context, zmq.DEALER))
     rude.connect(bench.run_dir.mailbox)
-    for frames in ([b""], [SUPERVISOR.encode(), b"\xc1"], [b"a", b"b", b"c", b"d"], [b"\xff\xfe", b"\x90"]):
+    own = SUPERVISOR.encode()
+    for frames in (
+        [b""],
+        [b"\x0a" + own + b"\xc1"],
+        [b"\xff" + own],
+        [own, b"\xc1"],
+        [b"a", b"b", b"c"],
+        [b"\x01\xff\x90"],
+    ):
         rude.send_multipart(frames)
     star.join("api")
     assert star.heard(SUPERVISOR) == [("api", Hello(1, 1))]

@@ -189,3 +189,10 @@ def test_there_are_bounds() -> None:
     with pytest.raises(InvalidProxy) as refused:
         made(accounts=[entry(f"a{number}") for number in range(NEW_PASSWORDS_MAX + 1)])
     assert refused.value.field == "accounts"
+
+
+def test_the_same_password_given_again_changes_nothing_and_so_ends_no_connection() -> None:
+    before = made(accounts=[entry()])
+    again = changed(before, accounts=[entry()]).accounts[0]
+    other = changed(before, accounts=[entry(password="other-word")]).accounts[0]
+    assert again.password_hash == before.accounts[0].password_hash != other.password_hash

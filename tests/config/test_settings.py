@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from config.settings import ConfigError, load
+from config.live import overlay
+from config.settings import Auth, ConfigError, load, plain
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +70,104 @@ def test_bad_files_are_refused_by_key(tmp_path: Path, text: str, problem: str) -
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert any(problem in each for each in caught.value.problems)
+
+
+OAUTH = """[auth.oauth2]
+enabled = true
+provider = "custom"
+client_id = "fleet"
+client_secret = "planted-secret"
+redirect_uri = "https://fleet.example/signed-in"
+"""
+FOUND = 'discovery_url = "https://login.example/.well-known/openid-configuration"\n'
+
+
+def oauth(tmp_path: Path, text: str) -> list[str]:
+    """What is wrong with a configuration of the identity provider."""
+    file = tmp_path / "fleet.toml"
+    file.write_text(text)
+    try:
+        load(file)
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[auth.oauth2]\nenabled = true", "auth.oauth2: Value error, provider: is required"),
+        (OAUTH, "authorize_url: is required"),
+        (OAUTH.replace("fleet", "", 1) + FOUND, "client_id: is required"),
+        (OAUTH.replace("custom", "google").replace("planted-secret", ""), "client_secret: is required"),
+        (OAUTH.replace("custom", "okta"), "auth.oauth2.provider: "),
+        (OAUTH.replace("https://fleet", "fleet") + FOUND, "auth.oauth2.redirect_uri: "),
+        (OAUTH.replace("signed-in", "signed-in#here") + FOUND, "auth.oauth2.redirect_uri: "),
+        (OAUTH + FOUND.replace("https", "http"), "auth.oauth2.discovery_url: "),
+        (OAUTH + FOUND.replace("//", "//me:planted-secret@"), "auth.oauth2.discovery_url: "),
+        (OAUTH + FOUND + "scopes = ['email']", "scopes: must contain openid"),
+        (OAUTH + FOUND + "scopes = ['openid email']", "auth.oauth2.scopes.0: "),
+        (OAUTH + "authorize_url = 'https://a.example'", "token_url: is required"),
+        (OAUTH + "authorize_url = 'https://a.example'\ntoken_url = 'https://a.example'", "userinfo_url: is required"),
+        (
+            OAUTH
+            + "authorize_url = 'https://a.example'\ntoken_url = 'https://a.example'\njwks_url = 'https://a.example'",
+            "jwks_url and issuer: are both needed",
+        ),
+        (OAUTH + FOUND + "tenant = 'a/b'", "auth.oauth2.tenant: "),
+        (OAUTH + FOUND + "tenants = 'a'", "auth.oauth2.tenants: unknown key; allowed here: allowed_domains, "),
+        (OAUTH + FOUND + "allowed_domains = ['a b']", "auth.oauth2.allowed_domains.0: "),
+        (OAUTH + FOUND + "role_mapping = { 'example.com' = 'root' }", "auth.oauth2.role_mapping.example.com: "),
+        (OAUTH + FOUND + "role_mapping = { 'groups=' = 'user' }", "auth.oauth2.role_mapping."),
+        (OAUTH + FOUND + "client_secrets = 'planted-secret'", "auth.oauth2.client_secrets: unknown key"),
+    ],
+)
+def test_an_identity_provider_that_can_not_work_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    problems = oauth(tmp_path, text)
+    assert any(problem in each for each in problems), problems
+    assert "planted-secret" not in str(problems)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OAUTH + FOUND,
+        OAUTH.replace("planted-secret", "") + FOUND,
+        OAUTH + FOUND.replace("https://login.example", "http://127.0.0.1:9000"),
+        OAUTH + FOUND.replace("https://login.example", "http://localhost:9000"),
+        OAUTH.replace("custom", "google"),
+        OAUTH.replace("custom", "github"),
+        OAUTH.replace("custom", "microsoft") + "tenant = 'contoso.example'",
+        OAUTH.replace("true", "false").replace("fleet", "", 1),
+        OAUTH + FOUND + "[auth.oauth2.role_mapping]\n'@Example.com' = 'operator'\n'groups=a.b=c' = 'administrator'",
+    ],
+)
+def test_an_identity_provider_that_can_work_is_taken(tmp_path: Path, text: str) -> None:
+    assert oauth(tmp_path, text) == []
+
+
+def test_the_identity_provider_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ENABLED": "true",
+        "PROVIDER": "google",
+        "CLIENT_ID": "fleet",
+        "CLIENT_SECRET": "planted-secret",
+        "REDIRECT_URI": "https://fleet.example/signed-in",
+        "SCOPES": '["openid", "email"]',
+        "ROLE_MAPPING": '{"groups=ops": "operator", "example.com": "auditor"}',
+    }.items():
+        monkeypatch.setenv(f"PROXYFLEET_AUTH__OAUTH2__{name}", value)
+    settings = load()
+    assert settings.auth.oauth2.scopes == ("openid", "email")
+    assert list(settings.auth.oauth2.role_mapping.items()) == [("groups=ops", "operator"), ("example.com", "auditor")]
+    assert "planted-secret" not in repr(settings) + settings.model_dump_json()
+    assert plain(settings)["auth"]["oauth2"]["client_secret"] == "planted-secret"
+    auth = overlay(settings, {"auth": {"session_timeout": 60}})["auth"]  # as when it is set through the API
+    assert isinstance(auth, Auth)
+    assert auth.oauth2 == settings.auth.oauth2
+    monkeypatch.setenv("PROXYFLEET_AUTH__OAUTH2__SCOPES", "openid email")
+    with pytest.raises(ConfigError, match="must be a JSON list"):
+        load()
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+
 from actors.bus.loop import Loop
-from actors.forwarding.deadlines import NEVER, QUANTUM, Deadlines
+from actors.forwarding.deadlines import HORIZON, NEVER, QUANTUM, STRIDE, Deadlines
 from tests.forwarding.harness import until
 
 
@@ -79,4 +81,37 @@ def test_with_a_real_clock() -> None:
         return bool(candle.expired_at)
 
     until(turned, "the candle is out")
+    loop.close()
+
+
+def test_who_has_ended_long_before_the_deadline_is_let_go_of_soon() -> None:
+    hand = Hand()
+    loop = Loop(hand)
+    wheel = Deadlines(loop)
+    candle = Candle(hand.time + 3600)
+    wheel.note(candle)
+    candle.deadline = NEVER
+    held = weakref.ref(candle)
+    del candle
+    gone_by = hand.time + HORIZON + STRIDE + QUANTUM
+    while hand.time < gone_by:
+        hand.time += 1.0
+        loop.turn(0)
+    assert held() is None
+    loop.close()
+
+
+def test_a_far_deadline_is_kept_as_exactly_as_a_near_one() -> None:
+    hand = Hand()
+    loop = Loop(hand)
+    wheel = Deadlines(loop)
+    candle = Candle(hand.time + 100.1)
+    wheel.note(candle)
+    while hand.time < 200.0:
+        hand.time += 0.25
+        loop.turn(0)
+        assert not candle.expired_at
+    hand.time = 200.1 + QUANTUM
+    loop.turn(0)
+    assert candle.expired_at
     loop.close()

@@ -64,6 +64,20 @@ def test_tls_1_1_is_refused(rig: Rig, pair: tuple[str, str]) -> None:
         context.wrap_socket(sock, server_hostname="localhost")
 
 
+@pytest.mark.parametrize("size", [30_000, 70_000, 200_000])
+def test_an_answer_of_which_much_comes_in_its_first_read_arrives_whole(
+    rig: Rig, pair: tuple[str, str], size: int
+) -> None:
+    body = os.urandom(size)
+    with Origin(answers(counted(body))) as origin, connect(rig, pair[0]) as client:
+        client.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = read_head(client)
+        while not answer.endswith(body):
+            received = client.recv(1 << 20)
+            assert received
+            answer += received
+
+
 def test_long_answers_and_requests_arrive_whole(rig: Rig, pair: tuple[str, str]) -> None:
     body = os.urandom(1000) * 5000
 

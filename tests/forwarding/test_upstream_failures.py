@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import bcrypt
@@ -408,3 +410,30 @@ def test_clients_that_break_off_their_requests_say_nothing_against_the_parent(ch
                 until(partial(_has_connections, slow, count), "the parent is asked")
         until(lambda: states(child)[spec.name].active == 0, "all uses are over")
         assert states(child)[spec.name].failures == 0
+
+
+def test_least_connections_counts_those_that_a_slow_parent_has_not_made_yet(child: Rig) -> None:
+    held = threading.Event()
+
+    def slow(sock: socket.socket) -> None:
+        read_head(sock)
+        held.wait(20)
+        sock.close()
+
+    with Origin(slow) as one, Origin(slow) as other, ExitStack() as stack:
+        child.configure(upstreams=parents(scripted(one), scripted(other), policy="least_connections"))
+        for _ in range(6):
+            client = stack.enter_context(connect(child))
+            client.sendall(f"CONNECT {TARGET} HTTP/1.1\r\nHost: {TARGET}\r\n\r\n".encode())
+        until(lambda: one.connections + other.connections == 6, "all are under way")
+        assert one.connections == other.connections == 3
+        held.set()
+
+
+def test_explain_names_the_reason_that_a_request_through_parents_meets(child: Rig) -> None:
+    everything = AccessSpec(deny_destinations=("*",))
+    child.configure(upstreams=parents(parent(closed_port())), access=everything)
+    explained = child.ask(Explain("127.0.0.1", None, "10.0.0.1:80"))
+    assert explained.reason == "destination_ip_prohibited"
+    assert f"error={explained.reason}".encode() in ask_connect(child, "10.0.0.1:80")
+    child.configure(access=AccessSpec())

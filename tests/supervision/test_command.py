@@ -18,6 +18,7 @@ import pytest
 from actors.supervision.notify import notify, watchdog_period
 from api.audit import Trail
 from api.audit.trail import trail_file
+from api.store import open_store
 from config.paths import PathError, default_run_dir, open_data_dir, private_directory
 from tests.product import Product
 from tests.waiting import wait_until
@@ -48,6 +49,21 @@ def test_check_config_names_every_bad_key_value_and_what_is_allowed(short: Path)
         assert words in checked.stderr
     file.write_text("[server]\nport = 8081\n")
     assert proxyfleet("check-config", "--config", str(file)).returncode == 0
+
+
+def test_a_stored_address_that_can_not_be_had_ends_the_start_with_the_way_out(short: Path) -> None:
+    data = open_data_dir(short / "data")
+    store = open_store(data)
+    store.put("settings", {"id": "settings", "server": {"host": "192.0.2.1"}})
+    store.close()
+    places = ["--data-dir", str(data.path)]
+    refused = proxyfleet("serve", *places, "--run-dir", str(short / "run"))
+    assert refused.returncode == 1
+    assert "server.host: 192.0.2.1 is not an address of this machine" in refused.stderr
+    assert "proxyfleet reset-settings" in refused.stderr
+    assert "server.host is '192.0.2.1' as set through the API" in proxyfleet("check-config", *places).stdout
+    assert "Forgotten: server.host." in proxyfleet("reset-settings", *places).stdout
+    assert "as set through the API" not in proxyfleet("check-config", *places).stdout
 
 
 def test_the_audit_trail_is_verified_with_its_exit_status_and_the_row_that_is_wrong(short: Path) -> None:

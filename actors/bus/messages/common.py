@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any
 
 from actors.bus.codec import message
@@ -91,8 +92,8 @@ class Recovered:
 class SetSettings:
     """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 
-    `settings` is what `Settings.model_dump(mode="json")` gives without secrets; the API takes over what it can
-    change while it runs: lifetimes of tokens, rate limits, the limit of failed sign-ins, defaults of proxies.
+    `settings` is what `config.settings.plain` gives; the API takes over what it can change while it runs: lifetimes of
+    tokens, rate limits, the limit of failed sign-ins, the identity provider, defaults of proxies.
     """
 
-    settings: dict[str, Any]
+    settings: dict[str, Any] = field(repr=False)

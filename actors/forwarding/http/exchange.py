@@ -21,10 +21,11 @@ from typing import Final
 from actors.forwarding import errors
 from actors.forwarding.commands import Command, ParentRefused, RelayToClient, RelayToOrigin, Report, ToClient, ToOrigin
 from actors.forwarding.errors import Refused
+from actors.forwarding.http.again import answer_head, let_go, passed_to_client, passed_to_origin, route_of, url_of
 from actors.forwarding.http.bodies import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
-from actors.forwarding.http.fields import answer_to_client, request_to_origin, request_to_parent
-from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end, parse_answer
-from actors.forwarding.http.targets import parse_absolute, parse_authority
+from actors.forwarding.http.fields import answer_to_client, request_to_parent
+from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end
+from actors.forwarding.http.targets import parse_authority
 
 RELAY_MIN: Final = 128 * 1024
 """Bytes of a counted body still to come from which on the kernel moves them; below, two system calls less win."""
@@ -89,7 +90,7 @@ class Exchange:
             if fields.chunked or fields.length:
                 raise errors.malformed("CONNECT has no body")
         else:
-            self.target, self.path = parse_absolute(head.target)
+            self.target, self.path = route_of(head)
             if fields.chunked:
                 self.request_body = Chunked()
             elif fields.length:
@@ -138,9 +139,7 @@ class Exchange:
             out.append(ToOrigin(self._head_for_parent(hop)))
             return
         if not self._origin_head:
-            self._origin_head = request_to_origin(
-                self.head, self.target, self.path, self.via, upgrade=self._wants_upgrade
-            )
+            self._origin_head = passed_to_origin(self.head, self.via, upgrade=self._wants_upgrade)
         out.append(ToOrigin(self._origin_head))
 
     def _head_for_parent(self, hop: bytes) -> bytes:
@@ -227,7 +226,7 @@ class Exchange:
         """What is to be told of it at its end."""
         return Report(
             self.head.method,
-            self.head.target.decode("latin-1"),
+            url_of(self.head),
             self.answer.status if self.answer is not None else status,
             reason,
             self.user,
@@ -254,7 +253,7 @@ class Exchange:
                 self._answer_in = held
                 self._searched = len(held)
                 return
-            answer = parse_answer(bytes(held[:end]))
+            answer = answer_head(bytes(held[:end]))
             held = data = bytes(held[end:])
             self._answer_in = b""
             self._searched = 0
@@ -309,10 +308,11 @@ class Exchange:
         delimited = self._recoded or not isinstance(body, (Chunked, UntilClose))
         self.persists = may_persist and delimited and self.request_body is None
         connection = b"close" if not self.persists else None if modern else b"keep-alive"
-        start = answer_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
+        start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
         # An answer may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""
-        self.head.fields.lines = answer.fields.lines = []
+        let_go(self.head)
+        let_go(answer)
         if body is None:
             self.stage = Stage.COMPLETE
             self.rest = data

@@ -12,7 +12,8 @@ there, where the fields would still have to be sorted. llhttp is the tests' witn
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from actors.forwarding.errors import Refused, bad_answer, malformed, too_large
 
@@ -92,6 +93,8 @@ class RequestHead:
     target: bytes
     minor: int
     fields: Fields
+    worked_out: dict[object, Any] | None = field(default=None, compare=False, repr=False)
+    """What else follows from it (`again`); None when it is not remembered."""
 
 
 @dataclass(slots=True)
@@ -102,6 +105,8 @@ class AnswerHead:
     status: int
     phrase: bytes
     fields: Fields
+    worked_out: dict[object, Any] | None = field(default=None, compare=False, repr=False)
+    """As with a request."""
 
 
 def find_end(buffer: bytes | bytearray, searched: int) -> int:

@@ -36,11 +36,12 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.http.again import request_head
 from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.dates import dated
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
-from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end, parse_request
+from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end
 from actors.forwarding.policy import Policy
 
 
@@ -203,7 +204,7 @@ class HttpSession:
                 self._searched = len(self._in)
                 return
             self._head_size = end
-            head = parse_request(self._take(end))
+            head = request_head(self._take(end))
             self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)

@@ -3,7 +3,7 @@
 - `failover`: the first in the list that is up.
 - `round_robin`: in turn, in proportion to the weights and as evenly spread as possible. Each parent has a virtual time
   that grows by 1/weight with each use, and the earliest is next (stride scheduling), which costs log n for n parents.
-- `least_connections`: the one with the fewest connections in use for its weight.
+- `least_connections`: the one with the fewest connections in use, or on their way, for its weight.
 - `sticky`: by rendezvous hashing of the key (Thaler and Ravishankar, 1998), weighted: the parent with the highest score
   for the key; with it down the second, and when it comes back the first again. A changed list moves only the keys of
   the parents that have changed.
@@ -77,7 +77,9 @@ class LeastConnections:
     def choose(self, _key: str, usable: Usable) -> Parent | None:
         """See the module."""
         candidates = (parent for parent in self._parents if usable(parent))
-        return min(candidates, key=lambda parent: (parent.active + 1) / parent.spec.weight, default=None)
+        return min(
+            candidates, key=lambda parent: (parent.active + parent.coming + 1) / parent.spec.weight, default=None
+        )
 
 
 class Sticky:

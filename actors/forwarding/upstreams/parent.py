@@ -44,6 +44,8 @@ class Parent:
         self.failed_at = 0.0
         self.last_error: str | None = None
         self.active = 0
+        self.coming = 0
+        """Attempts of clients that are under way: they will be active, and a slow parent has many."""
         self.connections = 0
         self.failures = 0
         self.bytes_in = 0

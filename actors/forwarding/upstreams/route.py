@@ -83,6 +83,7 @@ class Route:
         attempt, self._attempt = self._attempt, None
         if attempt is None or self._parent is None:
             return
+        self._parent.coming -= 1
         silent = attempt.asked and self._loop.now - self._started >= PATIENCE * self._upstreams.timeout
         attempt.cancel()
         if silent:
@@ -118,6 +119,7 @@ class Route:
                 continue
             parent.tried(self._loop.now, self._upstreams.timeout)
             self._parent = parent
+            parent.coming += 1
             self._attempt = Attempt(self._upstreams.dialer, plan, self._arrived)
             return
         self._loop.call_soon(lambda: self._end(self._failure))
@@ -127,6 +129,7 @@ class Route:
         parent = self._parent
         assert attempt is not None
         assert parent is not None
+        parent.coming -= 1
         parent.reached(attempt.latency, attempt.began)
         if isinstance(result, ParentFailed):
             self._note(parent, result)

@@ -61,9 +61,17 @@ def _wanted(client: Client, command: Open) -> Wanted:
     key = client.client_ip if word is None else word
     ends = None
     if client.serving.upstreams is not None and client.serving.upstreams.announces:
-        port = client.sock.getpeername()[1]
-        ends = (client.client_ip, port), endpoint_of(client.sock.getsockname())
+        ends = (client.client_ip, _port(client)), endpoint_of(client.sock.getsockname())
     return Wanted(command.target, command.forward, command.fresh, key, command.via, ends)
+
+
+def _port(client: Client) -> int:
+    """The client's port; 0 when it has gone while its credentials were looked at, so that nobody knows any more."""
+    try:
+        port: int = client.sock.getpeername()[1]
+    except OSError:
+        return 0
+    return port
 
 
 def _routed(client: Client, command: Open, result: Origin | Failure) -> None:

@@ -1,0 +1,151 @@
+"""Whose account an identity is.
+
+1. The one that it is linked to. The link is issuer and subject, so it outlives a change of the e-mail address.
+2. Else the one with the same e-mail address, which the provider has verified; it is linked from now on. Not when two
+   accounts have the address, nor when the account is linked to somebody else: addresses are given away again. And only
+   when somebody with `users.write` gave it: an account whose user could write somebody else's address into it would be
+   a trap for them.
+3. Else a new one, if `auto_create` lets it, with a role that `role_mapping` names, else `user`.
+
+Roles are mapped when an account is made, not at later sign-ins: then they are managed here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from api import users
+from api.audit import origin
+from api.oauth.errors import IdentityRefused
+from api.oauth.identity import Identity, domain_of, same_address
+from api.store import Store
+from api.users import OAuthLink, User
+from config.oauth import MappedRole, OAuth2
+from config.passwords import hash_password
+
+_NO_ADDRESS = "the provider has not verified an e-mail address for you, and no account is linked to you yet"
+_NO_ACCOUNT = "there is no account for you"
+_NAME_MAX = 64
+
+METHOD = "oauth2"
+"""What the audit trail calls this kind of sign-in."""
+
+
+def admit(store: Store, identity: Identity, settings: OAuth2) -> tuple[User, bool]:
+    """The account of `identity`, and whether it is new. Called with `users.one_change` held.
+
+    Raises `IdentityRefused`, `StoreError`.
+    """
+    _check_domain(identity, settings)
+    linked = _linked(store, identity)
+    if linked is not None:
+        return _active(linked), False
+    if identity.email is None:
+        raise IdentityRefused(_NO_ADDRESS)
+    same = _of_address(store, identity.email)
+    if same:
+        return _link(store, same, identity), False
+    if not settings.auto_create:
+        raise IdentityRefused(_NO_ACCOUNT)
+    user = _new_user(store, identity, identity.email, mapped_role(identity, settings.role_mapping))
+    _put(store, user)
+    return user, True
+
+
+def mapped_role(identity: Identity, mapping: Mapping[str, MappedRole]) -> MappedRole:
+    """The role of a new account: that of the first key that fits, else `user`."""
+    return next((role for key, role in mapping.items() if _fits(identity, key)), "user")
+
+
+def _fits(identity: Identity, key: str) -> bool:
+    name, equals, value = key.partition("=")
+    if equals:
+        found = _claim(identity.claims, name)
+        return any(_as_text(each) == value for each in (found if isinstance(found, list) else [found]))
+    if identity.email is None:
+        return False
+    return same_address(identity.email, key) if "@" in key else domain_of(identity.email) == key
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim by its name, or by a path of names: `realm_access.roles`."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _as_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _check_domain(identity: Identity, settings: OAuth2) -> None:
+    allowed = settings.allowed_domains
+    if allowed and (identity.email is None or domain_of(identity.email) not in allowed):
+        raise IdentityRefused("your e-mail address is not of a domain that may sign in")
+
+
+def _linked(store: Store, identity: Identity) -> User | None:
+    wanted = _link_of(identity).model_dump()
+    found = store.find(users.COLLECTION, lambda body: body.get("oauth") == wanted)
+    return users.load(found[0]) if found else None
+
+
+def _of_address(store: Store, address: str) -> list[User]:
+    found = store.find(users.COLLECTION, lambda body: same_address(body.get("email") or "", address))
+    return [user for user in map(users.load, found) if not user.email_claimed]
+
+
+def _link(store: Store, same: list[User], identity: Identity) -> User:
+    if len(same) > 1 or same[0].oauth is not None:
+        raise IdentityRefused("the account with your e-mail address can't be told to be yours")
+    user = _active(same[0])
+    linked = user.model_copy(update={"oauth": _link_of(identity), "updated_at": time.time()})
+    _put(store, linked)
+    return linked
+
+
+def _put(store: Store, user: User) -> None:
+    """In the audit trail it is the person who did this."""
+    origin().signed_in(user, METHOD)
+    store.put(users.COLLECTION, user.model_dump(mode="json"))
+
+
+def _active(user: User) -> User:
+    if user.status != "active":
+        raise IdentityRefused(_NO_ACCOUNT)
+    return user
+
+
+def _link_of(identity: Identity) -> OAuthLink:
+    return OAuthLink(provider=identity.provider, issuer=identity.issuer, subject=identity.subject)
+
+
+def _new_user(store: Store, identity: Identity, email: str, role: MappedRole) -> User:
+    """An account that nobody has a password for. The hash is like all others, so that it takes as long to be wrong."""
+    now = time.time()
+    return User(
+        id="usr_" + secrets.token_hex(8),
+        username=_free_name(store, email),
+        email=email,
+        password_hash=hash_password(secrets.token_urlsafe(32)),
+        role=role,
+        oauth=_link_of(identity),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _free_name(store: Store, email: str) -> str:
+    """The address; if that is taken or too long, with something behind it."""
+    name = email[:_NAME_MAX].replace(":", "_")
+    while users.by_name(store, name) is not None:
+        name = f"{email[: _NAME_MAX - 7]}-{secrets.token_hex(3)}".replace(":", "_")
+    return name

@@ -1,0 +1,196 @@
+"""One identity provider: where to send the browser, and who a code stands for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import requests
+
+from api.oauth.endpoints import Endpoints, find_endpoints
+from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
+from api.oauth.id_token import KeySet, claims_of
+from api.oauth.identity import Identity, address_of, subject_of, verified_address
+from api.oauth.transport import bind, get_json, get_object
+from config.oauth import OAuth2
+
+ENDPOINTS_KEPT = 3600.0
+FAILURE_KEPT = 5.0
+"""Seconds that a discovery document is kept, and that a provider is left alone after it could not be had."""
+
+_OIDC_SCOPES = ("openid", "email", "profile")
+_GITHUB_SCOPES = ("read:user", "user:email")
+_LONGEST_SAID = 500
+_BAD_CODE = ("invalid_grant", "bad_verification_code")
+"""What RFC 6749 section 5.2 calls it, and what GitHub does."""
+
+
+class Provider:
+    """Thread-safe. Methods raise `OAuthFailure`."""
+
+    def __init__(self, settings: OAuth2, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: Endpoints | None = None
+        self._keys: KeySet | None = None
+        self._until = float("-inf")
+        self._failure: ProviderLost | None = None
+
+    def authorization_url(self, state: str, nonce: str, verifier: str) -> str:
+        """Where the browser goes (RFC 6749 section 4.1.1, RFC 7636 section 4.3)."""
+        endpoints = self._endpoints()
+        more = {"nonce": nonce} if endpoints.jwks else {}
+        with self._client(endpoints) as client:
+            url: str = client.create_authorization_url(endpoints.authorize, state, verifier, **more)[0]
+        return url
+
+    def identity(self, code: str, nonce: str, verifier: str) -> Identity:
+        """Who has signed in. Raises `CodeRefused`, `IdentityRefused`, `ProviderLost`."""
+        endpoints = self._endpoints()
+        tokens = self._exchange(endpoints, code, verifier)
+        if self._settings.provider == "github":
+            return self._of_github(endpoints, tokens)
+        if endpoints.jwks is None:
+            return self._of_userinfo(endpoints, tokens)
+        return self._of_id_token(endpoints, tokens, nonce)
+
+    def check_issuer(self, issuer: str | None) -> None:
+        """Refuse what came back from another provider (RFC 9207), where the answer says who sent it."""
+        if issuer is None or not self._settings.speaks_oidc:
+            return
+        known = self._endpoints().issuer
+        if issuer != known and "{" not in known:
+            raise IdentityRefused("the answer came from another provider")
+
+    # --- the provider's addresses and keys ---
+
+    def _endpoints(self) -> Endpoints:
+        with self._lock:
+            if self._clock() < self._until:
+                if self._failure is not None:
+                    raise ProviderLost(str(self._failure))
+            else:
+                self._find()
+            assert self._found is not None
+            return self._found
+
+    def _find(self) -> None:
+        try:
+            found = find_endpoints(self._settings)
+        except ProviderLost as error:
+            self._failure, self._until = error, self._clock() + FAILURE_KEPT
+            raise
+        if self._found is None or found.jwks != self._found.jwks:
+            self._keys = None
+        self._found, self._failure, self._until = found, None, self._clock() + ENDPOINTS_KEPT
+
+    def _key_set(self, url: str) -> KeySet:
+        with self._lock:
+            if self._keys is None:
+                self._keys = KeySet(lambda: get_object(url))
+            return self._keys
+
+    # --- code to tokens ---
+
+    def _client(self, endpoints: Endpoints, for_header: bool = False) -> Any:
+        """Authlib's client, bounded. In a Basic header id and secret are form-encoded (RFC 6749 section 2.3.1)."""
+        from authlib.integrations.requests_client import OAuth2Session  # loaded when somebody signs in this way
+
+        settings = self._settings
+        secret = settings.client_secret.get_secret_value()
+        method = endpoints.auth_method if secret else "none"
+        encode = _form_encoded if for_header and method == "client_secret_basic" else str
+        client = OAuth2Session(
+            encode(settings.client_id),
+            encode(secret),
+            token_endpoint_auth_method=method,
+            scope=" ".join(settings.scopes or self._default_scopes(endpoints)) or None,
+            redirect_uri=settings.redirect_uri,
+            code_challenge_method="S256",
+        )
+        bind(client)
+        return client
+
+    def _default_scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
+        if self._settings.provider == "github":
+            return _GITHUB_SCOPES
+        return _OIDC_SCOPES if endpoints.jwks else ()
+
+    def _exchange(self, endpoints: Endpoints, code: str, verifier: str) -> Mapping[str, Any]:
+        from authlib.integrations.base_client import OAuthError  # as above
+
+        try:
+            with self._client(endpoints, for_header=True) as client:
+                tokens: Mapping[str, Any] = client.fetch_token(endpoints.token, code=code, code_verifier=verifier)
+        except OAuthError as error:
+            if error.error in _BAD_CODE:
+                raise CodeRefused("was refused by the provider: wrong, used already or too old") from error
+            said = f"{error.error}: {error.description}"  # repr, since it may hold anything
+            raise ProviderLost(f"{endpoints.token}: {said[:_LONGEST_SAID]!r}") from error
+        except (requests.RequestException, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise ProviderLost(f"{endpoints.token}: {error}") from error
+        if not isinstance(tokens.get("access_token"), str):
+            raise ProviderLost(f"{endpoints.token}: the answer has no access token")
+        return tokens
+
+    # --- tokens to a person ---
+
+    def _of_id_token(self, endpoints: Endpoints, tokens: Mapping[str, Any], nonce: str) -> Identity:
+        token = tokens.get("id_token")
+        if not isinstance(token, str):
+            raise ProviderLost(f"{endpoints.token}: the answer has no ID token")
+        keys = self._key_set(str(endpoints.jwks))
+        said = claims_of(token, keys, self._settings.client_id, nonce, endpoints.accepts_issuer)
+        subject = subject_of(said["sub"])
+        if subject is None:
+            raise IdentityRefused("the ID token's subject is not usable")
+        more = self._more_about(endpoints, tokens, said)
+        email = verified_address(said if "email" in said else more)
+        return Identity(self._name(), said["iss"], subject, email, {**more, **said})
+
+    def _more_about(self, endpoints: Endpoints, tokens: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+        """The claims of the userinfo endpoint, when the ID token lacks some (OpenID Connect Core, section 5.3)."""
+        wanted = {"email"} | {
+            key.partition("=")[0].partition(".")[0] for key in self._settings.role_mapping if "=" in key
+        }
+        if endpoints.userinfo is None or wanted <= said.keys():
+            return {}
+        more = get_object(endpoints.userinfo, tokens["access_token"])
+        if more.get("sub") != said["sub"]:
+            raise IdentityRefused("the provider's answers are about two different people")
+        return more
+
+    def _of_userinfo(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
+        """Plain OAuth 2.0: what the provider answers over TLS, on our own question, is all there is."""
+        said = get_object(str(endpoints.userinfo), tokens["access_token"])
+        subject = subject_of(said.get("sub", said.get("id")))
+        if subject is None:
+            raise ProviderLost(f"{endpoints.userinfo}: there is neither a sub nor an id")
+        return Identity(self._name(), endpoints.issuer, subject, verified_address(said), said)
+
+    def _of_github(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
+        said = get_object(str(endpoints.userinfo), tokens["access_token"])
+        subject = subject_of(said.get("id"))
+        if subject is None:
+            raise ProviderLost(f"{endpoints.userinfo}: there is no id")
+        addresses = get_json(f"{endpoints.userinfo}/emails?per_page=100", tokens["access_token"])
+        return Identity(self._name(), endpoints.issuer, subject, _primary(addresses), said)
+
+    def _name(self) -> str:
+        return str(self._settings.provider)
+
+
+def _primary(addresses: Any) -> str | None:
+    """The verified primary address in GitHub's list."""
+    for each in addresses if isinstance(addresses, list) else ():
+        if isinstance(each, dict) and each.get("primary") is True and each.get("verified") is True:
+            return address_of(each.get("email"))
+    return None
+
+
+def _form_encoded(text: str) -> str:
+    return quote(text, safe="-._~")

@@ -1,0 +1,123 @@
+"""Requests to identity providers: no redirects, bounded in time and size, and nothing sent that wasn't meant.
+
+What a provider answers is small JSON. A redirect from a token endpoint would carry a code or a secret to somewhere
+else, so any is an error. `requests` would read `~/.netrc` and replace our credentials; only the proxies of the
+environment and `SSL_CERT_FILE` are heeded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from requests.utils import get_environ_proxies
+
+from api.oauth.errors import ProviderLost
+from config.oauth import is_loopback
+
+CONNECT_TIMEOUT = 5.0
+READ_TIMEOUT = 5.0
+DEADLINE = 10.0
+"""Seconds for a whole answer, from the request on."""
+LARGEST = 256 * 1024
+"""Bytes of an answer."""
+
+_CHUNK = 16 * 1024
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Reads the whole answer within the bounds, whatever the caller asked for. Raises `ProviderLost`."""
+
+    def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
+        """As `HTTPAdapter.send`, with timeouts, proxies and certificates of its own choice."""
+        deadline = time.monotonic() + DEADLINE
+        request.headers["Accept-Encoding"] = "identity"
+        response = super().send(
+            request,
+            stream=True,
+            timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+            verify=os.environ.get("SSL_CERT_FILE") or True,
+            proxies=_proxies(request.url or ""),
+        )
+        try:
+            response._content = _whole(response, deadline)
+        finally:
+            response.close()
+        return response
+
+
+def _proxies(url: str) -> dict[str, str]:
+    """Those of the environment; never to this machine itself, whatever NO_PROXY says."""
+    return {} if is_loopback(urlsplit(url).hostname or "") else dict(get_environ_proxies(url))
+
+
+def session() -> requests.Session:
+    """A session of which nothing is remembered."""
+    made = requests.Session()
+    bind(made)
+    return made
+
+
+def bind(made: requests.Session) -> None:
+    """Make a session, a subclass's too, one that keeps the bounds."""
+    made.trust_env = False
+    adapter = BoundedAdapter()
+    made.mount("https://", adapter)
+    made.mount("http://", adapter)
+
+
+def get_json(url: str, token: str | None = None) -> Any:
+    """What a GET answers, which must be 200 and JSON; with an access token as bearer. Raises `ProviderLost`."""
+    try:
+        with session() as asking:
+            answer = asking.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
+        if answer.status_code != requests.codes.ok:
+            raise ProviderLost(f"{url} answered {answer.status_code}")
+        return json.loads(answer.content)
+    except (requests.RequestException, ValueError, RecursionError) as error:
+        raise ProviderLost(f"{url}: {error}") from error
+
+
+def get_object(url: str, token: str | None = None) -> dict[str, Any]:
+    """As `get_json`, if it is an object."""
+    found = get_json(url, token)
+    if not isinstance(found, dict):
+        raise ProviderLost(f"{url}: the answer is not a JSON object")
+    return found
+
+
+class _Bearer(AuthBase):
+    def __init__(self, token: str | None) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def _whole(response: requests.Response, deadline: float) -> bytes:
+    url = response.url
+    if 300 <= response.status_code < 400:
+        raise ProviderLost(f"{url} answered with a redirect ({response.status_code}), which is not followed")
+    if _encoding(response.headers) != "identity":
+        raise ProviderLost(f"{url} answered with a content coding that was not asked for")
+    content = bytearray()
+    for chunk in response.iter_content(_CHUNK):
+        content += chunk
+        if len(content) > LARGEST:
+            raise ProviderLost(f"{url} answered with more than {LARGEST} bytes")
+        if time.monotonic() > deadline:
+            raise ProviderLost(f"{url} took longer than {DEADLINE:g} s")
+    return bytes(content)
+
+
+def _encoding(headers: Mapping[str, str]) -> str:
+    return headers.get("Content-Encoding", "identity").strip().lower()

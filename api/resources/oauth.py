@@ -1,0 +1,139 @@
+"""Signing in at an identity provider: where to go, and what to do with what comes back."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+
+from api import users
+from api.audit import origin
+from api.http.call import Call, Reply
+from api.http.errors import ApiError, invalid, rate_limited, unauthorized
+from api.oauth.errors import Busy, CodeRefused, IdentityRefused, OAuthFailure, StateRefused
+from api.oauth.identity import Identity
+from api.oauth.linking import METHOD, admit
+from api.oauth.pending import LIFETIME, cookie_name
+from api.oauth.sign_in import SignIns
+from api.resources.auth import NOT_CACHED, account, note_login, signed_in
+from api.services import Services
+from config.fields import refuse_nulls
+from config.oauth import OAuth2
+
+log = logging.getLogger(__name__)
+
+PROVIDERS = ("google", "github", "microsoft", "custom")
+_PATH = "/api/v1/auth/oauth2"
+
+
+class OAuthCallback(BaseModel):
+    """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    code: Annotated[StrictStr, Field(min_length=1, max_length=4096)] = Field(repr=False)
+    state: Annotated[StrictStr, Field(min_length=1, max_length=512)] = Field(repr=False)
+    iss: Annotated[StrictStr, Field(min_length=1, max_length=2048)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+def authorize(call: Call) -> Reply:
+    """A redirect to the provider; for who accepts JSON by name, the same as data."""
+    sign_ins = _enabled(call, "provider")
+    settings = sign_ins.settings
+    wanted = call.query.one_of("provider", PROVIDERS)
+    if wanted not in (None, settings.provider):
+        raise invalid("provider", f"is not configured; this service signs in at {settings.provider}")
+    try:
+        url, started = sign_ins.begin(call.address)
+    except Busy as error:
+        raise _busy() from error
+    headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
+    data = {"authorization_url": url, "state": started.state}
+    cookie = _cookie(settings, started.state, started.cookie, LIFETIME)
+    if wants_json(call.headers.get("accept", "")):
+        return Reply(data, headers=headers, cookie=cookie)
+    return Reply(data, 302, headers={**headers, "Location": url}, cookie=cookie)
+
+
+def callback(call: Call) -> Reply:
+    """Tokens, as after a login, for who has signed in at the provider."""
+    sign_ins = _enabled(call, "state")
+    body: OAuthCallback = call.body
+    try:
+        identity = sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings))
+        data = _let_in(call.services, identity, sign_ins.settings)
+    except (Busy, StateRefused, CodeRefused, IdentityRefused) as error:
+        raise _translated(call, error) from error
+    return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
+
+
+def wants_json(accept: str) -> bool:
+    """Whether JSON is asked for by name, and no page is."""
+    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    return "application/json" in kinds and "text/html" not in kinds
+
+
+def _enabled(call: Call, field: str) -> SignIns:
+    """The sign-ins with the settings of this moment, to be asked for once in a request: they may change."""
+    sign_ins = call.services.sign_ins
+    if not sign_ins.settings.enabled:
+        raise invalid(field, "sign-in by OAuth is not enabled")
+    return sign_ins
+
+
+def _let_in(services: Services, identity: Identity, settings: OAuth2) -> dict[str, object]:
+    with users.one_change:
+        user, new = admit(services.store, identity, settings)
+        origin().signed_in(user, METHOD)
+        services.audit.append("auth.login", account(user))
+        pair = services.tokens.issue(user.id)
+        user = note_login(services.store, user)
+    if new:
+        services.publish("user.created", users.about(user))
+    return signed_in(pair, user)
+
+
+def _translated(call: Call, error: OAuthFailure) -> ApiError:
+    if isinstance(error, Busy):
+        return _busy()
+    if isinstance(error, StateRefused):
+        return invalid("state", str(error))
+    if isinstance(error, CodeRefused):
+        return invalid("code", str(error))
+    log.warning("request %s: a sign-in by OAuth is refused: %s", call.request_id, error)
+    call.services.sign_in_refused(str(error), call.address)
+    return unauthorized(f"The sign-in is refused: {error}")
+
+
+def _busy() -> ApiError:
+    return rate_limited(1, "Too many sign-ins are waiting for the identity provider")
+
+
+# --- the cookie that binds a sign-in to a browser ---
+
+
+def _browser_cookies(call: Call, settings: OAuth2) -> dict[str, str] | None:
+    """The cookies by their plain names when a browser asks, which says so itself; None when a program does."""
+    if not {"origin", "sec-fetch-site"} & call.headers.keys():
+        return None
+    parts = (part.strip().partition("=") for part in call.headers.get("cookie", "").split(";"))
+    prefix = _prefix(settings)
+    return {name.removeprefix(prefix): value for name, _, value in parts if name.startswith(prefix)}
+
+
+def _cookie(settings: OAuth2, state: str, value: str, age: int) -> str:
+    """`__Host-` keeps other hosts of the domain from planting one; it wants https and the path /."""
+    prefix = _prefix(settings)
+    scope = "Path=/; Secure" if prefix else f"Path={_PATH}"
+    return f"{prefix}{cookie_name(state)}={value}; Max-Age={age}; {scope}; HttpOnly; SameSite=Lax"
+
+
+def _prefix(settings: OAuth2) -> str:
+    """The front end has the host and the scheme of the API, as a browser sees it, or its cookies wouldn't arrive."""
+    return "__Host-" if str(settings.redirect_uri).startswith("https:") else ""

@@ -1,0 +1,211 @@
+"""Signing in at a certified OpenID provider (npm's oidc-provider), with a browser's part played by `requests`."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import pytest
+import requests
+
+from tests.product import Product
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".cache" / "oidc-provider"
+SCRIPT = Path(__file__).parent / "oidc" / "provider.js"
+SECRET = "a secret with +, %, & and :, which has to be form-encoded"
+REDIRECT = "https://fleet.example/signed-in"
+STEPS = 20
+OLDEST_NODE = 20
+
+pytestmark = [
+    pytest.mark.product,
+    pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed"),
+    pytest.mark.skipif(shutil.which("npm") is None and not CACHE.exists(), reason="npm is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    """The address of a running provider."""
+    version = subprocess.check_output(["node", "--version"], text=True)
+    if int(version.lstrip("v").partition(".")[0]) < OLDEST_NODE:
+        pytest.skip(f"node {OLDEST_NODE} is needed; this is {version.strip()}")
+    installed = subprocess.run([str(SCRIPT.with_name("install"))], capture_output=True, text=True)
+    if installed.returncode != 0:
+        pytest.skip(f"the provider can't be installed: {installed.stderr}")
+    command = ["node", str(SCRIPT), str(CACHE)]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        with process:  # it ends with its standard input
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            errors.seek(0)
+            assert said.startswith("http://"), f"the provider did not start: {said}{errors.read()}"
+            yield said.strip()
+
+
+@pytest.fixture(scope="module")
+def shared(issuer: str) -> Iterator[Product]:
+    """A product that trusts it; which of its clients it is, tests change by the configuration file."""
+    with Product(config=configuration(issuer, "basic")) as running:
+        yield running
+
+
+@pytest.fixture
+def fleet(shared: Product, issuer: str) -> Product:
+    """The product as the client `basic`."""
+    if (shared.directory / "config.toml").read_text() != configuration(issuer, "basic"):
+        reconfigure(shared, configuration(issuer, "basic"))
+    return shared
+
+
+def configuration(issuer: str, client: str, **more: Any) -> str:
+    settings = {
+        "enabled": True,
+        "provider": "custom",
+        "discovery_url": f"{issuer}/.well-known/openid-configuration",
+        "client_id": client,
+        "client_secret": "" if client == "public" else SECRET,
+        "redirect_uri": REDIRECT,
+        **more,
+    }
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()]
+    mapping = '[auth.oauth2.role_mapping]\n"groups=fleet" = "operator"\n'
+    return "\n".join(["[auth.oauth2]", *lines, mapping])
+
+
+def reconfigure(fleet: Product, text: str) -> None:
+    """The file is read again (SIGHUP), and the API has taken it over."""
+    (fleet.directory / "config.toml").write_text(text)
+    client = re.search(r'client_id = "(\w+)"', text)
+    assert client is not None
+    assert fleet.process is not None
+    fleet.process.send_signal(1)
+    wait_until(lambda: f"client_id={client[1]}&" in begin(fleet)["authorization_url"], "the API has the new settings")
+
+
+def begin(fleet: Product) -> dict[str, Any]:
+    answer = requests.get(
+        f"{fleet.base_url}/api/v1/auth/oauth2/authorize", headers={"Accept": "application/json"}, timeout=30
+    )
+    assert answer.status_code == 200, answer.text
+    data: dict[str, Any] = answer.json()["data"]
+    return data
+
+
+def finish(fleet: Product, back: dict[str, str], **more: Any) -> requests.Response:
+    return requests.post(f"{fleet.base_url}/api/v1/auth/oauth2/callback", json=back, timeout=30, **more)
+
+
+def walk(browser: requests.Session, url: str, person: str) -> dict[str, str]:
+    """Follow redirects and fill in the forms until the provider sends the browser to the front end."""
+    answer = browser.get(url, allow_redirects=False, timeout=30)
+    for _ in range(STEPS):
+        if answer.is_redirect:
+            url = urljoin(answer.url, answer.headers["Location"])
+            if url.startswith(REDIRECT):
+                return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+            answer = browser.get(url, allow_redirects=False, timeout=30)
+        else:
+            assert answer.status_code == 200, answer.text
+            answer = submit(browser, answer, person)
+    raise AssertionError("the provider has sent the browser round in circles")
+
+
+def submit(browser: requests.Session, page: requests.Response, person: str) -> requests.Response:
+    """Send the one form of a page, with the name and a password where they are asked for."""
+    action = re.search(r'<form[^>]* action="([^"]+)"', page.text)
+    prompt = re.search(r'name="prompt" value="(\w+)"', page.text)
+    assert action is not None, page.text
+    assert prompt is not None, page.text
+    fields = {"prompt": prompt[1]} | ({"login": person, "password": "any"} if prompt[1] == "login" else {})
+    return browser.post(urljoin(page.url, html.unescape(action[1])), data=fields, allow_redirects=False, timeout=30)
+
+
+def sign_in(fleet: Product, person: str) -> requests.Response:
+    return finish(fleet, walk(requests.Session(), begin(fleet)["authorization_url"], person))
+
+
+@pytest.mark.parametrize("client", ["basic", "post", "public", "ps256", "es256"])
+def test_somebody_signs_in_with_every_kind_of_client(fleet: Product, issuer: str, client: str) -> None:
+    more = {"token_auth_method": "client_secret_post"} if client == "post" else {}
+    if client != "basic":
+        reconfigure(fleet, configuration(issuer, client, **more))
+    answer = sign_in(fleet, f"jane-{client}")
+    assert answer.status_code == 200, answer.text
+    data = answer.json()["data"]
+    assert (data["user"]["email"], data["user"]["role"]) == (f"jane-{client}@example.com", "user")
+    bearer = {"Authorization": f"Bearer {data['access_token']}"}
+    who = requests.get(f"{fleet.base_url}/api/v1/auth/test", headers=bearer, timeout=30)
+    assert who.json()["data"]["user_id"] == data["user"]["id"]
+
+
+def test_a_browser_goes_all_the_way_with_its_cookies(fleet: Product, issuer: str) -> None:
+    browser = requests.Session()
+    url = f"{fleet.base_url}/api/v1/auth/oauth2/authorize?provider=custom"
+    start = browser.get(url, allow_redirects=False, timeout=30)
+    assert start.status_code == 302
+    cookie = start.headers["Set-Cookie"].partition(";")[0]
+    back = walk(browser, start.headers["Location"], "browsing")
+    assert back["iss"] == issuer
+    answer = finish(fleet, back, headers={"Origin": "https://fleet.example", "Cookie": cookie})
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_claim_of_the_userinfo_endpoint_names_the_role_and_stays_at_the_second_sign_in(fleet: Product) -> None:
+    first, second = (sign_in(fleet, "operator-olga").json()["data"]["user"] for _ in range(2))
+    assert first["role"] == "operator"
+    assert second["id"] == first["id"]
+
+
+def test_an_unverified_address_gets_nobody_in(fleet: Product) -> None:
+    answer = sign_in(fleet, "unverified-uma")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHORIZED")
+
+
+def test_a_verified_address_gets_into_the_account_that_has_it(fleet: Product) -> None:
+    kim = {"username": "kim", "password": "long enough", "email": "kim@example.com"}
+    made = fleet.data("POST", "/users", kim)["user"]
+    assert sign_in(fleet, "kim").json()["data"]["user"]["id"] == made["id"]
+
+
+def test_code_and_state_are_good_once(fleet: Product) -> None:
+    back = walk(requests.Session(), begin(fleet)["authorization_url"], "once")
+    assert finish(fleet, back).status_code == 200
+    again = finish(fleet, back)
+    assert (again.status_code, again.json()["error"]["details"]["field"]) == (400, "state")
+    other = finish(fleet, {**back, "state": begin(fleet)["state"]})
+    assert (other.status_code, other.json()["error"]["details"]["field"]) == (400, "code")
+
+
+def test_a_code_in_another_sign_in_is_refused_by_the_provider(fleet: Product) -> None:
+    """PKCE: the verifier is not the one that the code was asked for with."""
+    stolen = walk(requests.Session(), begin(fleet)["authorization_url"], "victim")
+    refused = finish(fleet, {**stolen, "state": begin(fleet)["state"]})
+    assert (refused.status_code, refused.json()["error"]["details"]["field"]) == (400, "code")
+
+
+def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: Product, issuer: str) -> None:
+    reconfigure(fleet, configuration(issuer, "hs256"))
+    answer = sign_in(fleet, "mallory")
+    assert answer.status_code == 401
+    assert "algorithm" in answer.json()["error"]["message"]
+
+
+def test_a_wrong_client_secret_is_a_500_and_not_in_the_log(fleet: Product, issuer: str) -> None:
+    reconfigure(fleet, configuration(issuer, "ps256", client_secret="planted-wrong-secret"))
+    answer = sign_in(fleet, "nobody")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "INTERNAL_ERROR")
+    assert "invalid_client" in fleet.log
+    assert "planted-wrong-secret" not in fleet.log
+    assert SECRET not in fleet.log

@@ -1,0 +1,104 @@
+"""Heads that come again say what they said the first time, and what is a secret is not kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.forwarding.errors import Refused
+from actors.forwarding.http import again
+from actors.forwarding.http.again import (
+    HEAD_SIZE_MAX,
+    HEADS_KEPT,
+    Memory,
+    let_go,
+    passed_to_client,
+    passed_to_origin,
+    route_of,
+    url_of,
+)
+from actors.forwarding.http.fields import answer_to_client, request_to_origin
+from actors.forwarding.http.heads import parse_answer, parse_request
+from actors.forwarding.http.targets import parse_absolute
+
+REQUEST = b"GET http://example.com/%b HTTP/1.1\r\nHost: example.com\r\n%b\r\n"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n%b\r\n"
+FIELDS = st.lists(
+    st.sampled_from(
+        (
+            b"Accept: */*\r\n",
+            b"Connection: close\r\n",
+            b"Connection: upgrade\r\n",
+            b"Upgrade: websocket\r\n",
+            b"Via: 1.1 other\r\n",
+            b"Max-Forwards: 3\r\n",
+            b"Cookie: a=b\r\n",
+            b"Proxy-Authorization: Basic YTpi\r\n",
+        )
+    ),
+    unique=True,
+).map(b"".join)
+
+
+@given(FIELDS, st.booleans(), st.sampled_from((b"one", b"two")))
+def test_a_request_that_comes_again_reads_and_passes_on_as_one_that_is_new(
+    fields: bytes, upgrade: bool, via: bytes
+) -> None:
+    written = REQUEST % (b"path", fields)
+    fresh = parse_request(written)
+    expected = request_to_origin(fresh, *parse_absolute(fresh.target), via, upgrade=upgrade)
+    for _time in range(3):
+        head = again.request_head(bytes(bytearray(written)))
+        assert head == fresh
+        assert route_of(head) == parse_absolute(fresh.target)
+        assert url_of(head) == "http://example.com/path"
+        assert passed_to_origin(head, via, upgrade=upgrade) == expected
+
+
+@given(FIELDS, st.booleans(), st.sampled_from((None, b"close", b"keep-alive")), st.sampled_from((b"one", b"two")))
+def test_an_answer_that_comes_again_reads_and_passes_on_as_one_that_is_new(
+    fields: bytes, chunked: bool, connection: bytes | None, via: bytes
+) -> None:
+    written = ANSWER % fields
+    fresh = parse_answer(written)
+    expected = answer_to_client(fresh, via, chunked=chunked, connection=connection)
+    for _time in range(3):
+        head = again.answer_head(bytes(bytearray(written)))
+        assert head == fresh
+        assert passed_to_client(head, via, chunked=chunked, connection=connection) == expected
+
+
+def test_what_is_refused_is_refused_each_time_and_not_kept() -> None:
+    memory = Memory(parse_request)
+    for _time in range(2):
+        with pytest.raises(Refused):
+            memory(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n")
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize(
+    "secret", [b"Proxy-Authorization: Basic YTpi", b"Authorization: Bearer x", b"COOKIE: a=b", b"Set-Cookie: a=b"]
+)
+def test_secrets_are_not_kept(secret: bytes) -> None:
+    memory = Memory(parse_request)
+    memory(REQUEST % (b"", secret + b"\r\n"))
+    assert len(memory) == 0
+
+
+def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> None:
+    memory = Memory(parse_request)
+    memory(REQUEST % (b"x" * HEAD_SIZE_MAX, b""))
+    assert len(memory) == 0
+    for number in range(3 * HEADS_KEPT):
+        memory(REQUEST % (b"%d" % number, b""))
+        assert len(memory) <= HEADS_KEPT
+
+
+def test_letting_go_leaves_what_others_share_and_empties_what_nobody_does() -> None:
+    memory = Memory(parse_request)
+    shared, own = (memory(REQUEST % (b"", fields)) for fields in (b"Accept: */*\r\n", b"Cookie: a=b\r\n"))
+    for head in (shared, own):
+        let_go(head)
+    assert shared.fields.lines == [b"Accept: */*"]
+    assert own.fields.lines == []
