@@ -19,6 +19,7 @@ from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
 from api.store import StoreError, open_store
+from api.webhook_link import WebhookLink
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ApiActor(Actor):
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
         self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections, behind)
+        self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._server.move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
@@ -57,10 +59,10 @@ class ApiActor(Actor):
         self._tell_wish()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """The settings were read again."""
+        """The settings were read again, or the webhook sender has something to ask."""
         if isinstance(message, SetSettings):
             self._services.reread(ApiSettings.from_plain(message.settings))
-        else:
+        elif not self._webhooks.receive(message, answer):
             refuse(sender, message, answer)
 
     def drain(self, seconds: float) -> None:
@@ -99,6 +101,7 @@ class ApiActor(Actor):
         if isinstance(reply, Done):
             self._server.start()
             self.ready()
+            self._webhooks.tell()
         else:
             log.error("the supervisor did not take the wish: %r", reply)
             self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)

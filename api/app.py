@@ -39,6 +39,7 @@ from api.security.authentication import Caller
 from api.security.permissions import ROLES
 from api.services import Services
 from api.store import RevisionConflict, StoreError
+from api.webhooks import SenderLost
 
 log = logging.getLogger(__name__)
 
@@ -231,6 +232,7 @@ def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(RevisionConflict, _on_conflict)
     app.add_error_handler(SupervisorLost, _on_supervisor_lost)
     app.add_error_handler(CollectorLost, _on_collector_lost)
+    app.add_error_handler(SenderLost, _on_sender_lost)
     app.add_error_handler(ProviderLost, _on_provider_lost)
     app.add_error_handler(ApiError, _on_api_error)
 
@@ -266,6 +268,12 @@ def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: Super
 def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: CollectorLost, params: Any) -> None:
     log.error("request %s: %s %s: the collector: %s", req.context.request_id, req.method, req.path, error)
     message = "The metrics collector does not answer; try again in a moment"
+    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+
+
+def _on_sender_lost(req: falcon.Request, resp: falcon.Response, error: SenderLost, params: Any) -> None:
+    log.error("request %s: %s %s: the webhook sender: %s", req.context.request_id, req.method, req.path, error)
+    message = "The webhook sender does not answer; try again in a moment"
     _on_api_error(req, resp, internal(req.context.request_id, message), params)
 
 

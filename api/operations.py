@@ -19,10 +19,13 @@ from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
+from api.resources import webhooks as webhook_handlers
 from api.security.permissions import ADMIN
 from config.accounts import AccountInput, AccountUpdate
 from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
+from config.webhooks import READ_ONLY_FIELDS as WEBHOOK_READ_ONLY
+from config.webhooks import WebhookCreate, WebhookUpdate
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
 
@@ -79,6 +82,7 @@ class Operation:
 
 _USER = f"{V1}/users/{{user_id}}"
 _PROXY = f"{V1}/proxies/{{proxy_id}}"
+_WEBHOOK = f"{V1}/webhooks/{{webhook_id}}"
 _ACCOUNT = f"{_PROXY}/accounts/{{username}}"
 _ACCOUNT_READ_ONLY = accounts.READ_ONLY_FIELDS | {"username"}
 
@@ -409,6 +413,88 @@ OPERATIONS: tuple[Operation, ...] = (
         settings_handlers.update_settings,
         SettingsUpdate,
         matches=True,
+    ),
+    Operation(
+        "GET", f"{V1}/webhooks", "settings.read", "listWebhooks", "List webhooks", webhook_handlers.list_webhooks
+    ),
+    Operation(
+        "POST",
+        f"{V1}/webhooks",
+        "settings.write",
+        "createWebhook",
+        "Create a webhook",
+        webhook_handlers.create_webhook,
+        WebhookCreate,
+        WEBHOOK_READ_ONLY,
+        status=201,
+    ),
+    Operation(
+        "GET", _WEBHOOK, "settings.read", "getWebhook", "Show a webhook", webhook_handlers.get_webhook, matches=True
+    ),
+    Operation(
+        "PUT",
+        _WEBHOOK,
+        "settings.write",
+        "replaceWebhook",
+        "Change a webhook",
+        webhook_handlers.update_webhook,
+        WebhookUpdate,
+        WEBHOOK_READ_ONLY,
+        matches=True,
+    ),
+    Operation(
+        "PATCH",
+        _WEBHOOK,
+        "settings.write",
+        "updateWebhook",
+        "Change a webhook",
+        webhook_handlers.update_webhook,
+        WebhookUpdate,
+        WEBHOOK_READ_ONLY,
+        matches=True,
+    ),
+    Operation(
+        "DELETE",
+        _WEBHOOK,
+        "settings.write",
+        "deleteWebhook",
+        "Delete a webhook",
+        webhook_handlers.delete_webhook,
+        matches=True,
+    ),
+    Operation(
+        "POST",
+        f"{_WEBHOOK}/rotate-secret",
+        "settings.write",
+        "rotateWebhookSecret",
+        "Sign with another secret",
+        webhook_handlers.rotate_secret,
+        matches=True,
+    ),
+    Operation(
+        "POST",
+        f"{_WEBHOOK}/test",
+        "settings.write",
+        "testWebhook",
+        "Send a test event to a webhook",
+        webhook_handlers.test_webhook,
+    ),
+    Operation(
+        "GET",
+        f"{_WEBHOOK}/deliveries",
+        "settings.read",
+        "listDeliveries",
+        "List deliveries",
+        webhook_handlers.list_deliveries,
+        query=queries.LIST_DELIVERIES,
+    ),
+    Operation(
+        "POST",
+        f"{_WEBHOOK}/deliveries/{{delivery_id}}/redeliver",
+        "settings.write",
+        "redeliver",
+        "Send a delivery once more",
+        webhook_handlers.redeliver,
     ),
     Operation(
         "GET",

@@ -9,6 +9,7 @@ from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
+from api.resources.webhooks import DELIVERY_STATES
 from config.proxies import PROTOCOLS
 
 LIST_PROXIES = (
@@ -47,6 +48,11 @@ QUERY_LOGS = (
     integer("status_code", "Only with this status", 100, 599),
     text("search", "Words that must all occur", "example.com"),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
+    integer("limit", "At most so many", 1, 1000, 100),
+    integer("offset", "After so many", 0, 1_000_000_000, 0),
+)
+LIST_DELIVERIES = (
+    choice("status", "Only those of this status", DELIVERY_STATES),
     integer("limit", "At most so many", 1, 1000, 100),
     integer("offset", "After so many", 0, 1_000_000_000, 0),
 )

@@ -33,6 +33,8 @@ from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
 from api.store import Store, StoreError
 from api.users import User
+from api.webhooks import Webhooks
+from config.groups import Webhooks as WebhookSettings
 from config.paths import DataDir
 from config.sealing import seal_of
 from config.settings import Auth, Logging, Proxy, Security, Server
@@ -50,6 +52,7 @@ class ApiSettings:
     proxy: Proxy = field(default_factory=Proxy)
     security: Security = field(default_factory=Security)
     prometheus_token_hash: str | None = None
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -61,6 +64,7 @@ class ApiSettings:
             proxy=Proxy.model_validate(plain.get("proxy", {})),
             security=Security.model_validate(plain.get("security", {})),
             prometheus_token_hash=plain.get("prometheus_token_hash"),
+            webhooks=WebhookSettings.model_validate(plain.get("webhooks", {})),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -109,6 +113,7 @@ class Services:
             store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
         )
         self.accounts = Accounts(self.proxies, bridge)
+        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
         self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
         self.on_moved: Callable[[], None] = _nothing
         """Called when the answer to a change of the API's own address was written."""

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from config.groups import Alerts, Group, Webhooks
 from config.oauth import OAuth2
 
 ENV_PREFIX = "PROXYFLEET_"
@@ -33,6 +34,7 @@ LIST_VARIABLES = {
     f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
     f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
     f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
+    f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
 }
 
 
@@ -86,11 +88,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ServerTls(_Group):
+class ServerTls(Group):
     """`server.tls`: the certificate of the product's own TLS, and of `https` proxies that have none of their own.
 
     `enabled` is for the management API, which speaks TLS alone then.
@@ -108,7 +106,7 @@ class ServerTls(_Group):
         return self
 
 
-class Server(_Group):
+class Server(Group):
     """`server`: the management API and the process as a whole."""
 
     host: str = "127.0.0.1"
@@ -119,14 +117,14 @@ class Server(_Group):
     tls: ServerTls = ServerTls()
 
 
-class Logging(_Group):
+class Logging(Group):
     """`logging`: the product's own log and the access records. What is below `level` is not kept."""
 
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["text", "json"] = "text"
 
 
-class Jwt(_Group):
+class Jwt(Group):
     """`auth.jwt`: lifetimes of tokens in seconds."""
 
     access_token_ttl: Seconds | None = None
@@ -134,7 +132,7 @@ class Jwt(_Group):
     refresh_token_ttl: Seconds = 30 * 24 * 3600
 
 
-class Auth(_Group):
+class Auth(Group):
     """`auth`: how people and programs sign in to the management API."""
 
     session_timeout: Seconds = 3600
@@ -148,7 +146,7 @@ class Auth(_Group):
         return self.jwt.access_token_ttl or self.session_timeout
 
 
-class Proxy(_Group):
+class Proxy(Group):
     """`proxy`: what holds for all proxies."""
 
     default_timeout: int = Field(30, ge=1, le=3600)
@@ -159,7 +157,7 @@ class Proxy(_Group):
     test_url: WebUrl = "https://api.ipify.org?format=json"
 
 
-class RateLimiting(_Group):
+class RateLimiting(Group):
     """`security.rate_limiting`: two windows, per API key, else user, else address."""
 
     enabled: bool = True
@@ -167,7 +165,7 @@ class RateLimiting(_Group):
     requests_per_hour: int = Field(1000, ge=1)
 
 
-class Security(_Group):
+class Security(Group):
     """`security`: who may reach the management API, and how often."""
 
     https_only: bool = False
@@ -176,7 +174,7 @@ class Security(_Group):
     rate_limiting: RateLimiting = RateLimiting()
 
 
-class Metrics(_Group):
+class Metrics(Group):
     """`metrics`: how others than the API's users get at the metrics.
 
     `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
@@ -212,6 +210,8 @@ class Settings(BaseSettings):
     proxy: Proxy = Proxy()
     security: Security = Security()
     metrics: Metrics = Metrics()
+    alerts: Alerts = Alerts()
+    webhooks: Webhooks = Webhooks()
 
     @classmethod
     def settings_customise_sources(

@@ -7,7 +7,7 @@ again may rely on this plane alone.
 topic                       message         published by
 ==========================  ==============  ==================================================
 `counters.<proxy id>`       `Counters`      forwarding actors, once a second
-`events.<event type>`       `Event`         supervisor and API, when it happens
+`events.<event type>`       `Event`         supervisor, API and collector, when it happens
 ==========================  ==============  ==================================================
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,11 @@ from actors.bus.loop import Loop, new_socket
 from actors.bus.messages import Counters, Event
 
 log = logging.getLogger(__name__)
+
+REMEMBERED = 1_000
+"""Events that the supervisor keeps for a subscriber that was not there."""
+_EVENTS = b"events."
+_SUBSCRIBE, _UNSUBSCRIBE = b"\x01", b"\x00"
 
 OnEvent = Callable[[str, Any], None]
 """Called as `(topic, message)`."""
@@ -92,20 +98,30 @@ class Subscription:
 
 
 class Forwarder:
-    """The supervisor's part: what publishers say to XSUB goes out of XPUB, subscriptions go the other way."""
+    """The supervisor's part: what publishers say to XSUB goes out of XPUB, subscriptions go the other way.
+
+    The last `REMEMBERED` events (not counters, which repeat) can be asked for again.
+    """
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address_in: str, address_out: str) -> None:
         self._loop = loop
+        self._remembered: deque[bytes] = deque(maxlen=REMEMBERED)
         self._inward = new_socket(context, zmq.XSUB)
         self._outward = new_socket(context, zmq.XPUB)
         self._inward.bind(address_in)
         self._outward.bind(address_out)
         loop.attach(self._inward, self._outward_bound)
-        loop.attach(self._outward, lambda frames: loop.send(self._inward, frames))
+        loop.attach(self._outward, self._inward_bound)
+        loop.send(self._inward, [_SUBSCRIBE + _EVENTS])  # else publishers would drop what nobody hears at the moment
 
     def publish(self, topic: str, message: Any) -> None:
         """Say a fact of the supervisor's own."""
         self._outward_bound([topic.encode(), encode(Envelope(message))])
+
+    def recall(self, since: float) -> tuple[Event, ...]:
+        """The events since that time, oldest first, as far as they are remembered."""
+        events = (_event_in(frame) for frame in self._remembered)
+        return tuple(event for event in events if event is not None and event.timestamp >= since)
 
     def close(self) -> None:
         """Close both ends; what is queued outward gets a moment."""
@@ -114,5 +130,20 @@ class Forwarder:
         self._inward.close(linger=0)
         self._outward.close(linger=100)
 
+    def _inward_bound(self, frames: list[bytes]) -> None:
+        if frames != [_UNSUBSCRIBE + _EVENTS]:
+            self._loop.send(self._inward, frames)
+
     def _outward_bound(self, frames: list[bytes]) -> None:
+        if frames[0].startswith(_EVENTS) and len(frames) == 2:
+            self._remembered.append(frames[1])
         self._loop.send(self._outward, frames)
+
+
+def _event_in(frame: bytes) -> Event | None:
+    try:
+        message = decode(frame).message
+    except ProtocolError as error:
+        log.error("event refused: %s", error)
+        return None
+    return message if isinstance(message, Event) else None

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from actors.bus.events import Subscription
+from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     Counters,
@@ -27,11 +27,13 @@ from actors.bus.messages import (
     QueryUsage,
     Realtime,
     ResetUsage,
+    SetGroup,
     Stats,
     SystemFigures,
     TellUsage,
     Usage,
 )
+from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.history import History
 from actors.metrics.names import values, wants_latency
 from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
@@ -39,6 +41,7 @@ from actors.metrics.system import Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
+from config.groups import Alerts as AlertSettings
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,8 @@ class MetricsActor(Actor):
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageBook(self.data_dir.metrics)
         self._history = History(self._totals)
+        self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
+        self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
         self._save_due = False
@@ -63,6 +68,7 @@ class MetricsActor(Actor):
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
+        self.loop.call_every(JUDGE_PERIOD, self._judge)
         self.ready()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -81,6 +87,9 @@ class MetricsActor(Actor):
             answer(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, ForgetAccounts)):
             self._change_usage(message, answer)
+        elif isinstance(message, SetGroup):
+            self._set_group(message)
+            answer(Done())
         elif isinstance(message, ForgetProxy):
             self._forget(message.proxy_id)
         else:
@@ -123,6 +132,7 @@ class MetricsActor(Actor):
         self._save_usage()
         super().close()
         self._totals.close()
+        self._alerts.close()
         self._usage.close()
 
     def _take(self, topic: str, message: Any) -> None:
@@ -157,6 +167,21 @@ class MetricsActor(Actor):
         heard = self._public.heard_of(self._totals.proxy_ids())
         for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
             self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active), stats, proxy_id))
+
+    def _set_group(self, message: SetGroup) -> None:
+        if message.name == "alerts":
+            self._alerts.settings = AlertSettings.model_validate(message.settings)
+
+    def _judge(self) -> None:
+        """Say what has become of error rates."""
+        try:
+            happened = self._alerts.judge(self._totals.stats())
+        except sqlite3.Error as error:
+            log.error("error rates are not judged: %s", error)
+            return
+        for kind, data in happened:
+            event = new_event(kind, data)
+            self.events.publish(event_topic(event), event)
 
     def _save(self) -> None:
         try:

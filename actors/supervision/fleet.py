@@ -32,11 +32,14 @@ from actors.bus.messages import (
     ProxySpec,
     PutProxy,
     PutWish,
+    RecalledEvents,
+    RecallEvents,
     Recovered,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
     Runtime,
+    SetGroup,
     Trouble,
     forwarding_name,
 )
@@ -90,12 +93,9 @@ class Fleet:
         self._ending: Callable[[], None] | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
-        plans = (
-            Plan(METRICS, entries.metrics, orders.metrics_params),
-            Plan(LOGS, entries.logs),
-            Plan(WEBHOOKS, entries.webhooks),
-            *api,
-        )
+        metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
+        webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
+        plans = (metrics, Plan(LOGS, entries.logs), webhooks, *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
@@ -108,6 +108,7 @@ class Fleet:
             DescribeFleet: self._describe,
             Trouble: self._trouble,
             Recovered: self._recovered,
+            RecallEvents: self._recall,
         }
 
     # --- orders from the supervisor ---
@@ -139,8 +140,16 @@ class Fleet:
         for actor in self._proxies.values():
             actor.drain = orders.drain_timeout
             actor.plan = replace(actor.plan, params=orders.forwarding_params)
+        for name, groups in orders.groups.items():
+            self._tell_groups(self._fixed[name], groups)
         self._egress = self._egress_now()
         self._reconcile()
+
+    def _tell_groups(self, actor: Managed, groups: dict[str, dict[str, Any]]) -> None:
+        changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
+        actor.plan = replace(actor.plan, params={**actor.plan.params, **groups})
+        for name, group in changed.items():
+            self._world.exchange.tell(actor.name, SetGroup(name, group))
 
     def tell_all(self, message: Any, gate: Gate) -> None:
         """Tell all actors, and those who come later; `gate` waits for those who are there."""
@@ -299,6 +308,9 @@ class Fleet:
         actor = self._by_name(sender)
         if actor is not None and self._proxy_id(actor) in self._wish:
             self._publish("proxy.recovered", self._proxy_id(actor), error=message.what, detail=message.detail)
+
+    def _recall(self, _sender: str, message: RecallEvents, answer: Answer) -> None:
+        answer(RecalledEvents(self._events.recall(message.since)))
 
     # --- carrying out ---
 

@@ -28,3 +28,5 @@ class Orders:
     own: tuple[tuple[str, int], ...]
     forwarding_params: dict[str, Any] = field(default_factory=dict)
     metrics_params: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By actor: the groups of the settings that it reads, by name."""

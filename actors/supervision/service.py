@@ -26,6 +26,8 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import (
     API,
+    METRICS,
+    WEBHOOKS,
     Done,
     Failed,
     ListenerRefused,
@@ -143,6 +145,10 @@ class Service:
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
             },
             {"publish": settings.metrics.publish},
+            {
+                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
+            },
         )
 
     def _api_plans(self, entries: Entries) -> list[Plan]:

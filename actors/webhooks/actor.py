@@ -1,50 +1,197 @@
-"""The webhook sender's process: it hears all events and keeps them until they are delivered."""
+"""The webhook sender's process: it hears all events and keeps them until they are delivered.
+
+The events plane keeps nothing for who isn't there, so at its start, and now and then, it asks the supervisor for the
+last events again; the outbox knows those that it has. What the webhooks are it asks the API.
+"""
 
 from __future__ import annotations
 
 import logging
 import socket
 import sqlite3
+import time
 from typing import Any
 
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import Event, QuerySender, SenderState
+from actors.bus.messages import (
+    API,
+    SUPERVISOR,
+    Deliveries,
+    DisableWebhook,
+    Done,
+    Event,
+    Failed,
+    FetchWebhooks,
+    ProbeWebhook,
+    QueryDeliveries,
+    QuerySender,
+    QueryWebhookStatus,
+    RecalledEvents,
+    RecallEvents,
+    Redeliver,
+    SenderState,
+    SetGroup,
+    SetWebhooks,
+    WebhookStatuses,
+)
 from actors.process import Actor, Boot
 from actors.webhooks.outbox import Outbox
+from actors.webhooks.sender import Sender
+from config.groups import Webhooks as Settings
 
 log = logging.getLogger(__name__)
 
+SYNC_PERIOD = 60.0
+"""Seconds between questions for what may have been missed."""
+SOON = 1.0
+"""Seconds until the first of them is asked again, and until one that was not answered is."""
+RECALL_OVERLAP = 60.0
+"""Seconds that events may come late, or the clock be set back, without being missed."""
+PRUNE_PERIOD = 3600.0
+DAY = 86_400.0
+
 
 class WebhooksActor(Actor):
-    """Owner of the outbox."""
+    """Owner of the outbox. `boot.params`: `webhooks`, that group of the settings."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
+        self._settings = Settings.model_validate(boot.params.get("webhooks", {}))
         self._outbox = Outbox(self.data_dir.webhooks)
+        self._sender = Sender(self.loop, self._outbox, self._settings, self._tell_given_up)
+        self._revision = -1
         self._taken = 0
+        self._telling: set[str] = set()
+        self._since = max(0.0, self._outbox.newest_event() - RECALL_OVERLAP)
         self._subscription = Subscription(
             self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
         )
         self.ready()
+        self._sync()
+        self.loop.call_later(SOON, self._recall)
+        self.loop.call_every(SYNC_PERIOD, self._sync)
+        self.loop.call_every(PRUNE_PERIOD, self._prune)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Say how the outbox is."""
-        if isinstance(message, QuerySender):
-            answer(SenderState(self._taken, self._outbox.waiting()))
-        else:
-            refuse(sender, message, answer)
+        """Take the configuration, and answer for deliveries."""
+        try:
+            self._receive(sender, message, answer)
+        except sqlite3.Error as error:
+            log.error("%s can't be done: %s", type(message).__name__, error)
+            answer(Failed(str(error)))
+
+    def drain(self, seconds: float) -> None:
+        """What is under way gets its time; what isn't noted by then is sent again after the next start."""
+        deadline = time.monotonic() + seconds
+
+        def look() -> None:
+            if not self._sender.busy or time.monotonic() >= deadline:
+                self.finish()
+            else:
+                self.loop.call_later(0.02, look)
+
+        look()
 
     def close(self) -> None:
         """Close the outbox, too."""
         self._subscription.close()
+        self._sender.close()
         super().close()
         self._outbox.close()
+
+    def _receive(self, sender: str, message: Any, answer: Answer) -> None:
+        match message:
+            case SetWebhooks():
+                self._set_webhooks(message)
+                answer(Done())
+            case SetGroup(settings=settings):
+                self._settings = Settings.model_validate(settings)
+                self._sender.take_over(self._settings)
+                answer(Done())
+            case ProbeWebhook(webhook_id):
+                if not self._sender.probe(webhook_id, answer):
+                    answer(Failed("there is no such webhook", "webhook_id"))
+            case QueryDeliveries():
+                found, total = self._outbox.deliveries(
+                    message.webhook_id, message.status, message.limit, message.offset
+                )
+                answer(Deliveries(tuple(found), total))
+            case Redeliver():
+                answer(self._sender.redeliver(message.webhook_id, message.delivery_id))
+            case QueryWebhookStatus():
+                answer(WebhookStatuses(self._outbox.statuses()))
+            case QuerySender():
+                answer(SenderState(self._taken, self._outbox.waiting()))
+            case _:
+                refuse(sender, message, answer)
+
+    # --- what comes from others ---
 
     def _take_event(self, _topic: str, message: Any) -> None:
         if not isinstance(message, Event):
             return
         try:
-            self._taken += self._outbox.take(message)
+            self._taken += self._sender.take(message)
         except sqlite3.Error as error:
-            log.error("event %s (%s) is lost: %s", message.id, message.type, error)
+            log.error("event %s (%s) is not stored: %s", message.id, message.type, error)
+
+    def _set_webhooks(self, message: SetWebhooks) -> None:
+        if message.revision < self._revision:
+            return
+        changed = self._revision < message.revision
+        self._revision = message.revision
+        if changed:
+            self._sender.set_webhooks(message.webhooks)
+            self._tell_given_up()
+
+    def _sync(self) -> None:
+        self._recall()
+        self.mailbox.ask(API, FetchWebhooks(), self._fetched)
+
+    def _fetched(self, reply: Any) -> None:
+        if isinstance(reply, SetWebhooks):
+            try:
+                self._set_webhooks(reply)
+            except sqlite3.Error as error:
+                log.error("the webhooks can't be taken over: %s", error)
+                self._revision = -1
+        elif self._revision < 0:
+            self.loop.call_later(SOON, lambda: self.mailbox.ask(API, FetchWebhooks(), self._fetched))
+
+    def _recall(self) -> None:
+        self.mailbox.ask(SUPERVISOR, RecallEvents(self._since), self._recalled)
+
+    def _recalled(self, reply: Any) -> None:
+        if isinstance(reply, RecalledEvents):
+            for event in reply.events:
+                self._take_event("", event)
+                self._since = max(self._since, event.timestamp - RECALL_OVERLAP)
+
+    # --- webhooks that are given up ---
+
+    def _tell_given_up(self) -> None:
+        """Tell the API until it has taken note: what was given up must not be tried after the next start."""
+        for webhook_id, reason, at in self._outbox.given_up():
+            if webhook_id not in self._telling:
+                self._telling.add(webhook_id)
+                self.mailbox.ask(API, DisableWebhook(webhook_id, reason, at), self._told(webhook_id))
+
+    def _told(self, webhook_id: str) -> Any:
+        def told(reply: Any) -> None:
+            self._telling.discard(webhook_id)
+            try:
+                if isinstance(reply, Done):
+                    self._sender.heard_of(webhook_id)
+                    return
+            except sqlite3.Error as error:
+                log.error("webhook %s: %s", webhook_id, error)
+            self.loop.call_later(SOON, self._tell_given_up)
+
+        return told
+
+    def _prune(self) -> None:
+        try:
+            self._outbox.prune(time.time() - self._settings.retention_days * DAY)
+        except sqlite3.Error as error:
+            log.error("old deliveries stay: %s", error)

@@ -1,48 +1,330 @@
-"""The outbox: events that wait for their delivery, in SQLite, so that they survive a crash."""
+"""The outbox: events, their deliveries and the attempts at them, in SQLite, so that they survive a crash.
+
+An event is stored when it is heard and *fanned out* when the webhooks are known: from then on it is a delivery for
+each webhook that takes it. Both are one commit each, so a crash in between loses nothing and doubles nothing.
+
+A delivery is `waiting` until it is `delivered` or `failed`. It is *apart* when it doesn't hold its place in the order
+of its webhook: a test, a redelivery, or one that the target refuses while it takes others.
+"""
 
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from actors.bus.messages import Event
+from actors.bus.messages import Delivery, DeliveryAttempt, Event, WebhookStatus
 from actors.sqlite import open_database
 
 KEPT_EVENTS = 100_000
-"""Events that may wait; the oldest go first. What nobody takes must not fill the disk."""
+"""Events that are kept; the oldest go first, delivered or not. What nobody takes must not fill the disk."""
+
+WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS events (
+CREATE TABLE IF NOT EXISTS happened (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     type TEXT NOT NULL,
     timestamp REAL NOT NULL,
-    data TEXT NOT NULL
+    data TEXT NOT NULL,
+    fanned_out INTEGER NOT NULL DEFAULT 0
 );
+CREATE INDEX IF NOT EXISTS unfanned ON happened (number) WHERE fanned_out = 0;
+CREATE TABLE IF NOT EXISTS deliveries (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    webhook_id TEXT NOT NULL,
+    event INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    apart INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    created_at REAL NOT NULL,
+    first_try REAL,
+    pause REAL NOT NULL,
+    next_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS of_webhook ON deliveries (webhook_id, number);
+CREATE INDEX IF NOT EXISTS of_event ON deliveries (event);
+CREATE INDEX IF NOT EXISTS waiting ON deliveries (webhook_id, apart, number) WHERE status = 'waiting';
+CREATE TABLE IF NOT EXISTS attempts (
+    delivery INTEGER NOT NULL, number INTEGER NOT NULL, told TEXT NOT NULL,
+    PRIMARY KEY (delivery, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS statuses (
+    webhook_id TEXT PRIMARY KEY, last_success REAL, last_failure REAL, last_error TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS given_up (webhook_id TEXT PRIMARY KEY, reason TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 """
+_COLUMNS = "number, id, webhook_id, event, status, apart, tries, created_at, first_try, pause, next_at"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A delivery as the sender works on it. `pause` is the time between the last attempt and the one at `next_at`."""
+
+    number: int
+    id: str
+    webhook_id: str
+    event: int
+    status: str
+    apart: bool
+    tries: int
+    created_at: float
+    first_try: float | None
+    pause: float
+    next_at: float
 
 
 class Outbox:
-    """One file; raises `sqlite3.Error` when the disk doesn't take it."""
+    """One file; raises `sqlite3.Error` when the disk doesn't take it. Times are Unix seconds."""
 
     def __init__(self, folder: Path) -> None:
         self._database = open_database(folder / "outbox.sqlite", _SCHEMA)
 
+    # --- events ---
+
     def take(self, event: Event) -> bool:
         """Store an event; False when it is here already."""
-        fields = (event.id, event.type, event.timestamp, json.dumps(event.data))
-        stored = self._database.execute(
-            "INSERT INTO events (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", fields
+        return self._insert(event) is not None
+
+    def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
+        """Events that have no deliveries yet, oldest first, with their numbers."""
+        rows = self._database.execute(
+            "SELECT number, id, type, timestamp, data FROM happened WHERE fanned_out = 0 ORDER BY number LIMIT ?",
+            (limit,),
         )
-        if stored.rowcount == 1 and stored.lastrowid is not None:
-            self._database.execute("DELETE FROM events WHERE number <= ?", (stored.lastrowid - KEPT_EVENTS,))
-        return stored.rowcount == 1
+        return [(int(number), _event(rest)) for number, *rest in rows]
+
+    def fan_out(self, wanted: Iterable[tuple[int, Iterable[str]]], now: float) -> None:
+        """Make deliveries: event numbers with the ids of the webhooks that take them."""
+        with self._transaction():
+            for event, webhook_ids in wanted:
+                for webhook_id in webhook_ids:
+                    self._add(webhook_id, event, False, now)
+                self._database.execute("UPDATE happened SET fanned_out = 1 WHERE number = ?", (event,))
+
+    def newest_event(self) -> float:
+        """When the newest event happened; 0 when there is none."""
+        row = self._database.execute("SELECT max(timestamp) FROM happened").fetchone()
+        return float(row[0] or 0.0)
+
+    # --- deliveries under way ---
+
+    def add_apart(self, webhook_id: str, event: Event, now: float) -> Waiting:
+        """An event for one webhook alone, beside the order."""
+        with self._transaction():
+            number = self._insert(event)
+            self._database.execute("UPDATE happened SET fanned_out = 1 WHERE number = ?", (number,))
+            delivery = self._add(webhook_id, number or 0, True, now)
+        return self._one("number = ?", delivery)
+
+    def first(self, webhook_id: str) -> Waiting | None:
+        """The delivery of a webhook whose turn it is."""
+        return self._waiting(webhook_id, "apart = 0 ORDER BY number")
+
+    def first_apart(self, webhook_id: str) -> Waiting | None:
+        """The delivery beside the order that is due first."""
+        return self._waiting(webhook_id, "apart = 1 ORDER BY next_at, number")
+
+    def event(self, number: int) -> Event:
+        """The event of a delivery."""
+        row = self._database.execute(
+            "SELECT id, type, timestamp, data FROM happened WHERE number = ?", (number,)
+        ).fetchone()
+        return _event(row)
+
+    def note(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
+        """An attempt was made, and this is how the delivery stands now."""
+        well = delivery.status == DELIVERED
+        told = json.dumps([getattr(attempt, name) for name in _ATTEMPT])
+        with self._transaction():
+            self._database.execute("INSERT INTO attempts VALUES (?, ?, ?)", (delivery.number, attempt.number, told))
+            self._update(delivery)
+            self._database.execute(
+                "INSERT INTO statuses (webhook_id) VALUES (?) ON CONFLICT DO NOTHING", (delivery.webhook_id,)
+            )
+            change = "last_success = ?2, last_error = NULL" if well else "last_failure = ?2, last_error = ?3"
+            self._database.execute(
+                f"UPDATE statuses SET {change} WHERE webhook_id = ?1",  # noqa: S608 - of the two texts above
+                (delivery.webhook_id, attempt.timestamp) + (() if well else (attempt.error,)),
+            )
+
+    def attempts_of(self, delivery: Waiting) -> int:
+        """How many attempts were made in all."""
+        query = "SELECT coalesce(max(number), 0) FROM attempts WHERE delivery = ?"
+        (count,) = self._database.execute(query, (delivery.number,)).fetchone()
+        return int(count)
+
+    def set_next(self, delivery: Waiting) -> None:
+        """Another time of the next attempt."""
+        self._update(delivery)
+
+    def again(self, webhook_id: str, delivery_id: str, now: float) -> Waiting | None:
+        """Deliver once more, at once and beside the order; None when there is no such delivery."""
+        changed = self._database.execute(
+            "UPDATE deliveries SET status = 'waiting', apart = 1, tries = 0, pause = 0, first_try = NULL, next_at = ?"
+            " WHERE webhook_id = ? AND id = ?",
+            (now, webhook_id, delivery_id),
+        )
+        return self._one("id = ?", delivery_id) if changed.rowcount else None
+
+    def forget(self, webhook_id: str) -> None:
+        """The webhook is gone."""
+        with self._transaction():
+            self._drop("webhook_id = ?", webhook_id)
+            for table in ("statuses", "given_up"):
+                self._database.execute(f"DELETE FROM {table} WHERE webhook_id = ?", (webhook_id,))  # noqa: S608
+
+    def known(self) -> set[str]:
+        """The webhooks that there is something of."""
+        return {row[0] for row in self._database.execute("SELECT DISTINCT webhook_id FROM deliveries")}
+
+    # --- webhooks that were given up ---
+
+    def give_up(self, webhook_id: str, reason: str, now: float) -> None:
+        """Nothing more is sent until the API has heard of it."""
+        self._database.execute("INSERT OR IGNORE INTO given_up VALUES (?, ?, ?)", (webhook_id, reason, now))
+
+    def given_up(self) -> list[tuple[str, str, float]]:
+        """Webhook, reason and time of what the API has not taken note of yet."""
+        return [(str(a), str(b), float(c)) for a, b, c in self._database.execute("SELECT * FROM given_up")]
+
+    def taken_note(self, webhook_id: str) -> None:
+        """The API knows."""
+        self._database.execute("DELETE FROM given_up WHERE webhook_id = ?", (webhook_id,))
+
+    # --- what people look at ---
+
+    def deliveries(self, webhook_id: str, status: str, limit: int, offset: int) -> tuple[list[Delivery], int]:
+        """A page of deliveries, newest first, and how many there are."""
+        where, values = "webhook_id = ?", [webhook_id]
+        if status:
+            where, values = f"{where} AND status = ?", [webhook_id, status]
+        (total,) = self._database.execute(f"SELECT count(*) FROM deliveries WHERE {where}", values).fetchone()  # noqa: S608
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS} FROM deliveries WHERE {where} ORDER BY number DESC LIMIT ? OFFSET ?",  # noqa: S608
+            (*values, limit, offset),
+        ).fetchall()
+        return [self.told(Waiting(*row)) for row in rows], int(total)
+
+    def told(self, delivery: Waiting) -> Delivery:
+        """A delivery with its event and its attempts."""
+        rows = self._database.execute(
+            "SELECT told FROM attempts WHERE delivery = ? ORDER BY number", (delivery.number,)
+        )
+        return Delivery(
+            id=delivery.id,
+            webhook_id=delivery.webhook_id,
+            event=self.event(delivery.event),
+            status=delivery.status,
+            created_at=delivery.created_at,
+            next_attempt_at=delivery.next_at if delivery.status == WAITING else None,
+            attempts=tuple(DeliveryAttempt(*json.loads(told)) for (told,) in rows),
+        )
+
+    def statuses(self) -> dict[str, WebhookStatus]:
+        """How deliveries go, by webhook."""
+        counts: dict[str, int] = dict(
+            self._database.execute(
+                "SELECT webhook_id, count(*) FROM deliveries WHERE status = 'waiting' GROUP BY webhook_id"
+            )
+        )
+        rows = {row[0]: row[1:] for row in self._database.execute("SELECT * FROM statuses")}
+        nothing = (None, None, None)
+        return {each: WebhookStatus(counts.get(each, 0), *rows.get(each, nothing)) for each in {*counts, *rows}}
 
     def waiting(self) -> int:
-        """How many events wait."""
-        (count,) = self._database.execute("SELECT count(*) FROM events").fetchone()
+        """How many events and deliveries wait."""
+        (count,) = self._database.execute(
+            "SELECT (SELECT count(*) FROM happened WHERE fanned_out = 0)"
+            " + (SELECT count(*) FROM deliveries WHERE status = 'waiting')"
+        ).fetchone()
         return int(count)
+
+    # --- keeping it small ---
+
+    def prune(self, before: float) -> None:
+        """Forget what was over before that time, and events that nobody waits for."""
+        with self._transaction():
+            self._drop("created_at < ?", before)
+            self._database.execute(
+                "DELETE FROM happened WHERE timestamp < ? AND fanned_out = 1"
+                " AND number NOT IN (SELECT event FROM deliveries)",
+                (before,),
+            )
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    # --- inside ---
+
+    @contextmanager
+    def _transaction(self) -> Any:
+        with self._database:  # commits, or rolls back when it raises
+            self._database.execute("BEGIN")
+            yield
+
+    def _insert(self, event: Event) -> int | None:
+        fields = (event.id, event.type, event.timestamp, json.dumps(event.data))
+        stored = self._database.execute(
+            "INSERT INTO happened (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", fields
+        )
+        if stored.rowcount != 1 or stored.lastrowid is None:
+            return None
+        oldest = stored.lastrowid - KEPT_EVENTS
+        if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
+            self._drop("event <= ?", oldest)
+        return stored.lastrowid
+
+    def _add(self, webhook_id: str, event: int, apart: bool, now: float) -> int:
+        made = self._database.execute(
+            "INSERT INTO deliveries (id, webhook_id, event, status, apart, tries, created_at, pause, next_at)"
+            " VALUES (?, ?, ?, 'waiting', ?, 0, ?, 0, ?)",
+            (f"dlv_{secrets.token_hex(8)}", webhook_id, event, apart, now, now),
+        )
+        return int(made.lastrowid or 0)
+
+    def _drop(self, where: str, value: Any) -> None:
+        chosen = f"SELECT number FROM deliveries WHERE {where}"  # noqa: S608 - of the texts in this module
+        self._database.execute(f"DELETE FROM attempts WHERE delivery IN ({chosen})", (value,))  # noqa: S608
+        self._database.execute(f"DELETE FROM deliveries WHERE {where}", (value,))  # noqa: S608
+
+    def _update(self, delivery: Waiting) -> None:
+        self._database.execute(
+            "UPDATE deliveries SET status = ?, apart = ?, tries = ?, first_try = ?, pause = ?, next_at = ?"
+            " WHERE number = ?",
+            (
+                delivery.status,
+                delivery.apart,
+                delivery.tries,
+                delivery.first_try,
+                delivery.pause,
+                delivery.next_at,
+                delivery.number,
+            ),
+        )
+
+    def _waiting(self, webhook_id: str, rest: str) -> Waiting | None:
+        row = self._database.execute(
+            f"SELECT {_COLUMNS} FROM deliveries WHERE status = 'waiting' AND webhook_id = ? AND {rest} LIMIT 1",  # noqa: S608
+            (webhook_id,),
+        ).fetchone()
+        return None if row is None else Waiting(*row)
+
+    def _one(self, where: str, value: Any) -> Waiting:
+        row = self._database.execute(f"SELECT {_COLUMNS} FROM deliveries WHERE {where}", (value,)).fetchone()  # noqa: S608
+        return Waiting(*row)
+
+
+_ATTEMPT = ("number", "timestamp", "url", "request_headers", "status_code", "response_time", "response_body", "error")
+
+
+def _event(row: Sequence[Any]) -> Event:
+    identifier, kind, timestamp, data = row
+    return Event(str(identifier), str(kind), float(timestamp), json.loads(data))

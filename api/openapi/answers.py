@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, forms, metric_forms, proxy_forms, system_forms
+from api.openapi import account_forms, forms, metric_forms, proxy_forms, system_forms, webhook_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -56,5 +56,15 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "getSettings": system_forms.SystemSettings,
     "replaceSettings": system_forms.SystemSettings,
     "updateSettings": system_forms.SystemSettings,
+    "listWebhooks": webhook_forms.Webhooks,
+    "createWebhook": webhook_forms.NewWebhook,
+    "getWebhook": webhook_forms.OneWebhook,
+    "replaceWebhook": webhook_forms.OneWebhook,
+    "updateWebhook": webhook_forms.OneWebhook,
+    "deleteWebhook": forms.Deleted,
+    "rotateWebhookSecret": webhook_forms.NewWebhook,
+    "testWebhook": webhook_forms.WebhookTested,
+    "listDeliveries": webhook_forms.DeliveryPage,
+    "redeliver": webhook_forms.OneDelivery,
     "queryAudit": system_forms.AuditTrail,
 }

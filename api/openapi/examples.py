@@ -23,6 +23,14 @@ _CREATE = {
 _UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
 _SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
 _ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
+_WEBHOOK = {
+    "name": "alerts",
+    "url": "https://hooks.example.com/proxyfleet",
+    "events": ["proxy.*", "high_error_rate"],
+    "headers": {"Authorization": "Bearer 0123456789abcdef"},
+    "enabled": True,
+}
+_WEBHOOK_UPDATE = {"events": ["*"], "enabled": True}
 _USER_UPDATE = {"email": "bob@example.com"}
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -52,6 +60,9 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "replaceSettings": _SETTINGS,
     "updateSettings": _SETTINGS,
+    "createWebhook": _WEBHOOK,
+    "replaceWebhook": _WEBHOOK_UPDATE,
+    "updateWebhook": _WEBHOOK_UPDATE,
     "replaceUser": _USER_UPDATE,
     "updateUser": _USER_UPDATE,
 }
@@ -69,9 +80,11 @@ VALUES: dict[str, Any] = {
     "connections": 1,
     "duration": 120,
     "email": "bob@example.com",
+    "events": ["proxy.*", "high_error_rate"],
     "expires_in": 3600,
     "external_ip": "198.51.100.1",
     "parent": None,
+    "headers": {"Authorization": "Bearer 0123456789abcdef"},
     "host": "127.0.0.1",
     "id": PROXY_ID,
     "key": "pf_" + "0" * 40,

@@ -35,7 +35,7 @@ from config.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 
-COLLECTIONS = ("proxies", "users", "api_keys", "refresh_families", "settings")
+COLLECTIONS = ("proxies", "users", "api_keys", "refresh_families", "settings", "webhooks")
 TOMBSTONES_KEPT = 1_000
 """Deletions that a collection remembers at least."""
 

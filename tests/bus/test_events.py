@@ -107,3 +107,28 @@ def test_garbage_on_the_plane_is_passed_over(bench: Bench) -> None:
 
     bench.until(said, "events arrive")
     assert {message for _topic, message in [(t, m.id) for t, m in heard]} == {event.id}
+
+
+def test_events_that_nobody_heard_can_be_asked_for_again(bench: Bench) -> None:
+    run = bench.run_dir
+    forwarder = bench.keep(Forwarder(bench.loop, bench.context, run.events_in, run.events_out))
+    publisher = bench.keep(Publisher(bench.context, run.events_in))
+    heard: list[str] = []
+    leaver = Subscription(
+        bench.loop, bench.context, run.events_out, ("events.",), lambda topic, _message: heard.append(topic)
+    )
+
+    def said(kind: str) -> bool:
+        event = new_event(kind, {})
+        publisher.publish(event_topic(event), event)
+        bench.loop.turn(0.02)
+        return any(each.type == kind for each in forwarder.recall(0.0))
+
+    bench.until(lambda: said("proxy.up") and heard, "both know each other")
+    leaver.close()
+    for _ in range(5):
+        bench.loop.turn(0.02)
+    bench.until(lambda: said("proxy.down"), "it is remembered")
+    newest = forwarder.recall(0.0)[-1]
+    assert forwarder.recall(newest.timestamp) == (newest,)
+    assert forwarder.recall(newest.timestamp + 1) == ()

@@ -9,7 +9,7 @@ from actors.bus.codec import message
 
 @message
 class Event:
-    """Supervisor or API → events plane, topic `events.<type>`: something happened that people may want to hear of.
+    """Supervisor, API or metrics collector → events plane, topic `events.<type>`: something happened.
 
     `id` is unique and stays the same through every delivery. `data` is JSON-like and holds no secret.
     """

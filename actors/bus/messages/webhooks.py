@@ -1,0 +1,184 @@
+"""Webhooks: their configuration, which the API owns, and their deliveries, which the sender owns."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from actors.bus.codec import message
+from actors.bus.messages.events import Event
+
+
+@message
+class WebhookSpec:
+    """What the sender has to know of a webhook. A value, not a message by itself.
+
+    `secrets` are what is signed with, the current one first; those behind it until `previous_until`, each its own.
+    Events from before `created_at` are not for it.
+    """
+
+    id: str
+    name: str
+    url: str
+    events: tuple[str, ...]
+    headers: dict[str, str]
+    enabled: bool
+    secrets: tuple[str, ...]
+    previous_until: tuple[float, ...]
+    created_at: float
+
+
+@message
+class SetWebhooks:
+    """API → webhook sender, at every change: all webhooks, in place of what it knew. Answered by `Done`.
+
+    It answers `FetchWebhooks`, too. `revision` is the store's: an older one than the known is ignored.
+    """
+
+    revision: int
+    webhooks: tuple[WebhookSpec, ...]
+
+
+@message
+class FetchWebhooks:
+    """Webhook sender → API, at its start and now and then: what are the webhooks? Answered by `SetWebhooks`."""
+
+
+@message
+class DisableWebhook:
+    """Webhook sender → API: the target wants nothing more, or was away for too long. → `Done`, also when it is gone.
+
+    `reason` is a sentence. `before` is when the sender saw the reason: a webhook that was changed since is left alone.
+    """
+
+    webhook_id: str
+    reason: str
+    before: float
+
+
+@message
+class ProbeWebhook:
+    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown."""
+
+    webhook_id: str
+
+
+@message
+class WebhookProbed:
+    """Webhook sender → API: how the test went. `response_time` is in milliseconds."""
+
+    delivered: bool
+    status_code: int | None
+    response_time: int | None
+    error: str | None
+
+
+@message
+class DeliveryAttempt:
+    """One request for a delivery. A value, not a message by itself.
+
+    `response_time` is in milliseconds, `response_body` its beginning. Values of the webhook's own headers are masked.
+    """
+
+    number: int
+    timestamp: float
+    url: str
+    request_headers: dict[str, str]
+    status_code: int | None
+    response_time: int
+    response_body: str
+    error: str | None
+
+
+@message
+class Delivery:
+    """One event for one webhook. A value, not a message by itself.
+
+    `status` is `waiting`, `delivered` or `failed`; `next_attempt_at` is None where there is none to come.
+    """
+
+    id: str
+    webhook_id: str
+    event: Event
+    status: str
+    created_at: float
+    next_attempt_at: float | None
+    attempts: tuple[DeliveryAttempt, ...]
+
+
+@message
+class QueryDeliveries:
+    """API → webhook sender: the deliveries of a webhook, newest first, of one `status` if it isn't empty. Answered by
+    `Deliveries`."""
+
+    webhook_id: str
+    status: str
+    limit: int
+    offset: int
+
+
+@message
+class Deliveries:
+    """Webhook sender → API: a page of deliveries, and how many there are."""
+
+    deliveries: tuple[Delivery, ...]
+    total: int
+
+
+@message
+class Redeliver:
+    """API → webhook sender: send this once more, now. Answered by `Deliveries` of one, or of none."""
+
+    webhook_id: str
+    delivery_id: str
+
+
+@message
+class WebhookStatus:
+    """How the deliveries of a webhook go. A value, not a message by itself. Times are None where there is none."""
+
+    waiting: int
+    last_success_at: float | None
+    last_failure_at: float | None
+    last_error: str | None
+
+
+@message
+class QueryWebhookStatus:
+    """API → webhook sender: how do deliveries go? Answered by `WebhookStatuses`."""
+
+
+@message
+class WebhookStatuses:
+    """Webhook sender → API: by webhook id; one that is unknown is absent."""
+
+    webhooks: dict[str, WebhookStatus]
+
+
+@message
+class RecallEvents:
+    """Webhook sender → supervisor: the events since that time, as far as it remembers them.
+
+    Asked at the sender's start and now and then, since the events plane keeps nothing for who isn't there. Answered by
+    `RecalledEvents`.
+    """
+
+    since: float
+
+
+@message
+class RecalledEvents:
+    """Supervisor → webhook sender: the events, oldest first."""
+
+    events: tuple[Event, ...]
+
+
+@message
+class SetGroup:
+    """Supervisor → metrics collector or webhook sender: their group of the settings is another one. → `Done`.
+
+    `name` is `alerts` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it.
+    """
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,180 @@
+"""The operations on webhooks and their deliveries.
+
+The secret is in the answers to create and to a rotation and nowhere else. Headers often hold a credential of the
+target, so who may not change webhooks sees their names alone. Whoever has no `users.read` gets no events about users.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actors.bus.messages import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
+from api.http.call import Call, Reply
+from api.http.errors import forbidden, lacks_permission
+from api.webhooks import StoredWebhook
+from config.units import timestamp_text
+from config.webhooks import WebhookRecord, tells_of_people
+
+DELIVERY_STATES = ("waiting", "delivered", "failed")
+MASK = "***"
+
+
+def list_webhooks(call: Call) -> Reply:
+    """All of them, oldest first."""
+    found = call.services.webhooks.all()
+    statuses = call.services.webhooks.statuses() if found else {}
+    shown = [_shown(call, webhook, statuses.get(webhook.record.id)) for webhook in found]
+    return Reply({"webhooks": shown, "total": len(shown)})
+
+
+def create_webhook(call: Call) -> Reply:
+    """201, with the secret."""
+    _may_hear(call, call.body.events)
+    stored, secret = call.services.webhooks.create(call.body)
+    return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, 201, stored.revision)
+
+
+def get_webhook(call: Call) -> Reply:
+    """One of them."""
+    return _one(call, call.services.webhooks.get(call.params["webhook_id"]))
+
+
+def update_webhook(call: Call) -> Reply:
+    """Partial, for PUT as for PATCH."""
+
+    def check(record: WebhookRecord) -> None:
+        _may_hear(call, record.events)
+
+    return _one(call, call.services.webhooks.update(call.params["webhook_id"], call.body, call.if_match, check))
+
+
+def delete_webhook(call: Call) -> Reply:
+    """Gone, with what waits for it."""
+    webhook_id = call.params["webhook_id"]
+    call.services.webhooks.delete(webhook_id, call.if_match)
+    return Reply({"id": webhook_id, "deleted": True})
+
+
+def rotate_secret(call: Call) -> Reply:
+    """Another secret; what is sent is signed with both for a day."""
+    stored, secret = call.services.webhooks.rotate(call.params["webhook_id"], call.if_match)
+    return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, revision=stored.revision)
+
+
+def test_webhook(call: Call) -> Reply:
+    """One request, now, also to a webhook that is disabled."""
+    webhook = call.services.webhooks.get(call.params["webhook_id"])
+    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout)
+    return Reply(
+        {
+            "delivered": probed.delivered,
+            "status_code": probed.status_code,
+            "response_time": probed.response_time,
+            "error": probed.error,
+        }
+    )
+
+
+def list_deliveries(call: Call) -> Reply:
+    """Newest first."""
+    if call.caller.scope is not None:
+        raise forbidden("a key with a scope can't see deliveries: they tell of everything")
+    query = call.query
+    query.refuse_others()
+    webhook_id = call.params["webhook_id"]
+    question = QueryDeliveries(
+        webhook_id,
+        query.one_of("status", DELIVERY_STATES) or "",
+        query.integer("limit", 100, 1, 1000),
+        query.integer("offset", 0, 0, 1_000_000_000),
+    )
+    call.services.webhooks.get(webhook_id)
+    page = call.services.webhooks.deliveries(question)
+    more = question.offset + len(page.deliveries) < page.total
+    shown = [_delivery(each) for each in page.deliveries]
+    return Reply({"deliveries": shown, "total": page.total, "has_more": more})
+
+
+def redeliver(call: Call) -> Reply:
+    """The same event with the same id once more, at once."""
+    webhook = call.services.webhooks.get(call.params["webhook_id"])
+    page = call.services.webhooks.redeliver(webhook.record.id, call.params["delivery_id"])
+    return Reply({"delivery": _delivery(page.deliveries[0])})
+
+
+# --- forms --------------------------------------------------------------------------------------------------------
+
+
+def _may_hear(call: Call, events: list[str]) -> None:
+    if tells_of_people(events) and not call.caller.may("users.read"):
+        raise lacks_permission("users.read", by_key=call.caller.key is not None)
+
+
+def _one(call: Call, webhook: StoredWebhook) -> Reply:
+    status = call.services.webhooks.statuses().get(webhook.record.id)
+    return Reply({"webhook": _shown(call, webhook, status)}, revision=webhook.revision)
+
+
+def _shown(call: Call, webhook: StoredWebhook, status: WebhookStatus | None) -> dict[str, Any]:
+    record = webhook.record
+    clear = call.caller.may("settings.write")
+    until = max((each.until for each in record.previous_secrets), default=None)
+    return {
+        "id": record.id,
+        "name": record.name,
+        "url": record.url,
+        "events": record.events,
+        "headers": webhook.headers if clear else dict.fromkeys(webhook.headers, MASK),
+        "enabled": record.enabled,
+        "disabled_reason": record.disabled_reason,
+        "previous_secret_until": _moment(until),
+        "delivery_status": None if status is None else _status(status),
+        "created_at": timestamp_text(record.created_at),
+        "updated_at": timestamp_text(record.updated_at),
+    }
+
+
+def _status(status: WebhookStatus) -> dict[str, Any]:
+    return {
+        "waiting": status.waiting,
+        "last_success_at": _moment(status.last_success_at),
+        "last_failure_at": _moment(status.last_failure_at),
+        "last_error": status.last_error,
+    }
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    event = delivery.event
+    return {
+        "id": delivery.id,
+        "webhook_id": delivery.webhook_id,
+        "event_id": event.id,
+        "event": event.type,
+        "status": delivery.status,
+        "created_at": timestamp_text(delivery.created_at),
+        "next_attempt_at": _moment(delivery.next_attempt_at),
+        "payload": {
+            "id": event.id,
+            "type": event.type,
+            "timestamp": timestamp_text(event.timestamp),
+            "data": event.data,
+        },
+        "attempts": [_attempt(each) for each in delivery.attempts],
+    }
+
+
+def _attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "timestamp": timestamp_text(attempt.timestamp),
+        "url": attempt.url,
+        "request_headers": attempt.request_headers,
+        "status_code": attempt.status_code,
+        "response_time": attempt.response_time,
+        "response_body": attempt.response_body,
+        "error": attempt.error,
+    }
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else timestamp_text(seconds)

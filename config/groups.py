@@ -1,0 +1,42 @@
+"""Groups of the settings that processes besides the API and the supervisor read; light to import."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
+
+
+class Group(BaseModel):
+    """A group of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Alerts(Group):
+    """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds."""
+
+    error_rate: float = Field(10.0, gt=0, le=100)
+    error_rate_recovered: float = Field(5.0, ge=0, le=100)
+    min_requests: int = Field(20, ge=1)
+    window: int = Field(300, ge=10, le=86_400)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.error_rate_recovered > self.error_rate:
+            raise ValueError("error_rate_recovered must not be above error_rate")
+        return self
+
+
+class Webhooks(Group):
+    """`webhooks`: how events are delivered. Seconds, but `retention_days`."""
+
+    allow_private: bool = False
+    timeout: float = Field(15.0, gt=0, le=300)
+    retry_schedule: tuple[RetryDelay, ...] = Field(
+        (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400), max_length=100
+    )
+    max_concurrent: int = Field(32, ge=1, le=500)
+    retention_days: int = Field(30, ge=1, le=3650)

@@ -1,0 +1,188 @@
+"""Webhooks: what is accepted as one, what is stored of it, and the names of the events.
+
+A subscription is an event's name, all below a group (`proxy.*`) or everything (`*`). The signing secret is one of
+Standard Webhooks: `whsec_` and base64 of random bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Annotated, Any
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, model_validator
+
+from config.fields import Input, plain_text, refuse_nulls
+
+EVENTS = (
+    "proxy.created",
+    "proxy.updated",
+    "proxy.deleted",
+    "proxy.started",
+    "proxy.stopped",
+    "proxy.restarted",
+    "proxy.down",
+    "proxy.up",
+    "proxy.error",
+    "proxy.recovered",
+    "high_error_rate",
+    "error_rate.recovered",
+    "user.created",
+    "user.updated",
+    "user.deleted",
+    "api_key.created",
+    "api_key.revoked",
+    "auth.login_failed",
+    "auth.locked",
+    "settings.updated",
+    "webhook.disabled",
+    "webhook.test",
+)
+"""Everything that is told of."""
+EVERYTHING = "*"
+PATTERNS = (*EVENTS, *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EVENTS if "." in name), EVERYTHING)
+"""Everything that can be subscribed to."""
+ABOUT_PEOPLE = ("user.", "api_key.", "auth.")
+"""Beginnings of the events that tell of users."""
+
+LONGEST_URL = 2048
+MAX_HEADERS = 50
+LONGEST_HEADER = 4096
+SECRET_BYTES = 32
+SECRET_PREFIX = "whsec_"  # noqa: S105 - how every such secret begins
+SECRET_PURPOSE = "webhook secret"  # noqa: S105 - what the seal binds them to
+HEADER_PURPOSE = "webhook header"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
+_RESERVED = ("webhook-", "content-", "proxy-")
+_OURS = frozenset(
+    ("host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect", "date")
+)
+
+
+def matches(patterns: Iterable[str], event: str) -> bool:
+    """Does one of the subscriptions take this event?"""
+    group = f"{event.partition('.')[0]}.*" if "." in event else None
+    return any(pattern in (event, group, EVERYTHING) for pattern in patterns)
+
+
+def tells_of_people(patterns: Iterable[str]) -> bool:
+    """Does one of the subscriptions take events about users, their keys or their sign-ins?"""
+    return any(pattern == EVERYTHING or pattern.startswith(ABOUT_PEOPLE) for pattern in patterns)
+
+
+def new_secret() -> str:
+    """A secret that nobody has."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode("ascii")
+
+
+def _url(text: str) -> str:
+    if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise ValueError("must be an absolute http or https URL in ASCII")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"is not a URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise ValueError("must be an absolute http or https URL")
+    _refuse_extras(parts)
+    return text
+
+
+def _refuse_extras(parts: SplitResult) -> None:
+    if "@" in parts.netloc:
+        raise ValueError("must not hold credentials; give them as a header")
+    if parts.fragment:
+        raise ValueError("must not have a fragment")
+
+
+def _events(names: list[str]) -> list[str]:
+    for name in names:
+        if name not in PATTERNS:
+            raise ValueError(f"{name!r} is not an event; allowed: {', '.join(PATTERNS)}")
+    return list(dict.fromkeys(names))
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    seen: set[str] = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _TOKEN.fullmatch(name):
+            raise ValueError(f"{name!r} is not a header name")
+        if lower.startswith(_RESERVED) or lower in _OURS:
+            raise ValueError(f"{name!r} is set by the sender and can't be given")
+        if lower in seen:
+            raise ValueError(f"{name!r} is given twice")
+        if len(value) > LONGEST_HEADER or not _VALUE.fullmatch(value):
+            raise ValueError(f"the value of {name!r} must be 1 to {LONGEST_HEADER} visible ASCII characters")
+        seen.add(lower)
+    return headers
+
+
+Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
+Url = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_URL), AfterValidator(_url)]
+Events = Annotated[list[StrictStr], Field(min_length=1, max_length=100), AfterValidator(_events)]
+Headers = Annotated[dict[StrictStr, StrictStr], Field(max_length=MAX_HEADERS), AfterValidator(_headers)]
+
+
+class WebhookCreate(Input):
+    """The body of a create."""
+
+    name: Name
+    url: Url
+    events: Events
+    headers: Headers = Field(default_factory=dict, repr=False)
+    enabled: StrictBool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+class WebhookUpdate(Input):
+    """The body of PUT and PATCH: any part. `events` and `headers` are replaced as a whole."""
+
+    name: Name | None = None
+    url: Url | None = None
+    events: Events | None = None
+    headers: Headers | None = Field(None, repr=False)
+    enabled: StrictBool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+READ_ONLY_FIELDS = frozenset(
+    {"id", "secret", "disabled_reason", "previous_secret_until", "status", "created_at", "updated_at"}
+)
+
+
+class PreviousSecret(BaseModel):
+    """A secret that is signed with beside the current one until `until` (Unix seconds)."""
+
+    sealed: str = Field(repr=False)
+    until: float
+
+
+class WebhookRecord(BaseModel):
+    """A document of the collection `webhooks`. Secrets and the values of headers are sealed."""
+
+    id: str
+    name: str
+    url: str
+    events: list[str]
+    headers: dict[str, str] = Field(repr=False)
+    enabled: bool
+    disabled_reason: str | None = None
+    secret_sealed: str = Field(repr=False)
+    previous_secrets: list[PreviousSecret] = Field(default_factory=list)
+    created_at: float
+    updated_at: float
