@@ -34,6 +34,7 @@ class ProxyTest(BaseModel):
 
 def list_proxies(call: Call) -> Reply:
     """A page of them, oldest first. A key with a scope sees only those in it."""
+    call.query.refuse_others()
     page = call.query.integer("page", 1, 1, 1_000_000)
     per_page = call.query.integer("per_page", 50, 1, 100)
     status = call.query.one_of("status", STATUSES)
