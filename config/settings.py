@@ -251,8 +251,10 @@ def _sentence(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
+    if key == "server.tls.enabled":
+        return f"{key}: must be false: this release does not serve TLS of the management API"
     shown = "" if "password" in key or "secret" in key else f" (got {error['input']!r})"
-    return f"{key}: {error['msg']}{shown}"
+    return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
 
 
 def _siblings(location: tuple[Any, ...]) -> list[str]:

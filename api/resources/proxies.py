@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
 from api.http.call import Call, Reply
 from api.http.errors import forbidden
@@ -24,7 +24,7 @@ class ProxyTest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[StrictStr, Field(max_length=2048), AfterValidator(test_target)] | None = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60)] = TEST_TIMEOUT
+    timeout: Annotated[StrictFloat, Field(gt=0, le=60)] = TEST_TIMEOUT
 
     @model_validator(mode="before")
     @classmethod
