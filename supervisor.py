@@ -217,6 +217,7 @@ Proxyfleet {VERSION} is running.
   API       {base}/api/v1
   sign in   as `admin` with {known}
   try       curl -u admin {base}/api/v1/health
+  read      {base}/api/v1/docs
   end       Ctrl-C
 
 """)

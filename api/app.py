@@ -288,6 +288,8 @@ def _on_http_error(req: Any, resp: falcon.Response, error: falcon.HTTPError, par
     status = int(str(error.status)[:3])
     code = {404: "NOT_FOUND"}.get(status, INVALID_REQUEST)
     text = error.description or error.title or "The request is not valid"
+    if status == 405:
+        text = f"{req.method} is not possible here; Allow names what is"
     headers = {name: value for name, value in dict(error.headers or {}).items() if name.lower() == "allow"}
     refused = ApiError(status, code, text, {"field": None, "error": text}, headers)
     _on_api_error(req, resp, refused, params)

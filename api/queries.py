@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.forwarding.connections import SORTS
-from actors.metrics.names import INTERVALS
+from actors.metrics.names import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS
@@ -12,6 +12,8 @@ from api.resources.proxies import STATUSES
 from api.resources.webhooks import DELIVERY_STATES
 from config.proxies import PROTOCOLS
 
+_A_METRIC = f"({'|'.join(NAMES)})"
+METRICS_SCHEMA = {"type": "string", "pattern": f"^{_A_METRIC}(,{_A_METRIC})*$", "maxLength": 500}
 LIST_PROXIES = (
     integer("page", "The page, from 1", 1, 1_000_000, 1),
     integer("per_page", "Proxies on a page", 1, 100, 50),
@@ -35,7 +37,9 @@ QUERY_METRICS = (
     moment("start_time", "From the bucket of this moment on; an hour before `end_time` by default"),
     moment("end_time", "Buckets that begin before; now by default"),
     choice("interval", "How wide the buckets are", INTERVALS, "5m"),
-    text("metrics", "Names, with commas between; all by default", "requests_per_second,response_time_avg"),
+    Parameter(
+        "metrics", METRICS_SCHEMA, "Names, with commas between; all by default", "requests_per_second,error_rate"
+    ),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)

@@ -97,7 +97,7 @@ def _ports(text: str) -> Ports:
         return ALL_PORTS
     match = _PORTS.fullmatch(text)
     if match is None:
-        raise ValueError("ports are written :25 or :8000-8999")
+        raise ValueError("ports are written :25 or :8000-8999, and entries have neither scheme nor path")
     low, high = int(match[1]), int(match[2] or match[1])
     if not 1 <= low <= high <= 65535:
         raise ValueError("ports are 1 to 65535, the lower one first")

@@ -66,6 +66,8 @@ TARGET = rf"^(?![\s\S]{{2049}})(?:{_WEB}://{_AUTHORITY}(?:[/?#][\s\S]*)?|{_AUTHO
 """An http or https URL, `host:port` or a host alone."""
 WEB_URL = rf"^(?!.{{2049}}){_WEB}://{_AUTHORITY}(?:[/?#][!-~]*)?$"
 """An http or https URL without user information, in ASCII (RFC 3986)."""
+WEBHOOK_URL = rf"^{_WEB}://{_AUTHORITY}(?:[/?][!-\"$-\[\]-~]*)?$"
+"""Such a URL without a fragment and backslashes."""
 LATER_MOMENT = "^(?:19[7-9]|[2-8][0-9][0-9])[0-9]-"
 """The year of a date: 1970 to 8999."""
 

@@ -307,7 +307,7 @@ def _sentence(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{key}: {error['msg']}{shown}"
+    return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema, model_validator
 
+from config import patterns
 from config.fields import Input, plain_text, refuse_nulls
 
 EVENTS = (
@@ -64,15 +65,15 @@ _OURS = frozenset(
 )
 
 
-def matches(patterns: Iterable[str], event: str) -> bool:
+def matches(subscribed: Iterable[str], event: str) -> bool:
     """Does one of the subscriptions take this event?"""
     group = f"{event.partition('.')[0]}.*" if "." in event else None
-    return any(pattern in (event, group, EVERYTHING) for pattern in patterns)
+    return any(pattern in (event, group, EVERYTHING) for pattern in subscribed)
 
 
-def tells_of_people(patterns: Iterable[str]) -> bool:
+def tells_of_people(subscribed: Iterable[str]) -> bool:
     """Does one of the subscriptions take events about users, their keys or their sign-ins?"""
-    return any(pattern == EVERYTHING or pattern.startswith(ABOUT_PEOPLE) for pattern in patterns)
+    return any(pattern == EVERYTHING or pattern.startswith(ABOUT_PEOPLE) for pattern in subscribed)
 
 
 def new_secret() -> str:
@@ -124,10 +125,39 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text)]
-Url = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_URL), AfterValidator(_url)]
-Events = Annotated[list[StrictStr], Field(min_length=1, max_length=100), AfterValidator(_events)]
-Headers = Annotated[dict[StrictStr, StrictStr], Field(max_length=MAX_HEADERS), AfterValidator(_headers)]
+_EVENTS_SCHEMA = {"type": "array", "items": {"type": "string", "enum": list(PATTERNS)}, "minItems": 1, "maxItems": 100}
+_HEADERS_SCHEMA = {
+    "type": "object",
+    "maxProperties": MAX_HEADERS,
+    "propertyNames": {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"},
+    "additionalProperties": {
+        "type": "string",
+        "maxLength": LONGEST_HEADER,
+        "pattern": r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$",
+    },
+}
+
+Name = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=100),
+    AfterValidator(plain_text),
+    patterns.text(patterns.PLAIN, 1, 100),
+]
+Url = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=LONGEST_URL),
+    AfterValidator(_url),
+    patterns.text(patterns.WEBHOOK_URL, 1, LONGEST_URL),
+]
+Events = Annotated[
+    list[StrictStr], Field(min_length=1, max_length=100), AfterValidator(_events), WithJsonSchema(_EVENTS_SCHEMA)
+]
+Headers = Annotated[
+    dict[StrictStr, StrictStr],
+    Field(max_length=MAX_HEADERS),
+    AfterValidator(_headers),
+    WithJsonSchema(_HEADERS_SCHEMA),
+]
 
 
 class WebhookCreate(Input):

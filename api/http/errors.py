@@ -100,5 +100,14 @@ def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
         return f"{field}[{error['ctx']['index']}]", str(error["msg"])
     if error["type"] == "missing":
         return field, "is required"
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return field, "must be an object"
+    if error["type"] == "literal_error":
+        return field, f"must be one of {_choices(str(error['ctx']['expected']))}"
     text = str(error["msg"]).removeprefix("Value error, ")
     return field, text[:1].lower() + text[1:]
+
+
+def _choices(expected: str) -> str:
+    """pydantic's `'a', 'b' or 'c'`, as the other messages write it."""
+    return expected.replace(" or ", ", ").replace("'", "")

@@ -20,6 +20,7 @@ EVERYTHING = ConnectionFilter()
 
 def list_connections(call: Call) -> Reply:
     """A page of them. An inactive proxy has none."""
+    call.query.refuse_others()
     question = QueryConnections(
         only=_filter(call),
         sort=call.query.one_of("sort", (*SORTS, *(f"-{name}" for name in SORTS))) or "-age",

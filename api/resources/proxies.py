@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
 from api.http.call import Call, Reply
 from api.proxies import StoredProxy
@@ -32,9 +32,7 @@ class ProxyTest(BaseModel):
         ]
         | None
     ) = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] = (
-        TEST_TIMEOUT
-    )
+    timeout: Annotated[StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
 
     @model_validator(mode="before")
     @classmethod
@@ -44,6 +42,7 @@ class ProxyTest(BaseModel):
 
 def list_proxies(call: Call) -> Reply:
     """A page of them, oldest first. A key with a scope sees only those in it."""
+    call.query.refuse_others()
     page = call.query.integer("page", 1, 1, 1_000_000)
     per_page = call.query.integer("per_page", 50, 1, 100)
     status = call.query.one_of("status", STATUSES)

@@ -84,6 +84,7 @@ def test_filters_sort_and_page_are_passed_on(api: Api, headers: dict[str, str], 
         ("limit=0", "limit"),
         ("limit=1001", "limit"),
         ("offset=-1", "offset"),
+        ("usr=alice", "usr"),
     ],
 )
 def test_a_bad_parameter_is_400_naming_it(api: Api, headers: dict[str, str], path: str, query: str, field: str) -> None:

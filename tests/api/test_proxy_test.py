@@ -158,11 +158,20 @@ def test_without_a_body_the_configured_url_is_tested(api: Api, path: str, small:
 
 
 @pytest.mark.parametrize(
-    "body", [{"url": "ftp://a/"}, {"url": "/x"}, {"url": "http://"}, {"timeout": 0}, {"timeout": True}, {"timeout": 61}]
+    "body",
+    [
+        {"url": "ftp://a/"},
+        {"url": "/x"},
+        {"url": "http://"},
+        {"timeout": 0},
+        {"timeout": "x"},
+        {"timeout": True},
+        {"timeout": 61},
+    ],
 )
 def test_a_bad_test_is_400_naming_the_field(api: Api, path: str, body: dict[str, Any]) -> None:
     status, _, details = error_of(api.post(f"{path}/test", body, api.token()))
-    assert (status, details["field"].partition(".")[0]) == (400, next(iter(body)))
+    assert (status, details["field"]) == (400, next(iter(body)))
 
 
 @pytest.mark.parametrize(

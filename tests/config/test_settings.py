@@ -96,7 +96,7 @@ def oauth(tmp_path: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[auth.oauth2]\nenabled = true", "auth.oauth2: Value error, provider: is required"),
+        ("[auth.oauth2]\nenabled = true", "auth.oauth2: provider: is required"),
         (OAUTH, "authorize_url: is required"),
         (OAUTH.replace("fleet", "", 1) + FOUND, "client_id: is required"),
         (OAUTH.replace("custom", "google").replace("planted-secret", ""), "client_secret: is required"),

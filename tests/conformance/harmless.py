@@ -50,6 +50,8 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
     (r".*", r"the lower one first", "no pattern compares two ports"),
     (r"search", r"words", "no schema counts words"),
+    (r"headers", r"is set by the sender|is given twice", "names of headers have no case"),
+    (r"interval|start_time|end_time", r"buckets|before|after", "no schema compares two times"),
 )
 """Refusals of what is valid by its schema, as (field, error, reason): the schema can't know what they are about."""
 

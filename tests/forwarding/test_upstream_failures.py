@@ -189,6 +189,19 @@ def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it
         assert back == [(Recovered, "upstreams_unreachable"), (Recovered, "upstream_down")]
 
 
+def test_a_new_list_of_parents_that_works_ends_the_alarm_that_none_can_be_reached(child: Rig, good: Rig) -> None:
+    child.configure(upstreams=parents(parent(closed_port())))
+    assert ask_connect(child).startswith(b"HTTP/1.1 502 ")
+    child.configure(upstreams=parents(of_rig(good)))
+    with Origin(echoes) as target, tunnel(child, target):
+        until(lambda: len(child.told) >= 3, "operators hear that a parent can be reached")
+    assert [(type(each), each.what) for each in child.told] == [
+        (Trouble, "upstream_down"),
+        (Trouble, "upstreams_unreachable"),
+        (Recovered, "upstreams_unreachable"),
+    ]
+
+
 def test_checks_find_a_dead_parent_before_a_client_does(child: Rig, good: Rig) -> None:
     dead = parent(closed_port(), "socks5")
     child.configure(upstreams=parents(dead, of_rig(good), check_enabled=True))

@@ -168,12 +168,11 @@ class Upstreams:
 
     def succeeded(self, parent: Parent) -> None:
         """It did what was asked."""
-        if not parent.succeeded(self.loop.now):
-            return
-        if self._unreachable:
+        came_back = parent.succeeded(self.loop.now)
+        if self._unreachable:  # also when the list was replaced since, and this parent was never down
             self._unreachable = False
             self._serving.announce(Recovered("upstreams_unreachable", f"the parent {parent.name} can be reached again"))
-        if parent.announced:
+        if came_back and parent.announced:
             parent.announced = False
             self._serving.announce(Recovered("upstream_down", f"the parent {parent.name} is up again"))
 
