@@ -1,28 +1,35 @@
-"""Requests per minute, counted with two numbers: a sliding minute made of this minute and a part of the last.
+"""Requests per minute: of small limits each request's time is kept, larger ones are counted with two numbers.
 
-What came in the last minute is taken as evenly spread over it, so as this minute grows it counts less and less. That
-errs by little and costs nothing, whatever the rate.
+Those make a sliding minute out of this minute and a part of the last: what came in the last one is taken as evenly
+spread over it, so as this minute grows it counts less and less. That errs by little where there are many requests,
+and costs the same at every rate; with a limit of one it would err by a minute.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 
 MINUTE = 60.0
+EXACT = 120
+"""Up to this limit every request's time is kept."""
 
 
 class Window:
     """The requests of one account or client. Times are of one monotonic clock."""
 
-    __slots__ = ("_before", "_count", "_start")
+    __slots__ = ("_before", "_count", "_start", "_times")
 
     def __init__(self, now: float) -> None:
+        self._times: deque[float] | None = None
         self._start = now
         self._count = 0
         self._before = 0
 
     def hit(self, limit: int, now: float) -> int:
         """Count one request and give 0; or, when `limit` is reached, count nothing and give seconds to wait."""
+        if limit <= EXACT:
+            return self._hit_exactly(limit, now)
         self._turn(now)
         passed = now - self._start
         if self._before * (1 - passed / MINUTE) + self._count + 1 <= limit:
@@ -33,7 +40,19 @@ class Window:
     def idle(self, now: float) -> bool:
         """Is there nothing in it that still counts?"""
         self._turn(now)
-        return self._count == 0 and self._before == 0
+        times = self._times
+        return self._count == 0 and self._before == 0 and (not times or times[-1] <= now - MINUTE)
+
+    def _hit_exactly(self, limit: int, now: float) -> int:
+        times = self._times
+        if times is None:
+            times = self._times = deque()
+        while times and times[0] <= now - MINUTE:
+            times.popleft()
+        if len(times) < limit:
+            times.append(now)
+            return 0
+        return max(1, math.ceil(times[len(times) - limit] + MINUTE - now))
 
     def _turn(self, now: float) -> None:
         minutes = int((now - self._start) // MINUTE)

@@ -12,7 +12,7 @@ from actors.bus.loop import Loop
 from actors.forwarding.buckets import TICK, Bucket
 from actors.forwarding.limits import client_key
 from actors.forwarding.meter import Gate
-from actors.forwarding.windows import MINUTE, Window
+from actors.forwarding.windows import EXACT, MINUTE, Window
 
 
 class Hand:
@@ -163,6 +163,25 @@ def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
+def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: int, pauses: list[float]) -> None:
+    window, now, taken = Window(0.0), 0.0, []
+    for pause in pauses:
+        now += pause
+        wait = window.hit(limit, now)
+        recent = sum(now - MINUTE < each for each in taken)
+        assert (wait == 0) == (recent < limit)
+        if wait == 0:
+            taken.append(now)
+        else:
+            assert sum(now + wait - MINUTE < each for each in taken) < limit
+
+
+def test_a_limit_of_one_is_one_in_each_minute() -> None:
+    window = Window(0.0)
+    assert [window.hit(1, at) for at in (5.0, 6.0, 65.0, 66.0)] == [0, 59, 0, 59]
+
+
+@given(st.integers(EXACT + 1, EXACT + 50), st.lists(st.floats(0.0, 2.0), min_size=100, max_size=400))
 def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: int, pauses: list[float]) -> None:
     window, now, taken = Window(0.0), 0.0, []
     for pause in pauses:
@@ -175,14 +194,14 @@ def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: i
             trial._start, trial._count, trial._before = window._start, window._count, window._before
             assert trial.hit(limit, now + wait) == 0
     for at in taken:
-        assert sum(at - MINUTE < each <= at for each in taken) <= 2 * limit - 1 or limit == 1
+        assert sum(at - MINUTE < each <= at for each in taken) <= 2 * limit - 1
     starts = {int(each // MINUTE) for each in taken}
     assert all(sum(int(each // MINUTE) == start for each in taken) <= limit for start in starts)
 
 
 def test_after_two_quiet_minutes_nothing_counts() -> None:
     window = Window(0.0)
-    window.hit(5, 0.0)
+    window.hit(EXACT + 1, 0.0)
     assert not window.idle(MINUTE + 1)
     assert window.idle(2 * MINUTE + 1)
 
