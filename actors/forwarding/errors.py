@@ -57,9 +57,13 @@ def bad_answer(detail: str) -> Refused:
     return Refused(Failure(502, "http_protocol_error", detail))
 
 
-def parent_refuses_us() -> Refused:
-    """A parent proxy wants other credentials than this proxy has: that is not for the client to mend."""
-    return Refused(
+class ParentRefusesUs(Refused):
+    """A parent proxy wants other credentials than this proxy has, and has done nothing with the request."""
+
+
+def parent_refuses_us() -> ParentRefusesUs:
+    """As it is told to the client, for whom it is not to mend."""
+    return ParentRefusesUs(
         Failure(502, "proxy_configuration_error", "the parent proxy does not accept this proxy's credentials")
     )
 

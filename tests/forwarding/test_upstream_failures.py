@@ -115,10 +115,10 @@ def test_a_parent_that_does_not_speak_its_protocol_is_502_marked_down_and_passed
             assert client.recv(10) == b"hello"
 
 
-def test_a_407_to_a_request_in_absolute_form_is_not_handed_to_the_client(child: Rig, good: Rig) -> None:
-    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(counted(b"one"))) as origin:
+def test_a_407_of_the_only_parent_is_not_handed_to_the_client(child: Rig) -> None:
+    with Origin(answers(*[REFUSED_TO_US] * 9)) as bad, Origin(answers(counted(b"one"))) as origin:
         spec = scripted(bad, username="u", password="wrong")
-        child.configure(upstreams=parents(spec, of_rig(good)))
+        child.configure(upstreams=parents(spec))
         with connect(child) as client:
             client.sendall(get(origin))
             head, _body = read_answer(client)
@@ -126,8 +126,26 @@ def test_a_407_to_a_request_in_absolute_form_is_not_handed_to_the_client(child: 
             assert b"error=proxy_configuration_error" in head
             assert b"Proxy-Authenticate" not in head
             assert states(child)[spec.name].state == "down"
+
+
+def test_of_two_parents_the_one_that_takes_our_credentials_gets_a_request_without_a_body(child: Rig, good: Rig) -> None:
+    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(*[counted(b"one")] * 2)) as origin:
+        spec = scripted(bad, username="u", password="wrong")
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with connect(child) as client:
             client.sendall(get(origin))
             assert read_answer(client)[1] == b"one"
+            assert states(child)[spec.name].state == "down"
+
+
+def test_a_request_with_a_body_is_not_sent_to_a_second_parent(child: Rig, good: Rig) -> None:
+    with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(counted(b"one"))) as origin:
+        spec = scripted(bad, username="u", password="wrong")
+        child.configure(upstreams=parents(spec, of_rig(good)))
+        with connect(child) as client:
+            url = f"http://{origin.authority}/"
+            client.sendall(f"POST {url} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab".encode())
+            assert read_answer(client)[0].startswith(b"HTTP/1.1 502 ")
 
 
 def test_what_a_request_carries_to_a_parent(child: Rig) -> None:
@@ -189,17 +207,18 @@ def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it
         assert back == [(Recovered, "upstreams_unreachable"), (Recovered, "upstream_down")]
 
 
-def test_a_new_list_of_parents_that_works_ends_the_alarm_that_none_can_be_reached(child: Rig, good: Rig) -> None:
-    child.configure(upstreams=parents(parent(closed_port())))
-    assert ask_connect(child).startswith(b"HTTP/1.1 502 ")
-    child.configure(upstreams=parents(of_rig(good)))
-    with Origin(echoes) as target, tunnel(child, target):
-        until(lambda: len(child.told) >= 3, "operators hear that a parent can be reached")
-    assert [(type(each), each.what) for each in child.told] == [
-        (Trouble, "upstream_down"),
-        (Trouble, "upstreams_unreachable"),
-        (Recovered, "upstreams_unreachable"),
-    ]
+def test_a_new_list_of_parents_that_works_ends_the_alarm_that_none_can_be_reached(good: Rig) -> None:
+    with Rig() as rig, Origin(echoes) as target:
+        rig.configure(upstreams=parents(parent(closed_port())))
+        assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
+        rig.configure(upstreams=parents(of_rig(good)))
+        with tunnel(rig, target):
+            until(lambda: len(rig.told) >= 3, "operators hear that a parent can be reached")
+        assert [(type(each), each.what) for each in rig.told] == [
+            (Trouble, "upstream_down"),
+            (Trouble, "upstreams_unreachable"),
+            (Recovered, "upstreams_unreachable"),
+        ]
 
 
 def test_checks_find_a_dead_parent_before_a_client_does(child: Rig, good: Rig) -> None:

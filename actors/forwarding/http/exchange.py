@@ -33,6 +33,9 @@ RELAY_MIN: Final = 128 * 1024
 INTERIM_MAX: Final = 16
 """1xx answers to one request; more is a flood."""
 
+PARENTS_TRIED: Final = 3
+"""So many parents may refuse our credentials for one request until its client is told."""
+
 _RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
 
@@ -54,6 +57,7 @@ class Exchange:
         "_answer_in",
         "_interim",
         "_origin_head",
+        "_parents_tried",
         "_recoded",
         "_relaying",
         "_searched",
@@ -113,6 +117,7 @@ class Exchange:
         self._recoded = False
         self._relaying = False
         self._through_parent = False
+        self._parents_tried = 0
 
     # --- the request ---
 
@@ -125,6 +130,12 @@ class Exchange:
     def retriable(self) -> bool:
         """May it be sent a second time when a reused connection turns out to be dead?"""
         return self.request_body is None and self.head.method in _RETRIABLE and not self.head.fields.expects
+
+    def try_another_parent(self) -> bool:
+        """A parent did nothing with it: may another one have it? Not when it has a body, which is gone then."""
+        self._parents_tried += 1
+        fields = self.head.fields
+        return self._parents_tried < PARENTS_TRIED and not fields.chunked and not fields.length and not self._interim
 
     @property
     def takes_content(self) -> bool:

@@ -35,7 +35,7 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.errors import Failure, Refused, error_response
+from actors.forwarding.errors import Failure, ParentRefusesUs, Refused, error_response
 from actors.forwarding.http.again import request_head
 from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.dates import dated
@@ -330,9 +330,19 @@ class HttpSession:
                 self._after_answer(exchange, out, now)
             else:
                 self._end_of_origin(exchange, out, now)
+        except ParentRefusesUs as refused:
+            self._ask_another_parent(exchange, refused, out, now)
         except Refused as refused:
             self._broken(refused.failure, out, now)
         return out
+
+    def _ask_another_parent(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
+        if exchange.try_another_parent():
+            self.phase = Phase.OPEN
+            via = exchange.head.fields.via
+            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
+        else:
+            self._broken(refused.failure, out, now)
 
     def origin_lost(self, now: float) -> list[Command]:
         """The origin's connection broke: an answer that would end with it has not ended well."""
