@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
+from functools import lru_cache
 
 from actors.forwarding import errors
 from actors.forwarding.commands import (
@@ -73,6 +74,7 @@ class Operation(Enum):
     UDP = 3
 
 
+_METHODS = {each: each.name.encode("ascii") for each in Operation}
 _HANDSHAKE = frozenset((Phase.GREETING, Phase.CREDENTIALS, Phase.REQUEST))
 _ASKED = frozenset((Phase.OPEN, Phase.LISTEN, Phase.PEER, Phase.RELAY))
 _BEGUN = {Operation.CONNECT: Phase.OPEN, Operation.BIND: Phase.LISTEN, Operation.UDP: Phase.RELAY}
@@ -335,8 +337,8 @@ class SocksSession(ABC):
     def _report(self, status: int, reason: str) -> Report:
         operation, target = self._operation, self._target
         return Report(
-            b"" if operation is None else operation.name.encode("ascii"),
-            "" if target is None else target.text.decode("ascii"),
+            b"" if operation is None else _METHODS[operation],
+            "" if target is None else _shown(target.text),
             status,
             reason,
             self._user,
@@ -366,3 +368,9 @@ class SocksSession(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.phase.value}, {len(self._in)} bytes held, {self._target!r}>"
+
+
+@lru_cache(maxsize=256)
+def _shown(text: bytes) -> str:
+    """One text for all tunnels to a target."""
+    return text.decode("ascii")

@@ -14,6 +14,7 @@ name, or 16 octets
 from __future__ import annotations
 
 import socket
+from functools import lru_cache
 from typing import NamedTuple
 
 from actors.forwarding.errors import Failure, Refused
@@ -87,7 +88,9 @@ def _parts(data: bytes | bytearray, at: int) -> _Parts | None:
     return _Parts(kind, bytes(data[start:end]), int.from_bytes(data[end : end + 2], "big"), end + 2)
 
 
+@lru_cache(maxsize=256)
 def _authority(parts: _Parts) -> Authority:
+    """Clients come back to the same targets, and every tunnel holds its own as long as it lives."""
     return (authority_of_name if parts.kind == NAME else authority_of_literal)(parts.host, parts.port)
 
 
