@@ -72,7 +72,7 @@ def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
     assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/webhooks", "/api/v2/proxies", "/", "/proxies/a/b/c"])
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/", "/proxies/a/b/c"])
 def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     answer = api.client.simulate_get(path)
     assert error_of(answer)[:2] == (404, "NOT_FOUND")
