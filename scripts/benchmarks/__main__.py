@@ -1,4 +1,4 @@
-"""`scripts/bench [soak]`: run the measures that are asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|api]`: run the measures that are asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from pathlib import Path
 
 from benchmarks import fleet, forwarding, python_peers, soak, streaming, tunnelling
 from benchmarks.install import install
+from benchmarks.management import measures
+from benchmarks.management.servers import YARDSTICK
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
 from benchmarks.peers import Origin, version_of
@@ -45,7 +47,7 @@ def main() -> int:
     try:
         if arguments.install:
             install(arguments.peers_dir)
-        rows, about = _soak(arguments) if arguments.command == "soak" else _measure(arguments)
+        rows, about = COMMANDS.get(arguments.command, _measure)(arguments)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -70,10 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak")
+    commands = parser.add_subparsers(dest="command", metavar="soak | api")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
+    managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
+    managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
 
 
@@ -97,6 +101,23 @@ def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
         return rows, _about(bench) | samples
 
 
+def _api(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    effort, seconds = (QUICK, 2.0) if arguments.quick else (FULL, 5.0)
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as folder:
+        wanted = (arguments.configured, effort.rounds, seconds, effort.samples)
+        plan = measures.Plan(Path(folder), arguments.peers_dir, *wanted)
+        with_yardstick = not arguments.peer or YARDSTICK in arguments.peer
+        rows, versions = measures.measure(plan, not arguments.peers_only, with_yardstick)
+    about = {"machine": _machine(), "versions": {"wrk": version_of("wrk", "-v"), **versions}}
+    return rows, {**about, "configured": plan.count, "rounds": plan.rounds, "seconds": plan.seconds}
+
+
+COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
+    "soak": _soak,
+    "api": _api,
+}
+
+
 @contextmanager
 def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
     """The origin and the product run. Everything that was started is ended, and the folder removed."""
@@ -116,10 +137,14 @@ def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
 
 def _about(bench: Bench) -> dict[str, object]:
     return {
-        "machine": f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}",
+        "machine": _machine(),
         "descriptors": bench.descriptors,
         "versions": {"wrk": version_of("wrk", "-v"), **bench.versions},
     }
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}"
 
 
 def _heading(about: dict[str, object]) -> str:

@@ -15,7 +15,8 @@ from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
 from benchmarks.report import OURS
 
-_PASSWORD = "benchmark-on-loopback"
+PASSWORD = "benchmark-on-loopback"
+"""Of the administrator."""
 
 
 class Product:
@@ -36,7 +37,7 @@ class Product:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
         return inherited | {
             "PROXYFLEET_SERVER__PORT": str(self.port),
-            "PROXYFLEET_ADMIN_PASSWORD": _PASSWORD,
+            "PROXYFLEET_ADMIN_PASSWORD": PASSWORD,
             "PROXYFLEET_PROXY__EGRESS_ALLOW": json.dumps(["127.0.0.0/8", "::1"]),
             "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
         }
@@ -47,7 +48,7 @@ class Product:
         return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
 
     def _sign_in(self) -> None:
-        answer = self.call("POST", "/auth/login", {"username": "admin", "password": _PASSWORD})
+        answer = self.call("POST", "/auth/login", {"username": "admin", "password": PASSWORD})
         self._http.headers["Authorization"] = f"Bearer {answer['access_token']}"
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
