@@ -14,7 +14,6 @@ from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
-from api.proxies import read_specs
 from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
@@ -94,7 +93,7 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store, self._services.seal))
+        wish = PutWish(self._services.proxies.specs())
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:

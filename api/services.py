@@ -110,7 +110,13 @@ class Services:
         self.seal = seal_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
-            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+            store,
+            bridge,
+            self.publish,
+            settings.proxy.default_timeout,
+            settings.server.tls,
+            self.seal,
+            self.fleet.changed,
         )
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)

@@ -287,7 +287,7 @@ class Fleet:
         self._reconcile(once(lambda: answer(Done())))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
-        wanted = message.proxy_ids or tuple(self._wish)
+        wanted = message.proxy_ids or tuple(self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped

@@ -76,7 +76,10 @@ class PutWish:
 
 @message
 class DescribeFleet:
-    """API → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+    """API → supervisor: what is really so? Answered by `Fleet`.
+
+    `proxy_ids` empty means all but those that have no process and need none.
+    """
 
     proxy_ids: tuple[str, ...]
 
