@@ -19,12 +19,18 @@ RUNNING_STATES = ("running", "draining")
 def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
     """The list forms: those parts of the detail form that are short."""
     runtimes, stats = fleet.runtimes(), fleet.stats()
-    return [{**proxy.once(_brief), **_present(proxy, runtimes, stats)} for proxy in proxies]
+    return [
+        proxy.once(_listed_at_rest)
+        if _is_at_rest(proxy, runtimes, stats)
+        else {**proxy.once(_brief), **_present(proxy, runtimes, stats)}
+        for proxy in proxies
+    ]
 
 
 def detail(fleet: Fleet, proxy: StoredProxy) -> dict[str, Any]:
     """The detail form. It holds the list form."""
-    return {**created(proxy), **_present(proxy, fleet.runtimes(), fleet.stats())}
+    runtimes, stats = fleet.runtimes(), fleet.stats()
+    return {**created(proxy), **_present(proxy, runtimes, stats)}
 
 
 def created(proxy: StoredProxy) -> dict[str, Any]:
@@ -87,6 +93,17 @@ def _present(
         "runtime": _runtime(runtime),
         "stats": _stats(stats.get(proxy.record.id, NO_STATS), runtime),
     }
+
+
+def _is_at_rest(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]) -> bool:
+    """Is it inactive, without a process, and has never done anything? Then it looks the same each time."""
+    proxy_id = proxy.record.id
+    unknown = runtimes is not None and proxy_id not in runtimes and proxy_id not in stats
+    return unknown and proxy.record.status == "inactive"
+
+
+def _listed_at_rest(proxy: StoredProxy) -> dict[str, Any]:
+    return {**proxy.once(_brief), **_present(proxy, {}, {})}
 
 
 def _runtime_of(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None) -> Runtime | None:
