@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,9 @@ class GenerationStorage(Storage):
         """Read the file; with `create`, start an empty one. Raises `StoreDamaged`, `StoreTooNew`, `StoreWriteError`."""
         self._path = path
         self._previous = path.with_name(path.name + ".previous")
-        self._texts: dict[str, tuple[int, str]] = {}
+        self._texts: dict[str, bytes] | None = None
+        """Of the entries as they are in the file, as far as that is known."""
+        self._altered: Collection[str] | None = None
         self._broken: str | None = None
         self.recovered = False
         self._written = b""
@@ -63,7 +65,7 @@ class GenerationStorage(Storage):
         """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing."""
         try:
             self._refuse_when_broken()
-            content = self._serialise(data[TABLE])
+            texts, content = self._serialise(data[TABLE])
             self._replace(content)
         except OSError as error:
             self._restore()
@@ -71,10 +73,14 @@ class GenerationStorage(Storage):
         except StoreWriteError:
             self._restore()
             raise
-        self._written = content
+        self._written, self._texts = content, texts
         self._image = {TABLE: dict(data[TABLE])}
 
     # --- for the store ---
+
+    def alters(self, identifiers: Collection[str]) -> None:
+        """The next write differs from the last one in these entries alone. Without this word it makes all anew."""
+        self._altered = identifiers
 
     def check(self) -> None:
         """Raise `StoreWriteError` or `StoreDamaged` when the file is no longer what was written."""
@@ -125,18 +131,18 @@ class GenerationStorage(Storage):
 
     # --- writing ---
 
-    def _serialise(self, entries: Mapping[str, Any]) -> bytes:
-        """The file's content. An entry's revision is never used twice, so its text is made once."""
-        known = self._texts
-        texts: dict[str, tuple[int, str]] = {}
-        for identifier, entry in entries.items():
-            revision = entry["revision"]
-            text = known.get(identifier)
-            if text is None or text[0] != revision:
-                text = (revision, f"{json.dumps(identifier)}:{_json(entry)}")
-            texts[identifier] = text
-        self._texts = texts
-        return compose("{" + ",\n".join(text for _, text in texts.values()) + "}\n")
+    def _serialise(self, entries: Mapping[str, Any]) -> tuple[dict[str, bytes], bytes]:
+        """The text of each entry, and the file's content. What the last write knew is not made again."""
+        texts, altered = self._texts, self._altered
+        self._texts = self._altered = None  # until it is written
+        if texts is None or altered is None:
+            texts, altered = {}, entries.keys()
+        for identifier in altered:
+            if identifier in entries:
+                texts[identifier] = f"{json.dumps(identifier)}:{_json(entries[identifier])}".encode()
+            else:
+                texts.pop(identifier, None)
+        return texts, _sealed(b"".join((b"{", b",\n".join(texts.values()), b"}\n")))
 
     def _replace(self, content: bytes) -> None:
         fresh = self._path.with_name(self._path.name + ".new")
@@ -171,14 +177,16 @@ class GenerationStorage(Storage):
 
     def _restore(self) -> None:
         """TinyDB has altered the image by the time a write fails; take it from what was written last."""
-        self._texts = {}
         self._image = {TABLE: parse(self._path, self._written) if self._written else {}}
 
 
 def compose(body: str) -> bytes:
     """The content of a file with this JSON object as its body."""
-    encoded = body.encode()
-    return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, encoded)}\n".encode() + encoded
+    return _sealed(body.encode())
+
+
+def _sealed(body: bytes) -> bytes:
+    return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, body)}\n".encode() + body
 
 
 def parse(path: Path, content: bytes) -> dict[str, Any]:
@@ -215,7 +223,9 @@ def _write_synced(path: Path, content: bytes) -> None:
 
 
 def _digest(schema: int, body: bytes) -> str:
-    return hashlib.sha256(b"%d\n" % schema + body).hexdigest()
+    digest = hashlib.sha256(b"%d\n" % schema)
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _json(value: Any) -> str:

@@ -86,6 +86,7 @@ class _Collection:
         return self._prune() if self._tombstones >= 2 * TOMBSTONES_KEPT else []
 
     def _write(self, identifier: str, entry: dict[str, Any]) -> None:
+        self.storage.alters([identifier])
         if self.entry(identifier) is None:
             self._table.insert(tinydb_table.Document(entry, identifier))  # type: ignore[arg-type]
         else:
@@ -101,6 +102,7 @@ class _Collection:
         gone = [identifier for _, identifier in dead]
         self.horizon = dead[-1][0]
         self._write(HORIZON, {"revision": self.horizon, "body": None})
+        self.storage.alters(gone)
         self._table.remove(doc_ids=gone)  # type: ignore[arg-type]
         self._tombstones -= len(gone)
         return gone
