@@ -77,9 +77,10 @@ class _Collection:
         return [(str(found.doc_id), found) for found in self._table.search(cast("Any", condition))]
 
     def write(self, identifier: str, revision: int, body: Body | None) -> None:
+        before = self.entry(identifier)
+        was_gone = before is not None and before["body"] is None
         self._write(identifier, {"revision": revision, "body": body})
-        if body is None:
-            self._tombstones += 1
+        self._tombstones += (body is None) - was_gone
 
     def prune(self) -> list[str]:
         """The ids of deletions that are forgotten now because there were too many. Raises `StoreWriteError`."""
