@@ -218,7 +218,7 @@ def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
         ({"permissions": "proxy.read"}, "permissions"),
         ({"expires_at": "tomorrow"}, "expires_at"),
         ({"expires_at": 1_900_000_000}, "expires_at"),
-        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist.0"),
+        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist[0]"),
         ({"scope": {"port": 1}}, "scope.port"),
         ({"prefix": "pf_"}, "prefix"),
     ],
