@@ -130,7 +130,7 @@ def key(has: frozenset[str], scoped: bool = False, proxies: bool = False) -> Cal
             return 403, "INSUFFICIENT_PERMISSIONS"
         beyond = scoped and (required in BEYOND_SCOPES or (proxies and "/proxies/" in path))
         creates = proxies and path == f"{V1}/proxies" and required == "proxy.write"
-        told_of_all = proxies and path.endswith("/deliveries")  # events of other proxies are in them
+        told_of_all = proxies and path.endswith(("/deliveries", "/status"))  # of other proxies, too
         return (403, "FORBIDDEN") if beyond or creates or told_of_all else None
 
     return fate
