@@ -24,10 +24,8 @@ from pydantic_settings.exceptions import SettingsError
 
 from config.groups import Alerts, Group, Webhooks
 from config.oauth import OAuth2
+from config.variables import ENV_PREFIX, OPTION_VARIABLES
 
-ENV_PREFIX = "PROXYFLEET_"
-OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
-"""Variables of the prefix that are options of commands and no keys of the configuration."""
 LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
