@@ -172,7 +172,7 @@ add_commands(app)
 
 def main() -> None:
     """The console script."""
-    app()
+    app(prog_name="proxyfleet")
 
 
 if __name__ == "__main__":

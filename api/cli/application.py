@@ -22,7 +22,6 @@ def new_application() -> typer.Typer:
         name="proxyfleet",
         help="A forward-proxy service with a management API.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None,
         epilog="Exit statuses and all options: docs/cli.md. Sign in first: proxyfleet login",
