@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationErro
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from config.fields import field_path
 from config.groups import Alerts, Group, Webhooks
 from config.oauth import OAuth2
 from config.positions import line_of, lines_of
@@ -339,7 +340,7 @@ def _is_json_list(text: str) -> bool:
 
 
 def _sentence(error: Any, places: _Places) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    key = field_path(error["loc"])
     told = f"{places.of(error['loc'])}{key}"
     if error["type"] == "extra_forbidden":
         allowed = _siblings(error["loc"])

@@ -35,23 +35,23 @@ proxyfleet top                                          # live, full screen
 proxyfleet apply -f fleet.toml --dry-run                # what would change
 ```
 
-Commands talk to the management API alone, except those that must work while the product is stopped; these are marked *offline*, and
-run on its machine as its user.
+Commands talk to the management API alone, except those that must work while the product is stopped; these are marked
+*offline*, and run on its machine as its user.
 
 ## Who you are, and where
 
-- `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them. Programs use an API key in
-  `PROXYFLEET_API_KEY`; a key wins over a login.
+- `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
+  Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
 - The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`.
-- A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No option takes one
-  as its value: others on the machine see the arguments of commands, and shells keep them.
+- A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
+  option takes one as its value: others on the machine see the arguments of commands, and shells keep them.
 
 ## What is printed
 
 - **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`.
 - **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured.
-- **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`) print an object that
-  holds the answers; errors are one JSON object on standard error.
+- **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
+  print an object that holds the answers; errors are one JSON object on standard error.
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes.
 - **A name or an id** says which proxy, user, key or webhook is meant; an id wins.
 
@@ -111,7 +111,8 @@ def manual() -> str:
     statuses = "".join(f"| {int(status)} | {meaning} |\n" for status, meaning in MEANINGS.items())
     common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
     pages = "\n".join(_page(command) for command in commands(app))
-    return f"{HEAD}{statuses}{COMPLETION}## Options of all commands that talk to the API\n\n{common}\n## Commands\n\n{pages}"
+    title = "## Options of all commands that talk to the API"
+    return f"{HEAD}{statuses}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
 
 
 def _page(command: Command) -> str:
@@ -137,7 +138,8 @@ def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
 def _called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
     if isinstance(told, ArgumentInfo):
         return f"`{_called(parameter, told)}`"
-    names = told.param_decls or (f"--{parameter.name.replace('_', '-')}",)
+    first = (told.default,) if isinstance(told.default, str) and told.default.startswith("-") else ()
+    names = (*first, *(told.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
     return ", ".join(f"`{name}`" for name in names)
 
 
