@@ -58,9 +58,13 @@ class DisableWebhook:
 
 @message
 class ProbeWebhook:
-    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown."""
+    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown.
+
+    `request_id` is that of the API's request, and stands in the event's data.
+    """
 
     webhook_id: str
+    request_id: str = ""
 
 
 @message
