@@ -9,7 +9,8 @@ import pytest
 
 from actors.bus import records
 from actors.bus.messages import QueryLogs
-from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver, RecordSender
+from actors.bus.records import Batch, RecordReceiver, RecordSender
+from actors.logs.fields import empty_record
 from actors.logs.index import LogIndex
 from tests.bus.conftest import Bench
 
@@ -18,7 +19,7 @@ NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
 
 def row(number: int, **fields: object) -> tuple[object, ...]:
     """One access record whose port tells its number."""
-    values: dict[str, object] = dict.fromkeys(ACCESS_FIELDS, "")
+    values: dict[str, object] = empty_record()
     values |= {"timestamp": NOON, "level": "info", "proxy_id": "p", "target_url": f"host:{number}", "status_code": 200}
     return tuple({**values, **fields}.values())
 
