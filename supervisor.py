@@ -174,13 +174,13 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from api.wish import read_stored_settings, read_wish
 
     os.umask(0o077)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
     stored = _translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     _check_certificate(settings)
     api_socket = _listen(settings, stored)
     try:

@@ -34,10 +34,11 @@ from api.settings import LiveSettings
 from api.store import Store, StoreError
 from api.users import User
 from api.webhooks import Webhooks
+from config.groups import Logging
 from config.groups import Webhooks as WebhookSettings
 from config.paths import DataDir
 from config.sealing import seal_of
-from config.settings import Auth, Logging, Proxy, Security, Server
+from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
 

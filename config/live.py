@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
+from config.groups import Logging
 from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
-from config.settings import Auth, Logging, Proxy, Server
+from config.settings import Auth, Proxy, Server
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""

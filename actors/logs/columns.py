@@ -53,11 +53,14 @@ class Texts:
     def of_plain(cls, plain: list[Any]) -> Texts:
         """The opposite of `plain`."""
         blob, count, places = plain
-        return cls(blob, count, places if count <= _WIDE else array("H", places))
+        if count <= _WIDE:
+            return cls(blob, count, places)
+        return cls(blob, count, array("H", places) if places else range(count))
 
     def plain(self) -> list[Any]:
-        """As msgpack takes it."""
-        return [self.blob, self.count, bytes(self.places)]
+        """As msgpack takes it. Where all values differ their places are their numbers, and left out."""
+        all_differ = self.count == len(self.places) > _WIDE
+        return [self.blob, self.count, b"" if all_differ else bytes(self.places)]
 
     @property
     def values(self) -> list[str]:
@@ -95,8 +98,10 @@ class Texts:
 
 
 Load = Callable[[str], bytes]
-"""Gives a segment of a block that lies on disk: `facets`, `targets` or `figures`."""
-SEGMENTS = ("facets", "targets", "figures")
+"""Gives a segment of a block that lies on disk. A segment is some columns, by name, each compressed by itself."""
+SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID)}
+"""The columns of each; what is read together lies together."""
+_SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
 
 
 class Columns:
@@ -105,9 +110,9 @@ class Columns:
     def __init__(self, count: int, load: Load | None = None) -> None:
         self.count = count
         self._load = load
+        self._segments: dict[str, dict[str, bytes]] = {}
         self._texts: dict[str, Texts] = {}
         self._numbers: dict[str, array[int]] = {}
-        self._request_ids: list[str] | None = None
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Columns:
@@ -118,66 +123,60 @@ class Columns:
                 made._numbers[name] = _whole([value * _MICRO for value in column])
             elif name in NUMBERS:
                 made._numbers[name] = _whole(column)
-            elif name == REQUEST_ID:
-                made._request_ids = list(column)
+            elif name == "status_code":
+                made._texts[name] = Texts.of(list(map(str, map(int, column))))
             else:
-                made._texts[name] = Texts.of(column if name != "status_code" else list(map(str, map(int, column))))
+                made._texts[name] = Texts.of(column)
         return made
 
     def texts(self, name: str) -> Texts:
-        """A column of texts: a facet or the target."""
+        """A column of texts: a facet, the target or the request's id."""
         if name not in self._texts:
-            if name == TARGET:
-                self._texts[TARGET] = Texts.of_plain(self._segment("targets"))
-            else:
-                self._texts |= {key: Texts.of_plain(each) for key, each in self._segment("facets").items()}
+            self._texts[name] = Texts.of_plain(self._unpacked(name))
         return self._texts[name]
+
+    def numbers(self, name: str) -> array[int]:
+        """A column of numbers."""
+        if name not in self._numbers:
+            self._numbers[name] = _unplaned(self._unpacked(name))
+        return self._numbers[name]
 
     def times(self) -> array[int]:
         """Microseconds since 1970, by row."""
-        return self._number(TIMESTAMP)
+        return self.numbers(TIMESTAMP)
 
     def record(self, row: int) -> dict[str, Any]:
         """One record by the names of its fields."""
         record = empty_record()
-        record[TIMESTAMP] = self.times()[row] / _MICRO
-        for name in NUMBERS:
-            record[name] = self._number(name)[row]
-        for name in (*FACETS, TARGET):
-            record[name] = self.texts(name).value(row)
+        for name in ACCESS_FIELDS:
+            if name in (TIMESTAMP, *NUMBERS):
+                record[name] = self.numbers(name)[row]
+            else:
+                record[name] = self.texts(name).value(row)
+        record[TIMESTAMP] /= _MICRO
         record["status_code"] = int(record["status_code"])
-        assert self._request_ids is not None  # it came with the times
-        record[REQUEST_ID] = self._request_ids[row]
         return record
 
     def segments(self) -> dict[str, bytes]:
-        """What goes to disk."""
-        assert self._request_ids is not None  # only what was made of rows is written
+        """What goes to disk, of what was made of rows."""
         return {
-            "facets": _packed({name: self._texts[name].plain() for name in FACETS}),
-            "targets": _packed(self._texts[TARGET].plain()),
-            "figures": _packed(
-                {
-                    **{name: _planes(self._numbers[name]) for name in (TIMESTAMP, *NUMBERS)},
-                    REQUEST_ID: "\n".join(self._request_ids).encode(),
-                }
-            ),
+            segment: msgpack.packb({name: self._packed(name) for name in names}) for segment, names in SEGMENTS.items()
         }
 
     def searched(self, names: Collection[str]) -> bytes:
         """All different texts of these columns in lower case, with line feeds between."""
-        return b"\n".join(self._texts[name].folded for name in names)
+        return b"\n".join(self.texts(name).folded for name in names)
 
-    def _number(self, name: str) -> array[int]:
-        if not self._numbers:
-            figures = self._segment("figures")
-            self._request_ids = figures.pop(REQUEST_ID).decode().split("\n")
-            self._numbers = {key: _unplaned(planes) for key, planes in figures.items()}
-        return self._numbers[name]
+    def _packed(self, name: str) -> bytes:
+        plain = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].plain()
+        return zlib.compress(msgpack.packb(plain), LEVEL)
 
-    def _segment(self, name: str) -> Any:
-        assert self._load is not None  # what was made of rows has all columns
-        return msgpack.unpackb(zlib.decompress(self._load(name)))
+    def _unpacked(self, name: str) -> Any:
+        segment = _SEGMENT_OF[name]
+        if segment not in self._segments:
+            assert self._load is not None  # what was made of rows has all columns
+            self._segments[segment] = msgpack.unpackb(self._load(segment))
+        return msgpack.unpackb(zlib.decompress(self._segments[segment][name]))
 
 
 def conjunction(masks: Collection[bytes]) -> bytes:
@@ -196,11 +195,6 @@ def disjunction(masks: Collection[bytes]) -> bytes:
     for mask in others:
         joined |= int.from_bytes(mask, "little")
     return joined.to_bytes(len(first), "little") if others else first
-
-
-def _packed(content: Any) -> bytes:
-    packed: bytes = msgpack.packb(content)
-    return zlib.compress(packed, LEVEL)
 
 
 def _whole(column: Sequence[float]) -> array[int]:

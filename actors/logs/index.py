@@ -80,6 +80,13 @@ class LogIndex:
         self._pack_when_due()
         return batch.number
 
+    def shrink(self, size: int) -> int:
+        """Delete the oldest blocks of the file that is written until it takes `size` bytes; how many records went."""
+        dropped = 0
+        while self._file.size() > size and (count := self._file.drop_oldest()):
+            dropped += count
+        return dropped
+
     def find(self, query: QueryLogs) -> LogPage:
         """The records that `query` asks for, newest first. Raises what `Searcher.find` does."""
         return self._searcher.find(query)
