@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationErro
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from config.fields import field_path
 from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
 
@@ -296,7 +297,7 @@ def _is_json_list(text: str) -> bool:
 
 
 def _sentence(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    key = field_path(error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"

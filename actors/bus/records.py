@@ -7,8 +7,8 @@ dropped and counted, and traffic never waits.
 
 A batch is one frame, msgpack: `[source, instance, number, first, rows]`, where `rows` is msgpack in its turn, packed
 once however often it is sent: lists with the fields of `ACCESS_FIELDS`. (Several frames would let libzmq 4.3.5 abort
-when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are on disk, so an
-indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
+when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are on
+disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
