@@ -95,7 +95,7 @@ class _Search:
         if len(found.keys) > query.offset + query.limit:
             position = shown[-1][:2]
         rows = _records(shown)
-        total, exact = self._count()
+        total, exact = self._count() if query.count else (0, False)
         return LogPage(rows, total, not (exact and whole), position, self._upto)
 
     def _find(self, wanted: int) -> _Found:

@@ -13,7 +13,7 @@ class QueryLogs:
 
     `level` is exact, `min_level` at least; the others are exact too; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
-    page that this one follows.
+    page that this one follows. Without `count` the total is not asked for.
     """
 
     start: float
@@ -28,6 +28,7 @@ class QueryLogs:
     status_code: int | None = None
     before: tuple[int, int] | None = None
     upto: int | None = None
+    count: bool = True
 
 
 @message
