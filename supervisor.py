@@ -72,13 +72,13 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from config.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (take_lock(data.lock, "data directory"), take_lock(run_dir.lock, "run directory"))
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     _check_certificate(settings)
     api_socket = _listen(settings, stored)
     try:

@@ -24,7 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError
 
 from config.fields import field_path
-from config.groups import Alerts, Group, Webhooks
+from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
 from config.positions import line_of, lines_of
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
@@ -116,13 +116,6 @@ class Server(Group):
     drain_timeout: float = Field(10.0, ge=0, le=3600)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
-
-
-class Logging(Group):
-    """`logging`: the product's own log and the access records. What is below `level` is not kept."""
-
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    format: Literal["text", "json"] = "text"
 
 
 class Jwt(Group):

@@ -33,8 +33,8 @@ from actors.forwarding.resolve import Resolver
 from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
-from actors.forwarding.workers import Workers
 from actors.latency import BOUNDS, BUCKETS
+from actors.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

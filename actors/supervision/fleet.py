@@ -95,7 +95,7 @@ class Fleet:
         """Called once, when API, collector, indexer and sender run for the first time."""
         metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
         webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-        plans = (metrics, Plan(LOGS, entries.logs), webhooks, *api)
+        plans = (metrics, Plan(LOGS, entries.logs, orders.groups.get(LOGS, {})), webhooks, *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {

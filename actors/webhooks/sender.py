@@ -18,9 +18,9 @@ from actors.bus.events import new_event
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
 from actors.forwarding.guard import Guard
-from actors.forwarding.workers import Workers
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
+from actors.workers import Workers
 from config.groups import Webhooks as Settings
 from config.webhooks import matches
 
