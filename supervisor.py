@@ -18,9 +18,10 @@ import typer
 
 from actors.process import set_up_logging
 from actors.supervision.in_force import hidden_keys, with_stored
+from actors.supervision.inherited import Inherited, from_manager
 from actors.supervision.locks import LockedError, lock
 from actors.supervision.service import Premises, Service
-from actors.supervision.sockets import ListenError, listen
+from actors.supervision.sockets import ListenError
 from config import VERSION
 from config.certificates import CertificateError, server_context
 from config.live import BadStored, Stored
@@ -174,6 +175,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from api.wish import read_stored_settings, read_wish
 
     os.umask(0o077)
+    inherited = Inherited(from_manager(os.environ))
     set_up_logging(settings.logging.level, settings.logging.format)
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
@@ -182,7 +184,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format)
     _check_certificate(settings)
-    api_socket = _listen(settings, stored)
+    api_socket = _listen(settings, stored, inherited)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
@@ -192,7 +194,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     except ValueError as error:  # nothing else is given to them than the password
         _fail(f"admin_password: {error}")
     _show_password(data, password)
-    premises = Premises(data, run_dir, locks, api_socket)
+    premises = Premises(data, run_dir, locks, api_socket, inherited)
     service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
     return service.run(wish)
 
@@ -242,9 +244,9 @@ def _locked(file: Path, what: str) -> int:
         _fail(str(error))
 
 
-def _listen(settings: Settings, stored: Stored) -> socket.socket:
+def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.socket:
     try:
-        return listen(settings.server.host, settings.server.port)
+        return inherited.listen(settings.server.host, settings.server.port)
     except ListenError as error:
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
