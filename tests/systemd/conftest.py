@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.systemd.machine import ROOT, Machine, why_not
+from tests.systemd.service import PASSWORD
 
-PASSWORD = "correct horse battery staple"
 CONFIG = """\
 [proxy]
 egress_allow = ["127.0.0.0/8"]
