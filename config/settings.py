@@ -29,6 +29,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 
 from config.credentials import CredentialError, as_settings
+from config.fields import field_path
 from config.groups import Alerts, Group, Webhooks
 from config.oauth import OAuth2
 
@@ -310,7 +311,7 @@ def _is_json_list(text: str) -> bool:
 
 
 def _sentence(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+    key = field_path(error["loc"])
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"

@@ -166,6 +166,12 @@ class Fleet:
         for actor in self._all():
             self._ask(actor, message, gate)
 
+    def tell(self, name: str, message: Any, gate: Gate) -> None:
+        """Tell one actor, if there is such a one; `gate` waits for it."""
+        actor = self._by_name(name)
+        if actor is not None:
+            self._ask(actor, message, gate)
+
     def tell_proxies(self, message: Any, gate: Gate) -> None:
         """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
         self._for_proxies[type(message)] = message

@@ -35,6 +35,7 @@ from actors.bus.messages import (
     ProxySpec,
     PutSettings,
     SetLogging,
+    SetMaxConnections,
     SetPooling,
     SetSettings,
 )
@@ -110,6 +111,7 @@ class Service:
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
         world = World(self._loop, self._exchange, self._spawner, self._new_boot)
         self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
+        self._tls_params: dict[str, Any] = {}
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
         plans = self._api_plans(entries or Entries())
         keeper = ListenerKeeper(time.monotonic, inherited.listen, inherited.store)
@@ -163,13 +165,13 @@ class Service:
         if inner is None:
             return [Plan(API, entries.api, self._api_params, lambda: [self._api.socket])]
         self._api_params["behind_tls"] = True
-        params = {
-            **server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
-            "max_connections": server.max_connections,
-        }
+        self._tls_params.update(
+            server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            max_connections=server.max_connections,
+        )
         return [
             Plan(API, entries.api, self._api_params, lambda: [inner]),
-            Plan(TLS, entries.tls, params, lambda: [self._api.socket]),
+            Plan(TLS, entries.tls, self._tls_params, lambda: [self._api.socket]),
         ]
 
     def _shown(self) -> dict[str, Any]:
@@ -285,6 +287,9 @@ class Service:
         if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
             self._fleet.tell_proxies(pooling, gate)
         self._api_params["settings"] = self._shown()  # for the API's next start
+        self._tls_params["max_connections"] = now.server.max_connections
+        if now.server.max_connections != before.server.max_connections:
+            self._fleet.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
         gate.open()
 
     def _end(self, why: str) -> None:

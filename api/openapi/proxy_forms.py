@@ -190,16 +190,25 @@ class Proxies(Form):
     pagination: Pagination
 
 
+class Warned(Form):
+    """What a field lets happen that is probably not meant."""
+
+    field: str
+    warning: str
+
+
 class NewProxy(Form):
     """A proxy that was created."""
 
     proxy: CreatedProxy
+    warnings: list[Warned]
 
 
 class OneProxy(Form):
     """A proxy."""
 
     proxy: DetailedProxy
+    warnings: list[Warned]
 
 
 class ActedProxy(Form):
@@ -208,6 +217,7 @@ class ActedProxy(Form):
     proxy: DetailedProxy
     changed: bool
     message: str
+    warnings: list[Warned]
 
 
 class Connection(Form):

@@ -160,7 +160,8 @@ class Authenticator:
         if not colon:
             raise unauthorized("The Basic credentials can't be read")
         user = users.by_name(self._store, username)
-        if user is not None and user.status == "active" and self._basic.knows(user, password):
+        known = user is not None and user.status == "active" and self._basic.knows(user, password)
+        if user is not None and known and not self._attempts.locked_for(username, address):
             return Caller(user)
         user = self.sign_in(username, password, address)
         self._basic.remember(user, password)

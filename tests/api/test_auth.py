@@ -167,6 +167,15 @@ def test_a_remembered_pair_costs_no_second_hash(api: Api, monkeypatch: pytest.Mo
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
 
 
+def test_a_remembered_pair_is_locked_out_like_any_other(api: Api) -> None:
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
+    for _ in range(5):
+        login(api, "admin", "wrong")
+    assert error_of(api.get("/auth/test", basic("admin", PASSWORD)))[:2] == (429, "RATE_LIMITED")
+    elsewhere = api.client.simulate_get("/api/v1/auth/test", headers=basic("admin", PASSWORD), remote_addr="192.0.2.7")
+    assert elsewhere.status_code == 200
+
+
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
 def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
     answer = api.get("/auth/test", {"Authorization": header})
@@ -218,7 +227,7 @@ def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
         ({"permissions": "proxy.read"}, "permissions"),
         ({"expires_at": "tomorrow"}, "expires_at"),
         ({"expires_at": 1_900_000_000}, "expires_at"),
-        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist.0"),
+        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist[0]"),
         ({"scope": {"port": 1}}, "scope.port"),
         ({"prefix": "pf_"}, "prefix"),
     ],
@@ -443,6 +452,17 @@ def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
     assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
     assert api.store.find("api_keys") == []
     assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
+
+
+def test_of_a_deleted_user_each_key_is_told_as_revoked(api: Api) -> None:
+    user = api.add_user("owner")
+    for _ in range(2):
+        api.key("owner")
+    assert api.request("DELETE", f"/users/{user.id}", api.token()).status_code == 200
+    said = api.fleet.said("api_key.revoked")
+    assert [each["user_id"] for each in said] == [user.id] * 2
+    assert all(each["request_id"] == said[0]["request_id"] for each in said)
+    assert [event.type for event in api.fleet.events[-3:]] == ["api_key.revoked", "api_key.revoked", "user.deleted"]
 
 
 def test_the_last_active_administrator_stays(api: Api) -> None:

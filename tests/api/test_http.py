@@ -13,7 +13,7 @@ from api.http.client import client_address
 from api.services import ApiSettings
 from api.store import StoreWriteError
 from config.settings import RateLimiting, Security, Server
-from tests.api.support import PROXY, Api, error_of
+from tests.api.support import PROXY, Api, check_envelope, error_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -72,7 +72,17 @@ def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
     assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/", "/proxies/a/b/c"])
+@pytest.mark.parametrize(("path", "target"), [("/", "/docs"), ("/docs", "/docs"), ("/openapi.json", "/openapi.json")])
+def test_what_people_try_first_leads_to_where_it_is(api: Api, path: str, target: str) -> None:
+    answer = api.client.simulate_get(path)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/api/v1{target}")
+    check_envelope(answer)
+    assert api.client.simulate_get(answer.headers["Location"]).status_code == 200
+    refused = api.client.simulate_post(path)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/docs/", "/proxies/a/b/c"])
 def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     answer = api.client.simulate_get(path)
     assert error_of(answer)[:2] == (404, "NOT_FOUND")

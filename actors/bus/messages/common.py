@@ -91,6 +91,13 @@ class Recovered:
 
 
 @message
+class SetMaxConnections:
+    """Supervisor → TLS front: `server.max_connections` changed; for the connections to come. → `Done`."""
+
+    most: int
+
+
+@message
 class SetSettings:
     """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 
