@@ -24,6 +24,7 @@ from config import VERSION
 from config.variables import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
+    from actors.supervision.inherited import Inherited
     from config.live import Stored
     from config.paths import DataDir
     from config.settings import Settings
@@ -65,6 +66,7 @@ def serve(
 def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from actors.process import set_up_logging
+    from actors.supervision.inherited import Inherited, from_manager
     from actors.supervision.service import Premises, Service
     from api.first_start import ensure_administrator
     from api.store import StoreError
@@ -72,15 +74,16 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from config.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    inherited = Inherited(from_manager(os.environ))
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (take_lock(data.lock, "data directory"), take_lock(run_dir.lock, "run directory"))
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     _check_certificate(settings)
-    api_socket = _listen(settings, stored)
+    api_socket = _listen(settings, stored, inherited)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
@@ -90,7 +93,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     except ValueError as error:  # nothing else is given to them than the password
         raise Trouble(f"admin_password: {error}") from error
     _show_password(data, password)
-    premises = Premises(data, run_dir, locks, api_socket)
+    premises = Premises(data, run_dir, locks, api_socket, inherited)
     service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
     return service.run(wish)
 
@@ -128,11 +131,11 @@ def _open_data(settings: Settings) -> DataDir:
     return translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
 
 
-def _listen(settings: Settings, stored: Stored) -> socket.socket:
-    from actors.supervision.sockets import ListenError, listen
+def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.socket:
+    from actors.supervision.sockets import ListenError
 
     try:
-        return listen(settings.server.host, settings.server.port)
+        return inherited.listen(settings.server.host, settings.server.port)
     except ListenError as error:
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""

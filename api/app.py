@@ -222,7 +222,11 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         _write(resp, reply.status, {"success": True, "data": reply.data})
     else:
         resp.status = reply.status
-        resp.data, resp.content_type = reply.document
+        content, resp.content_type = reply.document
+        if isinstance(content, bytes):
+            resp.data = content
+        else:
+            resp.stream = content
 
 
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:

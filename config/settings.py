@@ -1,4 +1,4 @@
-"""The operator's configuration: defaults < TOML file < environment < command line.
+"""The operator's configuration: defaults < TOML file < credentials of systemd < environment < command line.
 
 Every key has its type, its default and its limits here. Unknown keys and bad values are refused with the key, the
 value and what is allowed; all of them at once. Environment variables are `PROXYFLEET_` plus the key in capitals,
@@ -20,11 +20,18 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 from pydantic_settings.exceptions import SettingsError
 
+from config.credentials import CredentialError, as_settings
 from config.fields import field_path
-from config.groups import Alerts, Group, Webhooks
+from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
 from config.positions import line_of, lines_of
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
@@ -116,13 +123,6 @@ class Server(Group):
     drain_timeout: float = Field(10.0, ge=0, le=3600)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
-
-
-class Logging(Group):
-    """`logging`: the product's own log and the access records. What is below `level` is not kept."""
-
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    format: Literal["text", "json"] = "text"
 
 
 class Jwt(Group):
@@ -224,8 +224,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence: command line (init), environment. `load` puts the file below them."""
-        return (init_settings, env_settings)
+        """The order of precedence: command line (init), environment, credentials. `load` puts the file below them."""
+        return (init_settings, env_settings, InitSettingsSource(settings_cls, as_settings()))
 
 
 def plain(settings: Settings) -> dict[str, Any]:
@@ -257,6 +257,8 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         raise ConfigError(
             problems or [str(error)]
         ) from error  # of a list that is no JSON, which `problems` tells better
+    except CredentialError as error:
+        raise ConfigError([*problems, str(error)]) from error
     if problems:
         raise ConfigError(problems)
     return settings

@@ -76,7 +76,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
     SetPooling,
 )
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages.webhooks import (
@@ -139,6 +139,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "LogTail",
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
@@ -179,6 +180,7 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TailLogs",
     "TellUsage",
     "Trouble",
     "Unreachable",
