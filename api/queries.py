@@ -14,6 +14,13 @@ from config.proxies import PROTOCOLS
 
 _A_METRIC = f"({'|'.join(NAMES)})"
 METRICS_SCHEMA = {"type": "string", "pattern": f"^{_A_METRIC}(,{_A_METRIC})*$", "maxLength": 500}
+_OWN_HOST = text("host", "How clients call this machine; as the request does by default", "proxy.example.com", 253, 1)
+PAC = (
+    text("tag", "Only proxies with this tag", "office", 64, 1),
+    _OWN_HOST,
+    choice("direct", "At last without a proxy, when none of them answers", ("true", "false"), "false"),
+)
+SNIPPETS = (_OWN_HOST,)
 LIST_PROXIES = (
     integer("page", "The page, from 1", 1, 1_000_000, 1),
     integer("per_page", "Proxies on a page", 1, 100, 50),
