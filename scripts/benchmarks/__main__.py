@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|logs]`: run the measures that are asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|logs]`: run the measures asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -109,10 +109,8 @@ def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
         product = Product(folder)
         try:
             rows += logs.channel(product, arguments.rate, arguments.seconds)
-            return rows, {
-                "machine": _machine(),
-                "versions": {"proxyfleet": product.version(), "SQLite": sqlite3.sqlite_version},
-            }
+            versions = {"proxyfleet": product.version(), "SQLite": sqlite3.sqlite_version}
+            return rows, {"machine": _machine(), "versions": versions}
         finally:
             product.end()
 
