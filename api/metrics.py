@@ -37,7 +37,9 @@ def read_series(
     reply = bridge.ask(METRICS, QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids), TIMEOUT)
     if not isinstance(reply, MetricSeries):
         raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
-    return {name: _points(reply.values[name], first, step) for name in names}
+    longest = max((len(values) for values in reply.values.values()), default=0)
+    times = [timestamp_text(first + number * step) for number in range(longest)]
+    return {name: _points(reply.values[name], times) for name in names}
 
 
 def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None) -> Realtime:
@@ -48,9 +50,9 @@ def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None) -> Realtime
     return reply
 
 
-def _points(values: tuple[float | None, ...], first: int, step: int) -> list[dict[str, Any]]:
+def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:
     return [
-        {"timestamp": timestamp_text(first + number * step), "value": value}
-        for number, value in enumerate(values)
+        {"timestamp": timestamp, "value": value}
+        for timestamp, value in zip(times, values, strict=True)
         if value is not None
     ]

@@ -45,8 +45,7 @@ class Amounts:
         for place, value in enumerate(other.values):
             if value:
                 mine[place] += sign * value
-        for number, count in other.latency.items():
-            self.latency[number] = self.latency.get(number, 0) + sign * count
+        add_counts(self.latency, other.latency, sign)
         return self
 
     def spread(self, parts: int) -> Iterator[Amounts]:
@@ -63,6 +62,12 @@ def sum_of(several: Iterable[Amounts]) -> Amounts:
     for amounts in several:
         total.add(amounts)
     return total
+
+
+def add_counts(latency: dict[int, int], other: dict[int, int], sign: int = 1) -> None:
+    """Add another histogram to `latency`."""
+    for number, count in other.items():
+        latency[number] = latency.get(number, 0) + sign * count
 
 
 def pack_latency(latency: dict[int, int]) -> bytes | None:
