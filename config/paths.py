@@ -84,6 +84,11 @@ class DataDir:
         return self.path / "keys"
 
     @property
+    def curve_key(self) -> Path:
+        """The secret key of the public socket, the metrics collector's."""
+        return self.keys / "metrics-curve.key"
+
+    @property
     def logs(self) -> Path:
         """The folder of the log indexer's day files."""
         return self.path / "logs"

@@ -64,7 +64,8 @@ class MetricsActor(Actor):
         self._machine = Machine(self.run_dir, self.data_dir)
         self._forgotten: dict[str, None] = {}
         self._save_due = False
-        self._public = PublicSocket(self.loop, self.context, str(boot.params.get("publish", "")))
+        address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
+        self._public = PublicSocket(self.loop, self.context, address, clients, self.data_dir.curve_key)
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
@@ -171,6 +172,8 @@ class MetricsActor(Actor):
     def _set_group(self, message: SetGroup) -> None:
         if message.name == "alerts":
             self._alerts.settings = AlertSettings.model_validate(message.settings)
+        elif message.name == "curve":
+            self._public.set_clients(message.settings["clients"])
 
     def _judge(self) -> None:
         """Say what has become of error rates."""

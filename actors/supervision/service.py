@@ -146,7 +146,10 @@ class Service:
             },
             {"publish": settings.metrics.publish},
             {
-                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                METRICS: {
+                    "alerts": settings.alerts.model_dump(mode="json"),
+                    "curve": {"clients": settings.metrics.curve_clients},
+                },
                 WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
         )

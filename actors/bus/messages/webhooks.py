@@ -177,7 +177,8 @@ class RecalledEvents:
 class SetGroup:
     """Supervisor → metrics collector or webhook sender: their group of the settings is another one. → `Done`.
 
-    `name` is `alerts` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it.
+    `name` is `alerts` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it; or `curve`, with
+    `clients`, the public keys of subscribers.
     """
 
     name: str
