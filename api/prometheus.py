@@ -109,7 +109,7 @@ class _Exposition(Collector):
             if stats.last_request:
                 last.add_metric(labels, stats.last_request)
         up = GaugeMetricFamily("proxyfleet_proxy_up", "1 while its process runs", labels=_LABELS)
-        restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure or on wish", labels=_LABELS)
+        restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure", labels=_LABELS)
         info = GaugeMetricFamily("proxyfleet_proxy_info", "The name of each proxy", labels=(*_LABELS, "name"))
         for proxy in self._proxies:
             labels, runtime = (proxy.id, proxy.protocol), self._runtimes.get(proxy.id)

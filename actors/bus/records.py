@@ -49,6 +49,7 @@ BATCH_ROWS = 1_000
 KEPT_ROWS = 100_000
 FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
+SAY_PERIOD = 60.0
 
 
 class RecordSender:
@@ -65,6 +66,7 @@ class RecordSender:
         self._number = 0
         self._last_progress = loop.now
         self.dropped = 0
+        self._said_dropped = -SAY_PERIOD
         self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
         self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
         self._socket.connect(address)
@@ -108,6 +110,7 @@ class RecordSender:
     def _send(self, rows: list[Row]) -> None:
         if self._kept + len(rows) > KEPT_ROWS:
             self.dropped += len(rows)
+            self._say_dropped()
             return
         if not self._unacknowledged:
             self._last_progress = self._loop.now
@@ -116,6 +119,12 @@ class RecordSender:
         self._unacknowledged.append((self._number, len(rows), frame))
         self._kept += len(rows)
         self._transmit(self._number, frame)
+
+    def _say_dropped(self) -> None:
+        """Once a minute at most: what goes wrong for one record goes wrong for a million."""
+        if self._loop.now - self._said_dropped >= SAY_PERIOD:
+            self._said_dropped = self._loop.now
+            log.error("%s: %d access records are lost: the log indexer takes none", self._source, self.dropped)
 
     def _transmit(self, number: int, frame: bytes) -> None:
         head = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0]])
