@@ -26,15 +26,23 @@ Series = dict[str, list[dict[str, Any]]]
 
 
 def read_series(
-    bridge: Bridge, names: tuple[str, ...], start: float, end: float, interval: str, proxy_ids: tuple[str, ...] | None
+    bridge: Bridge,
+    names: tuple[str, ...],
+    start: float,
+    end: float,
+    interval: str,
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool,
 ) -> Series:
     """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `CollectorLost`.
 
-    `proxy_ids` None means everything. Where there is nothing to take a mean of, the bucket is left out.
+    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. Where there
+    is nothing to take a mean of, the bucket is left out.
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    reply = bridge.ask(METRICS, QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids), TIMEOUT)
+    question = QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids, of_one)
+    reply = bridge.ask(METRICS, question, TIMEOUT)
     if not isinstance(reply, MetricSeries):
         raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
     longest = max((len(values) for values in reply.values.values()), default=0)
@@ -42,9 +50,9 @@ def read_series(
     return {name: _points(reply.values[name], times) for name in names}
 
 
-def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None) -> Realtime:
+def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None, of_one: bool) -> Realtime:
     """The snapshot. Raises `CollectorLost`."""
-    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids), TIMEOUT)
+    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids, of_one), TIMEOUT)
     if not isinstance(reply, Realtime):
         raise CollectorLost(repr(reply))
     return reply

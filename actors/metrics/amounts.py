@@ -7,10 +7,22 @@ from typing import Self
 
 import msgpack
 
-COUNTED = ("requests", "errors", "denied", "auth_failures", "bytes_in", "bytes_out", "response_seconds", "answered")
-FIELDS = (*COUNTED, "active")
+COUNTED = (
+    "requests",
+    "errors",
+    "denied",
+    "auth_failures",
+    "bytes_in",
+    "bytes_out",
+    "cpu_seconds",
+    "response_seconds",
+    "answered",
+)
+FIELDS = (*COUNTED, "active", "resident", "told")
 """`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
-were open, second by second."""
+were open, second by second. So is `resident`: of the bytes of memory, over the `told` times that they were told."""
+FRACTIONS = ("cpu_seconds", "response_seconds")
+"""Those that are no integers."""
 PLACE = {name: place for place, name in enumerate(FIELDS)}
 
 
@@ -28,6 +40,13 @@ class Amounts:
         """One sample of the connections that are open."""
         made = cls()
         made.values[PLACE["active"]] = connections
+        return made
+
+    @classmethod
+    def of_resident(cls, size: int) -> Self:
+        """One sample of the memory of a process."""
+        made = cls()
+        made.values[PLACE["resident"]], made.values[PLACE["told"]] = size, 1
         return made
 
     def __getitem__(self, name: str) -> float:

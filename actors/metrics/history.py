@@ -47,6 +47,8 @@ class History:
     def take(self, counters: Counters) -> None:
         """A process said its counters."""
         growth = self._totals.take(counters)
+        if counters.resident:
+            self.series.add(counters.proxy_id, Amounts.of_resident(counters.resident), self._wall())
         if not growth.amounts:
             return
         since = self._unheard_since(growth, counters)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from actors.metrics.amounts import FIELDS, Amounts, add_counts, pack_latency, unpack_latency
 from actors.metrics.sheets import Sheets
+from actors.sqlite import add_columns
 
 TOTAL = ""
 """Stands for all proxies together, deleted ones too, in place of an id."""
@@ -38,7 +39,10 @@ CREATE TABLE IF NOT EXISTS machine (
     PRIMARY KEY (step, t)
 ) WITHOUT ROWID;
 """
-_INSERT = f"INSERT OR REPLACE INTO points VALUES (?, ?, ?, {', '.join('?' * len(FIELDS))}, ?)"  # noqa: S608 - question marks
+_INSERT = (
+    f"INSERT OR REPLACE INTO points (step, t, proxy_id, {_COLUMNS}, latency)"  # noqa: S608 - names of ours
+    f" VALUES (?, ?, ?, {', '.join('?' * len(FIELDS))}, ?)"
+)
 _SLOTS = "WITH slot(t) AS (SELECT value FROM json_each(?))"
 
 _Key = tuple[int, int, str]
@@ -69,7 +73,8 @@ class Series:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         database.executescript(SCHEMA)
-        self._sheets = Sheets(database, [step for step in KEPT if step != RAW])
+        older = add_columns(database, "points", FIELDS)
+        self._sheets = Sheets(database, [step for step in KEPT if step != RAW], anew=older)
         self._open: dict[_Key, Amounts] = {}
         self._changed: set[_Key] = set()
         self._machine: dict[tuple[int, int], Machine] = {}

@@ -18,7 +18,7 @@ from math import isqrt
 
 import msgpack
 
-from actors.metrics.amounts import FIELDS, PLACE, Amounts, unpack_latency
+from actors.metrics.amounts import FIELDS, FRACTIONS, PLACE, Amounts, unpack_latency
 
 PROXIES_MIN = 16
 """Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""
@@ -35,8 +35,8 @@ CREATE TABLE IF NOT EXISTS sheets (
 CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 """
 _MICRO = 1e6
-"""`response_seconds` is the one amount that is no integer; in a sheet it is in microseconds."""
-_SECONDS = PLACE["response_seconds"]
+"""Amounts that are no integers are in microseconds in a sheet."""
+_SECONDS = tuple(PLACE[name] for name in FRACTIONS)
 _FIELDS_WIDE = 8 * len(FIELDS)
 _LANES = {2: "H", 4: "I", 8: "Q"}
 
@@ -47,9 +47,12 @@ Row = tuple[str, Amounts]
 class Sheets:
     """The sheets of these levels (`steps`) in `database`; only reads and writes, the owner commits."""
 
-    def __init__(self, database: sqlite3.Connection, steps: Iterable[int]) -> None:
+    def __init__(self, database: sqlite3.Connection, steps: Iterable[int], anew: bool = False) -> None:
+        """With `anew` those that are there are no good, since they know fewer amounts."""
         self._database = database
         database.executescript(SCHEMA)
+        if anew:
+            database.executescript("DELETE FROM sheets; DELETE FROM sealed;")
         known = dict(database.execute("SELECT step, until FROM sealed"))
         self._sealed: dict[int, int] = {step: known.get(step, 0) for step in steps}
 
@@ -118,7 +121,8 @@ class Sheets:
             records = b"".join([records[place * size : place * size + size] for place in places])
         total = _added_up(records, size)
         values: list[float] = list(struct.unpack_from(f"<{len(FIELDS)}Q", total))
-        values[_SECONDS] /= _MICRO
+        for place in _SECONDS:
+            values[place] /= _MICRO
         counts = struct.unpack_from(f"<{len(numbers)}{_LANES[width]}", total, _FIELDS_WIDE) if latency else ()
         return Amounts(values, {number: count for number, count in zip(numbers, counts, strict=False) if count})
 
@@ -138,7 +142,7 @@ def pack(rows: list[Row]) -> tuple[bytes, bytes]:
 
 def _whole(values: list[float]) -> Iterator[int]:
     for place, value in enumerate(values):
-        yield max(0, round(value * _MICRO) if place == _SECONDS else int(value))
+        yield max(0, round(value * _MICRO) if place in _SECONDS else int(value))
 
 
 def _added_up(records: bytes, size: int) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.latency import bucket_of
-from actors.metrics.amounts import Amounts
+from actors.metrics.amounts import FIELDS, FRACTIONS, PLACE, Amounts
 from actors.metrics.series import Bucket, Series
 from actors.metrics.sheets import PROXIES_MIN, pack
 from actors.sqlite import open_database
@@ -55,8 +55,7 @@ def book(tmp_path: Path) -> Iterator[Book]:
 
 def some_amounts(rng: random.Random) -> Amounts:
     latency = {bucket_of(rng.uniform(0.001, 2.0)): rng.randrange(1, 3_000) for _ in range(8)}
-    counted = [rng.randrange(10_000) for _ in range(6)]
-    return Amounts([*counted, rng.uniform(0, 90.0), sum(latency.values()), rng.randrange(50)], latency)
+    return Amounts([rng.uniform(0, 90.0) if name in FRACTIONS else rng.randrange(10_000) for name in FIELDS], latency)
 
 
 def filled(book: Book) -> dict[int, dict[str, Amounts]]:
@@ -147,7 +146,8 @@ def test_a_copy_that_was_not_committed_is_made_again(book: Book) -> None:
 
 @pytest.mark.parametrize("most", [1, 2**16 - 1, 2**16, 2**32])
 def test_lanes_are_as_wide_as_the_sum_needs(book: Book, most: int) -> None:
-    each = Amounts([1, 0, 0, 0, 2**40, 0, 0.25, most, 1], {5: most})
+    each = Amounts(latency={5: most})
+    each.values[PLACE["bytes_in"]], each.values[PLACE["response_seconds"]] = 2**40, 0.25
     last = Amounts(latency={90: 1})
     head, records = pack([(proxy_id, each) for proxy_id in IDS] + [("prx_last", last)])
     book.database.execute("INSERT INTO sheets VALUES (?, ?, ?, ?)", (STEP, START, head, records))
