@@ -114,6 +114,11 @@ class DataDir:
         return self.path / "webhooks"
 
     @property
+    def telemetry(self) -> Path:
+        """The folder of what the push to an OpenTelemetry collector remembers."""
+        return self.path / "telemetry"
+
+    @property
     def lock(self) -> Path:
         """Locked by whoever may write here: the running product, or one offline command."""
         return self.path / "lock"

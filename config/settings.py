@@ -25,6 +25,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from config.groups import Alerts, Group, Webhooks
 from config.oauth import OAuth2
+from config.telemetry import Telemetry
 
 ENV_PREFIX = "PROXYFLEET_"
 OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
@@ -247,6 +248,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Metrics()
     alerts: Alerts = Alerts()
     webhooks: Webhooks = Webhooks()
+    telemetry: Telemetry = Telemetry()
 
     @classmethod
     def settings_customise_sources(
@@ -266,7 +268,9 @@ def plain(settings: Settings) -> dict[str, Any]:
 
     That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
     """
-    told = settings.model_dump(mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}})
+    told = settings.model_dump(
+        mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}, "telemetry": True}
+    )
     told["prometheus_token_hash"] = settings.metrics.token_digest()
     told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return told
@@ -348,7 +352,12 @@ def _sentence(error: Any) -> str:
 def _may_hold_secret(key: str, given: Any) -> bool:
     in_url = isinstance(given, str) and "://" in given and "@" in given
     return (
-        "password" in key or "secret" in key or key.endswith("_token") or in_url or isinstance(given, (dict, BaseModel))
+        "password" in key
+        or "secret" in key
+        or "headers" in key
+        or key.endswith("_token")
+        or in_url
+        or isinstance(given, (dict, BaseModel))
     )
 
 

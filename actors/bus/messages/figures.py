@@ -44,7 +44,7 @@ class Counters:
 
 @message
 class QueryStats:
-    """API → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
+    """API or telemetry → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
 
     Only `detailed` ones have `statuses` and `latency`.
     """
@@ -88,7 +88,7 @@ class Stats:
 
 @message
 class QuerySystem:
-    """API → metrics collector: the system's and all proxies' figures at this moment. Answered by `SystemFigures`."""
+    """API or telemetry → metrics collector: the system's and all proxies' figures now. Answered by `SystemFigures`."""
 
 
 @message
