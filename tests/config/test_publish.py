@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-import zmq
 
 from config.settings import ConfigError, load
 from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too
 
-KEY = zmq.curve_keypair()[0].decode()
+KEY = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+"""The public key of the example in ZeroMQ's documentation (zmq_curve)."""
 
 
 def loaded(folder: Path, **keys: object) -> object:
