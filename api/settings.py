@@ -86,9 +86,8 @@ class LiveSettings:
             self._store.put(COLLECTION, {"id": DOCUMENT, **stored})
             self._put_in_force(stored)
             after = self.show()
-        self._publish(
-            "settings.updated", {"changed": sorted(f"{g}.{key}" for g, keys in changed.items() for key in keys)}
-        )
+        names = sorted(f"{group}.{key}" for group, keys in changed.items() for key in keys)
+        self._publish("settings.updated", {"changed": names, "source": "api"})
         return after, bool({"host", "port"} & changed.get("server", {}).keys())
 
     def _changes(self, body: SettingsUpdate) -> Stored:

@@ -190,10 +190,10 @@ def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput],
     after: list[ProxyUpstream] = []
     seen: dict[tuple[str, str, int, str | None], int] = {}
     for index, entry in enumerate(given):
-        _check(entry, f"upstreams.{index}")
+        _check(entry, f"upstreams[{index}]")
         parent = _stored(entry, names[index])
         if parent.identity in seen:
-            raise InvalidProxy(f"upstreams.{index}", f"is the same parent as upstreams.{seen[parent.identity]}")
+            raise InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{seen[parent.identity]}]")
         seen[parent.identity] = index
         password = entry.auth.password if entry.auth else None
         kept = passwords.get(parent.identity)
@@ -205,7 +205,7 @@ def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> Non
     """A proxy that is its own parent would go round in circles. Raises `InvalidProxy`."""
     for index, parent in enumerate(parents):
         if is_listener(parent, host, port):
-            raise InvalidProxy(f"upstreams.{index}.port", "is this proxy itself")
+            raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
 def refuse_circle(start: Node, others: Iterable[Node]) -> None:
@@ -223,7 +223,9 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
                 continue
             reached.add(node.id)
             if any(is_listener(each, start.host, start.port) for each in node.upstreams):
-                raise InvalidProxy(f"upstreams.{index}", f"the chain comes back to this proxy, by way of {node.name!r}")
+                raise InvalidProxy(
+                    f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {node.name!r}"
+                )
             waiting += [each for each in nodes for above in node.upstreams if is_listener(above, each.host, each.port)]
 
 
@@ -299,7 +301,7 @@ def _names(given: list[UpstreamInput]) -> list[str]:
     names = []
     for index, entry in enumerate(given):
         if entry.name is not None and chosen[entry.name] > 1:
-            raise InvalidProxy(f"upstreams.{index}.name", f"the name {entry.name!r} is there more than once")
+            raise InvalidProxy(f"upstreams[{index}].name", f"the name {entry.name!r} is there more than once")
         name, number = plain[index], 1
         while entry.name is None and name in used:
             number += 1

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import METRICS, SUPERVISOR, DescribeFleet, Fleet, QueryStats, QuerySystem, Stats, SystemFigures
-from actors.forwarding.workers import Workers
 from actors.process import Actor, Boot
 from actors.telemetry.metrics import Figures, Identity, export_of
 from actors.telemetry.sending import Collector, Outcome
+from actors.workers import Workers
 from config.paths import private_directory
 from config.telemetry import Otlp
 

@@ -53,6 +53,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "updateUser": forms.OneUser,
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
+    "tailLogs": proxy_forms.LogTail,
     "getSettings": system_forms.SystemSettings,
     "replaceSettings": system_forms.SystemSettings,
     "updateSettings": system_forms.SystemSettings,

@@ -75,7 +75,7 @@ def delete_user(call: Call) -> Reply:
         _keep_an_administrator(store, user, None)
         store.delete(users.COLLECTION, user.id, before.revision)
         call.services.tokens.revoke_all(user.id)
-    _delete_keys(store, user.id)
+    _revoke_keys(call, user.id)
     call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 
@@ -141,9 +141,12 @@ def _matching(call: Call) -> Document:
     return document
 
 
-def _delete_keys(store: Store, user_id: str) -> None:
+def _revoke_keys(call: Call, user_id: str) -> None:
+    """They are dead already, since their owner is gone; nothing is to be left of them."""
+    store = call.services.store
     for document in store.find(api_keys.COLLECTION, user_id=user_id):
         try:
             store.delete(api_keys.COLLECTION, document.id)
         except NotStored:
             continue  # revoked at this moment, which is what was wanted
+        call.services.publish("api_key.revoked", api_keys.about(api_keys.load(document)))
