@@ -1,28 +1,26 @@
-"""The process that pushes to an OpenTelemetry collector (OTLP over HTTP), once every `telemetry.otlp.interval`.
+"""The process that pushes to an OpenTelemetry collector (OTLP over HTTP): metrics now and then, records as they come.
 
-It only asks others for what they know and owns nothing but its place: who it is to the collector, so that series go on
-after a restart. A collector that is away, slow or refuses harms nobody else: totals are cumulative, so the next push
-makes up for one that was lost.
+It only asks others for what they know and owns nothing but two small files: who it is to the collector, so that series
+go on after a restart, and how far it has pushed the access records. A collector that is away, slow or refuses harms
+nobody else: totals are cumulative, so the next push makes up for one that was lost, and records wait in the index.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import socket
 import time
-import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import METRICS, SUPERVISOR, DescribeFleet, Fleet, QueryStats, QuerySystem, Stats, SystemFigures
 from actors.process import Actor, Boot
-from actors.telemetry.metrics import Figures, Identity, export_of
+from actors.telemetry.identity import read_identity
+from actors.telemetry.metrics import Figures, export_of
+from actors.telemetry.records import RecordPush
 from actors.telemetry.sending import Collector, Outcome
 from actors.workers import Workers
-from config.paths import private_directory
 from config.telemetry import Otlp
 
 log = logging.getLogger(__name__)
@@ -48,12 +46,26 @@ class TelemetryActor(Actor):
         self._settings = Otlp.model_validate(boot.params["otlp"])
         self._identity = read_identity(self.data_dir.telemetry)
         self._collector = Collector(self._settings)
-        self._workers = Workers(self.loop, 1)
+        self._workers = Workers(self.loop, 2)
         self._pushing = False
-        self._complaint: tuple[float, str] | None = None
+        self._complaints: dict[str, tuple[float, str]] = {}
         if self._settings.metrics:
             self.loop.call_every(float(self._settings.interval), self._begin)
+        self._records: RecordPush | None = None
+        if self._settings.logs:
+            file = self.data_dir.telemetry / "records.json"
+            self._records = RecordPush(
+                self.loop,
+                self.mailbox,
+                file,
+                self._identity,
+                lambda message, done: self._push("logs", message, done),
+                lambda error: self._say("records", error),
+            )
         self.ready()
+
+    def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
+        self._workers.submit(lambda: self._collector.push(signal, message), done)
 
     def _begin(self) -> None:
         if self._pushing:
@@ -77,34 +89,20 @@ class TelemetryActor(Actor):
             self._pushing = False  # the next time
             return
         figures = Figures(asked.fleet.proxies, asked.stats.proxies, asked.system, time.time())
-        self._workers.submit(lambda: self._collector.push("metrics", export_of(self._identity, figures)), self._pushed)
+        self._push("metrics", export_of(self._identity, figures), self._pushed)
 
     def _pushed(self, outcome: Outcome | None) -> None:
         self._pushing = False
-        self._say(outcome.error if outcome is not None else "the push failed")
+        self._say("metrics", outcome.error if outcome is not None else "the push failed")
+        if outcome is not None and outcome.error is None and self._records is not None:
+            self._records.hurry()
 
-    def _say(self, error: str | None) -> None:
+    def _say(self, what: str, error: str | None) -> None:
         """What goes wrong, when it begins, when it is another thing, and now and then while it lasts; and its end."""
-        before = self._complaint
+        before = self._complaints.get(what)
         if error is None:
-            self._complaint = None
-            if before is not None:
-                log.info("telemetry.otlp: %s takes what is pushed again", self._settings.endpoint)
+            if self._complaints.pop(what, None) is not None:
+                log.info("telemetry.otlp: %s takes %s again", self._settings.endpoint, what)
         elif before is None or before[1] != error or self.loop.now - before[0] > COMPLAINT_PERIOD:
-            self._complaint = (self.loop.now, error)
-            log.warning("telemetry.otlp: %s: %s; traffic goes on", self._settings.endpoint, error)
-
-
-def read_identity(folder: Path) -> Identity:
-    """Who we are to the collector, made at the first start. Raises `OSError`, `config.paths.PathError`."""
-    file = private_directory(folder) / "identity.json"
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        return Identity(str(known["instance_id"]), float(known["since"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none yet, or not whole: begin anew
-        made = Identity(str(uuid.uuid4()), time.time())
-    fresh = file.with_suffix(".new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        json.dump({"instance_id": made.instance_id, "since": made.since}, opened)
-    fresh.rename(file)
-    return made
+            self._complaints[what] = (self.loop.now, error)
+            log.warning("telemetry.otlp: %s for %s: %s; traffic goes on", self._settings.endpoint, what, error)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AggregationTemporality,
     Gauge,
@@ -24,22 +24,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from actors.bus.messages import ProxyStats, Runtime, SystemFigures
 from actors.latency import BOUNDS, PARTS, bucket_of, cumulative
+from actors.telemetry.identity import Identity, attributes, resource_of
 from config import VERSION
 
 _NANO = 1_000_000_000
 _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 """As in the exposition: every octave from 1 ms to half a minute."""
-
-
-class Identity(NamedTuple):
-    """Who is told of, and since when its sums count (Unix seconds)."""
-
-    instance_id: str
-    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +74,6 @@ def export_of(identity: Identity, figures: Figures) -> Any:
     scope.metrics.extend(_Export(identity, figures).metrics())
     resource = resource_of(identity)
     return ExportMetricsServiceRequest(resource_metrics=[ResourceMetrics(resource=resource, scope_metrics=[scope])])
-
-
-def resource_of(identity: Identity) -> Any:
-    """Whose metrics and records they are."""
-    named = {
-        "service.name": "proxyfleet",
-        "service.version": VERSION,
-        "service.instance.id": identity.instance_id,
-    }
-    return Resource(attributes=attributes(named))
-
-
-def attributes(values: Mapping[str, Any]) -> list[Any]:
-    """As key-value pairs of OTLP."""
-    return [KeyValue(key=key, value=_any(value)) for key, value in values.items()]
-
-
-def _any(value: str | float) -> Any:
-    if isinstance(value, str):
-        return AnyValue(string_value=value)
-    return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(double_value=value)
 
 
 class _Export:

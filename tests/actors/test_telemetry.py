@@ -10,8 +10,8 @@ import pytest
 
 from actors.bus.messages import ProxyStats, Runtime
 from actors.latency import bucket_of
-from actors.telemetry.actor import read_identity
-from actors.telemetry.metrics import Figures, Identity, export_of
+from actors.telemetry.identity import Identity, read_identity
+from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.sending import Collector
 from config.settings import ConfigError, load
 from config.telemetry import Otlp

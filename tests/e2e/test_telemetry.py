@@ -12,7 +12,7 @@ from tests.e2e.origins import Origin
 from tests.e2e.test_deaths import fetched, healthy
 from tests.ports import free_port
 from tests.product import Product
-from tests.telemetry_receiver import Receiver
+from tests.telemetry_receiver import Receiver, words
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.product
@@ -96,8 +96,44 @@ def test_a_collector_that_was_away_hears_of_everything_and_nobody_else_notices(
     requests = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["total_requests"]
     with Receiver(port) as back:
         wait_until(lambda: requests_told(back, proxy) >= requests, "what happened meanwhile is told")
-        wait_until(lambda: "takes what is pushed again" in product.log, "the log says that it is back")
+        wait_until(lambda: "takes metrics again" in product.log, "the log says that it is back")
     assert "the key of the collector" not in product.log
+
+
+def records_told(receiver: Receiver, proxy: dict[str, Any]) -> list[dict[str, Any]]:
+    """The access records of this proxy, in the order of the pushes."""
+    every = [
+        record
+        for message in receiver.of("/v1/logs")
+        for resource in message.resource_logs
+        for scope in resource.scope_logs
+        for record in scope.log_records
+    ]
+    told = [{**dict(words(record.attributes)), "level": record.severity_text} for record in every]
+    return [each for each in told if each["proxy"] == proxy["id"]]
+
+
+def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_was_away(
+    product: Product, origin: Origin, port: int
+) -> None:
+    proxy = product.proxy()
+    with Receiver(port) as first:
+        for _ in range(3):
+            assert fetched(proxy, origin)
+        wait_until(lambda: len(records_told(first, proxy)) >= 3, "the records are pushed")
+        before = records_told(first, proxy)
+    for _ in range(3):
+        assert fetched(proxy, origin)
+    wait_until(lambda: "for records" in product.log, "the log says that they can't be pushed")
+    product.actor("telemetry").kill()
+    with Receiver(port) as second:
+        wait_until(lambda: len(records_told(second, proxy)) >= 3, "those that waited are pushed")
+        after = records_told(second, proxy)
+    entries = product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"][::-1]
+    assert [each["request_id"] for each in before + after] == [each["request_id"] for each in entries]
+    assert {each["http.response.status_code"] for each in before + after} == {200}
+    assert before[0]["url.full"] == origin.url("/hello")
+    assert before[0]["level"] == "info"
 
 
 def test_the_push_that_is_killed_comes_back_as_the_same(
