@@ -33,6 +33,7 @@ from actors.bus.messages import (
     TellUsage,
     Usage,
 )
+from actors.complaints import Complaint
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.history import History
 from actors.metrics.names import values, wants_latency
@@ -62,6 +63,7 @@ class MetricsActor(Actor):
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
+        self._disk = Complaint(log, "the totals and series can't be saved")
         self._forgotten: dict[str, None] = {}
         self._save_due = False
         address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
@@ -179,21 +181,23 @@ class MetricsActor(Actor):
 
     def _judge(self) -> None:
         """Say what has become of error rates."""
-        try:
-            happened = self._alerts.judge(self._totals.stats())
-        except sqlite3.Error as error:
-            log.error("error rates are not judged: %s", error)
-            return
-        for kind, data in happened:
+        for kind, data in self._alerts.judge(self._totals.stats()):
             event = new_event(kind, data)
             self.events.publish(event_topic(event), event)
+        try:
+            self._alerts.save()
+        except sqlite3.Error as error:
+            self._disk.trouble(error)
 
     def _save(self) -> None:
+        """Without a disk everything goes on in memory, and is saved when there is one again."""
         try:
             self._totals.save()
         except sqlite3.Error as error:
-            log.error("the totals can't be saved: %s", error)
+            self._disk.trouble(error)
             self._history.not_stored()
+        else:
+            self._disk.over()
 
     def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int], of_one: bool = False) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
