@@ -49,6 +49,7 @@ QUERY_METRICS = (
     ),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
+REALTIME = (text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),)
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 _LOG_TIMES = (
     moment("start_time", "Not before; an hour ago by default"),
