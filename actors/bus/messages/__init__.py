@@ -48,6 +48,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    CancelListeners,
     DescribeFleet,
     Fleet,
     ListenerRefused,
@@ -110,6 +111,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "CancelListeners",
     "Configure",
     "Connection",
     "ConnectionFilter",
