@@ -14,13 +14,14 @@ from pydantic import BaseModel
 from api import accounts, api_keys, queries, users
 from api.http.call import Call, Reply
 from api.parameters import Parameter
-from api.resources import access, audit, auth, connections, document, health, logs, metrics, oauth, proxies
+from api.resources import access, audit, auth, connections, document, health, logs, metrics, oauth, proxies, transfer
 from api.resources import accounts as account_handlers
 from api.resources import api_keys as key_handlers
 from api.resources import settings as settings_handlers
 from api.resources import users as user_handlers
 from api.resources import webhooks as webhook_handlers
 from api.security.permissions import ADMIN
+from api.transfer.document import ConfigDocument
 from config.accounts import AccountInput, AccountUpdate
 from config.live import SettingsUpdate
 from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
@@ -41,7 +42,7 @@ class Operation:
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
     What `names_resource` in its query answers 404 when there is no such thing.
-    `by_token` ones are opened by `metrics.prometheus_token`, too.
+    `by_token` ones are opened by `metrics.prometheus_token`, too. Those with a `passphrase` read one from a header.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -68,6 +69,7 @@ class Operation:
     names_resource: bool = False
     by_token: bool = False
     redirects: bool = False
+    passphrase: bool = False
 
     @property
     def permission(self) -> str | None:
@@ -495,6 +497,28 @@ OPERATIONS: tuple[Operation, ...] = (
         "redeliver",
         "Send a delivery once more",
         webhook_handlers.redeliver,
+    ),
+    Operation(
+        "GET",
+        f"{V1}/config/export",
+        ADMIN,
+        "exportConfig",
+        "The configuration as one document",
+        transfer.export_config,
+        query=queries.EXPORT_CONFIG,
+        passphrase=True,
+    ),
+    Operation(
+        "POST",
+        f"{V1}/config/import",
+        ADMIN,
+        "importConfig",
+        "Make the configuration what a document says, or say what that would change",
+        transfer.import_config,
+        ConfigDocument,
+        query=queries.IMPORT_CONFIG,
+        matches=True,
+        passphrase=True,
     ),
     Operation(
         "GET",

@@ -71,7 +71,8 @@ def _path(text: str) -> str:
     return text
 
 
-def _no_nulls(given: Any) -> Any:
+def no_nulls(given: Any) -> Any:
+    """`given`, if no member of it is null; else a validation error that names it."""
     if isinstance(given, dict):
         for name, value in given.items():
             if value is None:
@@ -120,10 +121,10 @@ class UpstreamInput(Input):
     protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
     host: Host
     port: Port
-    auth: Annotated[UpstreamAuth | None, BeforeValidator(_no_nulls)] = None
+    auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
-    tls: Annotated[UpstreamTls | None, BeforeValidator(_no_nulls)] = None
+    tls: Annotated[UpstreamTls | None, BeforeValidator(no_nulls)] = None
     proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), patterns.one_of("v1", "v2")] | None = None
 
 
@@ -138,7 +139,7 @@ class UpstreamCheckInput(Input):
 
 
 Parents = Annotated[
-    list[Annotated[UpstreamInput, BeforeValidator(_no_nulls)]],
+    list[Annotated[UpstreamInput, BeforeValidator(no_nulls)]],
     Field(max_length=PARENTS_MAX),
 ]
 Policy = Annotated[StrictStr, _one_of(*POLICIES), patterns.one_of(*POLICIES)]
@@ -196,9 +197,16 @@ def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput],
             raise InvalidProxy(f"upstreams.{index}", f"is the same parent as upstreams.{seen[parent.identity]}")
         seen[parent.identity] = index
         password = entry.auth.password if entry.auth else None
-        kept = passwords.get(parent.identity)
-        after.append(parent.model_copy(update={"password": seal.seal(password, PURPOSE) if password else kept}))
+        sealed = _sealed(passwords.get(parent.identity), password, seal)
+        after.append(parent.model_copy(update={"password": sealed}))
     return after
+
+
+def _sealed(known: str | None, password: str | None, seal: Seal) -> str | None:
+    """A password that stays the same keeps its seal, so that no change is seen where there is none."""
+    if password is None or (known is not None and seal.open(known, PURPOSE) == password):
+        return known
+    return seal.seal(password, PURPOSE)
 
 
 def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> None:
@@ -213,10 +221,13 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
 
     Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
     """
-    nodes = [each for each in others if each.id != start.id]
+    nodes: dict[int, list[Node]] = {}
+    for each in others:
+        if each.id != start.id:
+            nodes.setdefault(each.port, []).append(each)
     for index, parent in enumerate(start.upstreams):
         reached: set[str] = set()
-        waiting = [each for each in nodes if is_listener(parent, each.host, each.port)]
+        waiting = _listeners(parent, nodes)
         while waiting:
             node = waiting.pop()
             if node.id in reached:
@@ -224,7 +235,11 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
             reached.add(node.id)
             if any(is_listener(each, start.host, start.port) for each in node.upstreams):
                 raise InvalidProxy(f"upstreams.{index}", f"the chain comes back to this proxy, by way of {node.name!r}")
-            waiting += [each for each in nodes for above in node.upstreams if is_listener(above, each.host, each.port)]
+            waiting += [each for above in node.upstreams for each in _listeners(above, nodes)]
+
+
+def _listeners(parent: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[Node]:
+    return [each for each in nodes.get(parent.port, ()) if is_listener(parent, each.host, each.port)]
 
 
 def is_listener(parent: ProxyUpstream, host: str, port: int) -> bool:

@@ -75,7 +75,7 @@ def delete_user(call: Call) -> Reply:
         _keep_an_administrator(store, user, None)
         store.delete(users.COLLECTION, user.id, before.revision)
         call.services.tokens.revoke_all(user.id)
-    _delete_keys(store, user.id)
+    delete_keys(store, user.id)
     call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 
@@ -141,7 +141,8 @@ def _matching(call: Call) -> Document:
     return document
 
 
-def _delete_keys(store: Store, user_id: str) -> None:
+def delete_keys(store: Store, user_id: str) -> None:
+    """The keys of a user who is gone."""
     for document in store.find(api_keys.COLLECTION, user_id=user_id):
         try:
             store.delete(api_keys.COLLECTION, document.id)
