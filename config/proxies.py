@@ -22,7 +22,7 @@ from config.certificates import CertificateError, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.passwords import check_password, hash_password
 from config.settings import ServerTls
-from config.upstreams import Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
+from config.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
@@ -121,6 +121,7 @@ class ProxyUpdate(Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     access: AccessInput | None = None
+    upstream_protocol: ParentProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Parents | None = None
     upstream_policy: Policy | None = None
     upstream_check: UpstreamCheckInput | None = None

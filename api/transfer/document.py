@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.users import Email, NewPassword, Permissions, Role, Status, Username
@@ -18,7 +18,7 @@ from config.accounts import ACCOUNTS_MAX, AccountInput
 from config.fields import Input, refuse_nulls
 from config.live import SettingsUpdate
 from config.proxies import AuthInput, Name, ProxyUpdate
-from config.upstreams import PARENTS_MAX, UpstreamAuth, UpstreamInput, no_nulls
+from config.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
 from config.webhooks import Events, Secret, SparseHeaders, Url
 from config.webhooks import Name as WebhookName
 
@@ -76,7 +76,7 @@ class EntryUpstream(UpstreamInput):
         return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
 
 
-EntryParents = Annotated[list[Annotated[EntryUpstream, BeforeValidator(no_nulls)]], Field(max_length=PARENTS_MAX)]
+EntryParents = Annotated[list[Annotated[EntryUpstream, *ONE_PARENT]], *ALL_PARENTS]
 
 
 class ProxyEntry(ProxyUpdate):
