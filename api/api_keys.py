@@ -158,6 +158,11 @@ def find_key(store: Store, text: str) -> ApiKey | None:
     return load(document)
 
 
+def about(key: ApiKey) -> dict[str, str]:
+    """What events say of a key."""
+    return {"key_id": key.id, "name": key.name, "prefix": key.prefix, "user_id": key.user_id}
+
+
 def load(document: Document) -> ApiKey:
     """The key in a document."""
     return ApiKey.model_validate(document.body)

@@ -36,6 +36,7 @@ from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.proxies import SupervisorLost
 from api.queries import by_name
+from api.resources.pointers import POINTERS, Pointer
 from api.security.authentication import Caller
 from api.security.permissions import ROLES
 from api.services import Services
@@ -72,6 +73,8 @@ def create_app(services: Services) -> falcon.App[Any, Any]:
         by_path[operation.path].append(operation)
     for path, operations in by_path.items():
         app.add_route(path, _resource(services, operations))
+    for path, target in POINTERS.items():
+        app.add_route(path, Pointer(target))
     app.add_sink(_unknown_path, "/")
     _add_error_handlers(app)
     return app
@@ -217,7 +220,11 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         _write(resp, reply.status, {"success": True, "data": reply.data})
     else:
         resp.status = reply.status
-        resp.data, resp.content_type = reply.document
+        content, resp.content_type = reply.document
+        if isinstance(content, bytes):
+            resp.data = content
+        else:
+            resp.stream = content
 
 
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
+from config.exposure import warnings
 from config.fields import InvalidProxy
 from config.proxies import (
     ProxyCreate,
@@ -200,6 +201,7 @@ class Proxies:
             self._reserve(record)
             stored = self._put(record, expect=0)
             self._tell_wish(stored)
+        _warn(None, record)
         self._say("proxy.created", record)
         return stored
 
@@ -221,6 +223,7 @@ class Proxies:
             self._require_supervisor(proxy_id)
             stored = self._put(record, before.revision)
             self._tell_wish(stored)
+        _warn(before.record, record)
         self._forget_accounts(before.record, record)
         self._say("proxy.updated", record)
         return stored
@@ -380,6 +383,14 @@ def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
         for name in ("host", "port", "protocol"):
             if getattr(before, name) != getattr(after, name):
                 raise invalid(name, "can't be changed while the proxy is active; stop it first")
+
+
+def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
+    """Of what was not warned of before."""
+    told = [] if before is None else warnings(before)
+    for each in warnings(after):
+        if each not in told:
+            log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
 
 
 def stale(revision: int) -> ApiError:

@@ -96,9 +96,8 @@ class LiveSettings:
 
     def say(self, changed: Stored) -> None:
         """The event about a change."""
-        self._publish(
-            "settings.updated", {"changed": sorted(f"{g}.{key}" for g, keys in changed.items() for key in keys)}
-        )
+        names = sorted(f"{group}.{key}" for group, keys in changed.items() for key in keys)
+        self._publish("settings.updated", {"changed": names, "source": "api"})
 
     def _changes(self, body: SettingsUpdate) -> Stored:
         try:

@@ -1,4 +1,4 @@
-"""The operator's configuration: defaults < TOML file < environment < command line.
+"""The operator's configuration: defaults < TOML file < credentials of systemd < environment < command line.
 
 Every key has its type, its default and its limits here. Unknown keys and bad values are refused with the key, the
 value and what is allowed; all of them at once. Environment variables are `PROXYFLEET_` plus the key in capitals,
@@ -13,21 +13,29 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 from pydantic_settings.exceptions import SettingsError
 
-from config.groups import Alerts, Group, Webhooks
+from config.credentials import CredentialError, as_settings
+from config.fields import field_path
+from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
+from config.positions import line_of, lines_of
+from config.variables import ENV_PREFIX, OPTION_VARIABLES
 
-ENV_PREFIX = "PROXYFLEET_"
-OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
-"""Variables of the prefix that are options of commands and no keys of the configuration."""
 LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
@@ -115,13 +123,6 @@ class Server(Group):
     drain_timeout: float = Field(10.0, ge=0, le=3600)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
-
-
-class Logging(Group):
-    """`logging`: the product's own log and the access records. What is below `level` is not kept."""
-
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    format: Literal["text", "json"] = "text"
 
 
 class Jwt(Group):
@@ -222,8 +223,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence: command line (init), environment. `load` puts the file below them."""
-        return (init_settings, env_settings)
+        """The order of precedence: command line (init), environment, credentials. `load` puts the file below them."""
+        return (init_settings, env_settings, InitSettingsSource(settings_cls, as_settings()))
 
 
 def plain(settings: Settings) -> dict[str, Any]:
@@ -242,15 +243,52 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
 
     Raises `ConfigError`.
     """
-    problems = _unreadable(file) + _unknown_environment()
+    unreadable = _unreadable(file)
+    if unreadable:
+        raise ConfigError(unreadable)
+    problems = _unknown_environment()
+    try:
+        settings = _reading(file)(**dict(overrides or {}))
+    except ValidationError as error:
+        places = _Places(file, overrides or {})
+        raise ConfigError(problems + [_sentence(each, places) for each in error.errors()]) from error
+    except SettingsError as error:
+        raise ConfigError(
+            problems or [str(error)]
+        ) from error  # of a list that is no JSON, which `problems` tells better
+    except CredentialError as error:
+        raise ConfigError([*problems, str(error)]) from error
     if problems:
         raise ConfigError(problems)
-    try:
-        return _reading(file)(**dict(overrides or {}))
-    except ValidationError as error:
-        raise ConfigError([_sentence(each) for each in error.errors()]) from error
-    except SettingsError as error:
-        raise ConfigError([str(error)]) from error
+    return settings
+
+
+class _Places:
+    """Where each key has its value from: the line of the file, or the variable."""
+
+    def __init__(self, file: Path | None, overrides: Mapping[str, Any]) -> None:
+        self._file = file
+        self._lines = lines_of(file.read_text(encoding="utf-8")) if file else {}
+        self._overrides = overrides
+
+    def of(self, path: tuple[Any, ...]) -> str:
+        """`FILE:LINE: ` or `VARIABLE: `; nothing for what the command line says."""
+        if _reaches(self._overrides, path):
+            return ""
+        for length in range(len(path), 0, -1):
+            variable = ENV_PREFIX + "__".join(str(part).upper() for part in path[:length])
+            if variable in os.environ:
+                return f"{variable}: "
+        line = line_of(self._lines, path)
+        return f"{self._file}:{line}: " if line else ""
+
+
+def _reaches(given: Any, path: tuple[Any, ...]) -> bool:
+    for part in path:
+        if not isinstance(given, Mapping) or part not in given:
+            return False
+        given = given[part]
+    return True
 
 
 def _reading(file: Path | None) -> type[Settings]:
@@ -277,7 +315,8 @@ def _unreadable(file: Path | None) -> list[str]:
     except OSError as error:
         return [f"{file}: {error.strerror or error}"]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return [f"{file}: not TOML: {error}"]
+        line = re.search(r"at line (\d+)", str(error))
+        return [f"{file}:{line[1]}: not TOML: {error}" if line else f"{file}: not TOML: {error}"]
     return []
 
 
@@ -302,12 +341,16 @@ def _is_json_list(text: str) -> bool:
         return False
 
 
-def _sentence(error: Any) -> str:
-    key = ".".join(str(part) for part in error["loc"])
+def _sentence(error: Any, places: _Places) -> str:
+    key = field_path(error["loc"])
+    told = f"{places.of(error['loc'])}{key}"
     if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
+        allowed = _siblings(error["loc"])
+        near = get_close_matches(str(error["loc"][-1]), allowed, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
+    return f"{told}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

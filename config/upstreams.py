@@ -31,7 +31,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from config import patterns
-from config.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.fields import Input, InvalidProxy, field_path, plain_text, refuse_long
 from config.parent_lists import DEFAULT_PROTOCOL, BadLine, read_line, read_text
 from config.sealing import Seal
 
@@ -190,7 +190,7 @@ def _read_parent(given: Any, read: Callable[[Any], UpstreamInput], info: Validat
 
 def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
     first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
+    field = field_path(first["loc"])
     text = f"line {number}: {field}: {first['msg'].removeprefix('Value error, ')}"
     return PydanticCustomError("bad_line", "{error}", {"error": text})
 
@@ -260,7 +260,7 @@ def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput],
     after: list[ProxyUpstream] = []
     seen: dict[tuple[str, str, int, str | None], int] = {}
     for index, entry in enumerate(given):
-        _check_whole(entry, f"upstreams.{index}")
+        _check_whole(entry, f"upstreams[{index}]")
         parent = _stored(entry, names[index])
         if parent.identity in seen:
             raise _twice(given, seen[parent.identity], index)
@@ -282,8 +282,8 @@ def _check_whole(entry: UpstreamInput, field: str) -> None:
 def _twice(given: list[UpstreamInput], first: int, index: int) -> InvalidProxy:
     line, other = given[index].line, given[first].line
     if line is not None:
-        return InvalidProxy(f"upstreams.{index}", f"line {line}: is the same parent as line {other}")
-    return InvalidProxy(f"upstreams.{index}", f"is the same parent as upstreams.{first}")
+        return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same parent as line {other}")
+    return InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{first}]")
 
 
 def _sealed(known: str | None, password: str | None, seal: Seal) -> str | None:
@@ -297,7 +297,7 @@ def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> Non
     """A proxy that is its own parent would go round in circles. Raises `InvalidProxy`."""
     for index, parent in enumerate(parents):
         if is_listener(parent, host, port):
-            raise InvalidProxy(f"upstreams.{index}.port", "is this proxy itself")
+            raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
 def refuse_circle(start: Node, others: Iterable[Node]) -> None:
@@ -318,7 +318,9 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
                 continue
             reached.add(node.id)
             if any(is_listener(each, start.host, start.port) for each in node.upstreams):
-                raise InvalidProxy(f"upstreams.{index}", f"the chain comes back to this proxy, by way of {node.name!r}")
+                raise InvalidProxy(
+                    f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {node.name!r}"
+                )
             waiting += [each for above in node.upstreams for each in _listeners(above, nodes)]
 
 
@@ -399,7 +401,7 @@ def _names(given: list[UpstreamInput]) -> list[str]:
     names = []
     for index, entry in enumerate(given):
         if entry.name is not None and chosen[entry.name] > 1:
-            raise InvalidProxy(f"upstreams.{index}.name", f"the name {entry.name!r} is there more than once")
+            raise InvalidProxy(f"upstreams[{index}].name", f"the name {entry.name!r} is there more than once")
         name = plain[index]
         while entry.name is None and name in used:
             numbers[plain[index]] = number = numbers.get(plain[index], 1) + 1

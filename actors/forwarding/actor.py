@@ -144,6 +144,7 @@ class ForwardingActor(Actor):
             answer(Failed("not configured yet"))
         else:
             self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
+            self.serving.expect_test(message.user, message.request_id, message.ttl)
             answer(Done())
 
     def _explain(self, question: Explain, answer: Answer) -> None:

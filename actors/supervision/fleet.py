@@ -72,13 +72,21 @@ REMOVED_REMEMBERED = 1_000
 class Fleet:
     """See the module. `receive` takes the messages to the supervisor."""
 
-    def __init__(self, world: World, events: Forwarder, entries: Entries, orders: Orders, *api: Plan) -> None:
+    def __init__(
+        self,
+        world: World,
+        events: Forwarder,
+        entries: Entries,
+        orders: Orders,
+        *api: Plan,
+        keeper: ListenerKeeper | None = None,
+    ) -> None:
         """`api` are the plans of the API and of what stands in front of it."""
         self._world = world
         self._events = events
         self._entries = entries
         self._orders = orders
-        self._keeper = ListenerKeeper(time.monotonic)
+        self._keeper = keeper or ListenerKeeper(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._proxies: dict[str, Managed] = {}
@@ -96,7 +104,7 @@ class Fleet:
         """Called once, when API, collector, indexer and sender run for the first time."""
         metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
         webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-        plans = (metrics, Plan(LOGS, entries.logs), webhooks, *api)
+        plans = (metrics, Plan(LOGS, entries.logs, orders.groups.get(LOGS, {})), webhooks, *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
@@ -130,6 +138,7 @@ class Fleet:
     def end(self, on_end: Callable[[], None]) -> None:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
         self._ending = on_end
+        self._keeper.leave()
         for proxy_id in self._proxies:
             self._stop(proxy_id, nothing)
         for actor in self._api:
@@ -159,6 +168,12 @@ class Fleet:
         for actor in self._all():
             self._ask(actor, message, gate)
 
+    def tell(self, name: str, message: Any, gate: Gate) -> None:
+        """Tell one actor, if there is such a one; `gate` waits for it."""
+        actor = self._by_name(name)
+        if actor is not None:
+            self._ask(actor, message, gate)
+
     def tell_proxies(self, message: Any, gate: Gate) -> None:
         """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
         self._for_proxies[type(message)] = message
@@ -178,6 +193,12 @@ class Fleet:
     def close(self) -> None:
         """Release all listeners."""
         self._keeper.close()
+
+    @property
+    def beyond_help(self) -> str:
+        """What is wrong that neither a restart of an actor nor waiting has mended; empty when nothing is."""
+        stuck = [actor.name for actor in self._all() if actor.stuck]
+        return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
 
     @property
     def summary(self) -> str:

@@ -109,8 +109,8 @@ class WebhooksActor(Actor):
                 self._settings = Settings.model_validate(settings)
                 self._sender.take_over(self._settings)
                 answer(Done())
-            case ProbeWebhook(webhook_id):
-                if not self._sender.probe(webhook_id, answer):
+            case ProbeWebhook():
+                if not self._sender.probe(message.webhook_id, answer, message.request_id):
                     answer(Failed("there is no such webhook", "webhook_id"))
             case QueryDeliveries():
                 found, total = self._outbox.deliveries(

@@ -18,9 +18,9 @@ from actors.bus.events import new_event
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
 from actors.forwarding.guard import Guard
-from actors.forwarding.workers import Workers
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
+from actors.workers import Workers
 from config.groups import Webhooks as Settings
 from config.webhooks import matches
 
@@ -126,12 +126,16 @@ class Sender:
             self._fan_out_soon()
         return taken
 
-    def probe(self, webhook_id: str, on_probed: OnProbed) -> bool:
-        """Send `webhook.test` once, now; False when there is no such webhook. Raises `sqlite3.Error`."""
+    def probe(self, webhook_id: str, on_probed: OnProbed, request_id: str = "") -> bool:
+        """Send `webhook.test` once, now, caused by this request; False when there is no such webhook.
+
+        Raises `sqlite3.Error`.
+        """
         target = (self._targets or {}).get(webhook_id)
         if target is None:
             return False
-        event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name})
+        by = {"request_id": request_id} if request_id else {}
+        event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by})
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
         self._probes[delivery.number] = on_probed
         self._start(target, _Lane(), delivery)

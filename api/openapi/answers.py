@@ -61,6 +61,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "updateUser": forms.OneUser,
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
+    "tailLogs": proxy_forms.LogTail,
     "exportConfig": transfer_forms.ExportedConfig,
     "importConfig": transfer_forms.Imported,
     "getSettings": system_forms.SystemSettings,

@@ -64,7 +64,7 @@ def rotate_secret(call: Call) -> Reply:
 def test_webhook(call: Call) -> Reply:
     """One request, now, also to a webhook that is disabled."""
     webhook = call.services.webhooks.get(call.params["webhook_id"])
-    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout)
+    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout, call.request_id)
     return Reply(
         {
             "delivered": probed.delivered,

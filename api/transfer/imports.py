@@ -29,7 +29,7 @@ from api import settings, users
 from api.first_start import ADMINISTRATOR
 from api.http.errors import ApiError
 from api.proxies import SupervisorLost, read_specs, stale
-from api.resources.users import delete_keys
+from api.resources.users import revoke_keys
 from api.services import Services
 from api.settings import moves
 from api.store import StoreError, Write
@@ -233,7 +233,7 @@ def _ends_tokens(before: User, after: User | None) -> bool:
 def _end_access(services: Services, before: User, after: User | None) -> None:
     services.tokens.revoke_all(before.id)
     if after is None:
-        delete_keys(services.store, before.id)
+        revoke_keys(services, before.id)
     elif before.username == ADMINISTRATOR and before.password_hash != after.password_hash:
         forget_initial_password(services.data)
 

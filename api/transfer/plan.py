@@ -108,7 +108,7 @@ class Problems:
         self._found: list[tuple[str, str]] = []
 
     def add(self, path: str, error: str) -> None:
-        """`path` is a field of the document, as `proxies.3.port`."""
+        """`path` is a field of the document, as `proxies[3].port`."""
         self._found.append((path, error))
 
     def refuse(self) -> None:

@@ -30,9 +30,9 @@ def plan_proxies(state: State, order: Order, around: Surroundings, problems: Pro
         return []
     steps, named = [], dict[str, int]()
     for index, entry in enumerate(entries):
-        path = f"proxies.{index}"
+        path = f"proxies[{index}]"
         if entry.name in named:
-            problems.add(f"{path}.name", f"is the name of proxies.{named[entry.name]}, too")
+            problems.add(f"{path}.name", f"is the name of proxies[{named[entry.name]}], too")
             continue
         named[entry.name] = index
         step = _plan_one(state.proxies.get(entry.name), entry, path, order, around, problems)
@@ -78,7 +78,7 @@ def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets,
     record = with_parents(record, entry, around.seal)
     for index, given in enumerate(entry.upstreams or ()):
         if given.unsaid and record.upstreams[index].password is None:
-            raise InvalidProxy(f"upstreams.{index}.auth.password", "is null, and no such password is known here")
+            raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
     status = entry.status or ("active" if stored is None else known.status)
     return record.model_copy(update={"status": status})
 

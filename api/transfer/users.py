@@ -21,9 +21,9 @@ def plan_users(state: State, order: Order, around: Surroundings, problems: Probl
         return []
     steps, named = [], dict[str, int]()
     for index, entry in enumerate(entries):
-        path, key = f"users.{index}", entry.username.casefold()
+        path, key = f"users[{index}]", entry.username.casefold()
         if key in named:
-            problems.add(f"{path}.username", f"is the name of users.{named[key]}, too")
+            problems.add(f"{path}.username", f"is the name of users[{named[key]}], too")
             continue
         named[key] = index
         step = _plan_one(state.users.get(key), entry, path, order, around, problems)

@@ -26,7 +26,7 @@ def plan_webhooks(state: State, order: Order, around: Surroundings, problems: Pr
     known = _matched(state.webhooks, entries)
     steps = []
     for index, entry in enumerate(entries):
-        step = _plan_one(known.get(index), entry, f"webhooks.{index}", order, around, problems)
+        step = _plan_one(known.get(index), entry, f"webhooks[{index}]", order, around, problems)
         if step is not None:
             steps.append(step)
     matched = {each.record.id for each in known.values()}
@@ -43,7 +43,7 @@ def _refuse_twins(entries: list[WebhookEntry], problems: Problems) -> None:
     for index, entry in enumerate(entries):
         first = seen.setdefault((entry.name, entry.url), index)
         if first != index:
-            problems.add(f"webhooks.{index}", f"has the name and the url of webhooks.{first}")
+            problems.add(f"webhooks[{index}]", f"has the name and the url of webhooks[{first}]")
 
 
 def _matched(stored: list[StoredHook], entries: list[WebhookEntry]) -> dict[int, StoredHook]:

@@ -225,10 +225,10 @@ def test_without_secrets_what_is_new_says_which_it_needs(filled: Importing, ther
     status, _, details = error_of(there.post(filled.export()))
     assert status == 400
     assert {each["field"] for each in details["errors"]} == {
-        "proxies.1.auth.password",
-        "users.1.password",
-        "webhooks.0.headers.Authorization",
-        "webhooks.0.headers.X-Plain",
+        "proxies[1].auth.password",
+        "users[1].password",
+        "webhooks[0].headers.Authorization",
+        "webhooks[0].headers.X-Plain",
     }
     assert there.content() == before
 
@@ -237,7 +237,7 @@ def test_a_parent_whose_password_is_not_told_is_not_made_without_one(here: Impor
     parent = {"protocol": "http", "host": "p.example", "port": 1, "auth": {"username": "u", "password": None}}
     entry = {"name": "a", "port": 1, "protocol": "http", "upstreams": [parent]}
     details = error_of(here.post({**HEAD, "proxies": [entry]}))[2]
-    assert details["field"] == "proxies.0.upstreams.0.auth.password"
+    assert details["field"] == "proxies[0].upstreams[0].auth.password"
     del parent["auth"]["password"]  # type: ignore[attr-defined]  # so it never had one
     here.apply(proxies=[entry])
 
@@ -323,11 +323,11 @@ def test_everything_that_is_wrong_is_told_with_its_field_and_nothing_is_done(fil
     }
     details = error_of(filled.post(wrong))[2]
     assert {each["field"] for each in details["errors"]} == {
-        "proxies.1.port",
-        "proxies.1.protocol",
-        "proxies.1.colour",
-        "proxies.2.auth.password",
-        "users.0.role",
+        "proxies[1].port",
+        "proxies[1].protocol",
+        "proxies[1].colour",
+        "proxies[2].auth.password",
+        "users[0].role",
         "settings.logging.level",
     }
     wrong = {
@@ -346,15 +346,15 @@ def test_everything_that_is_wrong_is_told_with_its_field_and_nothing_is_done(fil
     details = error_of(filled.post(wrong))[2]
     assert {each["field"] for each in details["errors"]} == {
         "settings.auth.enabled",
-        "proxies.0.protocol",
-        "proxies.1.auth.password",
-        "proxies.3.name",
-        "proxies.4.tls",
-        "users.0.username",
-        "users.1.password",
-        "webhooks.1",
-        "webhooks.0.events",
-        "webhooks.1.events",
+        "proxies[0].protocol",
+        "proxies[1].auth.password",
+        "proxies[3].name",
+        "proxies[4].tls",
+        "users[0].username",
+        "users[1].password",
+        "webhooks[1]",
+        "webhooks[0].events",
+        "webhooks[1].events",
     }
     assert filled.content() == before
 
@@ -379,7 +379,7 @@ def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Impo
         "users": [{"username": "new", "password": PASSWORD}],
     }
     details = error_of(filled.post(document))[2]
-    assert [each["field"] for each in details["errors"]] == ["proxies.1.port", "proxies.2.port"]
+    assert [each["field"] for each in details["errors"]] == ["proxies[1].port", "proxies[2].port"]
     assert filled.content() == before
     assert filled.api.fleet.reserved == {}
     assert isinstance(filled.api.fleet.heard[-1][1], CancelListeners)
@@ -507,9 +507,9 @@ def test_webhooks_of_one_name_are_told_apart_by_their_urls(filled: Importing) ->
 @pytest.mark.parametrize(
     ("entry", "field"),
     [
-        ({"username": "admin", "status": "disabled"}, "users.0.status"),
-        ({"username": "admin", "role": "user"}, "users.0.role"),
-        ({"username": "admin", "permissions": ["proxy.read"]}, "users.0.permissions"),
+        ({"username": "admin", "status": "disabled"}, "users[0].status"),
+        ({"username": "admin", "role": "user"}, "users[0].role"),
+        ({"username": "admin", "permissions": ["proxy.read"]}, "users[0].permissions"),
         ({"username": "other", "password": PASSWORD}, "users"),
     ],
 )

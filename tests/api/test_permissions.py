@@ -59,6 +59,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
     f"{V1}/logs": {"GET": "metrics.read"},
+    f"{V1}/logs/tail": {"GET": "metrics.read"},
+    f"{V1}/logs/export": {"GET": "metrics.read"},
     f"{V1}/metrics": {"GET": "metrics.read"},
     f"{V1}/metrics/realtime": {"GET": "metrics.read"},
     f"{V1}/settings": {"GET": "settings.read", "PUT": "settings.write", "PATCH": "settings.write"},

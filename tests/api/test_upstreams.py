@@ -66,8 +66,8 @@ def test_an_update_replaces_the_list_and_keeps_the_password(
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"upstreams": [{**PARENT, "port": 0}]}, "upstreams.0.port"),
-        ({"upstreams": [PARENT, {**PARENT, "protocol": "socks4"}]}, "upstreams.1.auth.password"),
+        ({"upstreams": [{**PARENT, "port": 0}]}, "upstreams[0].port"),
+        ({"upstreams": [PARENT, {**PARENT, "protocol": "socks4"}]}, "upstreams[1].auth.password"),
         ({"upstreams": None}, "upstreams"),
         ({"upstream_policy": "random"}, "upstream_policy"),
         ({"upstream_check": {"interval": 0}}, "upstream_check.interval"),
@@ -127,10 +127,10 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
     create(api, headers, name="third", port=4003, host="0.0.0.0", **through(4002))
     answer = api.patch(f"/proxies/{first['id']}", through(4003), headers)
     status, _code, details = error_of(answer)
-    assert (status, details["field"]) == (400, "upstreams.1")
+    assert (status, details["field"]) == (400, "upstreams[1]")
     assert "'second'" in details["error"] or "'third'" in details["error"]
     status, _code, details = error_of(api.patch(f"/proxies/{first['id']}", through(4001), headers))
-    assert (status, details["field"]) == (400, "upstreams.1.port")
+    assert (status, details["field"]) == (400, "upstreams[1].port")
     assert api.patch(f"/proxies/{first['id']}", through(4004), headers).status_code == 200
 
 
@@ -178,7 +178,7 @@ def test_a_bad_line_is_told_by_its_number_and_changes_nothing(
     assert (status, details["field"]) == (400, "upstreams")
     assert details["error"].startswith("line 3: must be host:port")
     answer = api.patch(f"/proxies/{made['id']}", {"upstreams": ["a.example:1", f"{SECRET}@b.example"]}, headers)
-    assert error_of(answer)[2]["field"] == "upstreams.1"
+    assert error_of(answer)[2]["field"] == "upstreams[1]"
     assert SECRET not in answer.text
     shown = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]
     assert shown["upstreams"] == made["upstreams"]

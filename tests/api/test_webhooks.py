@@ -260,7 +260,7 @@ def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
     made = create(api)
     tested = api.post(f"/webhooks/{made['id']}/test", None, api.token())
     assert tested.json["data"] == {"delivered": True, "status_code": 204, "response_time": 12, "error": None}
-    assert sender.asked[-1] == ProbeWebhook(made["id"])
+    assert sender.asked[-1] == ProbeWebhook(made["id"], tested.headers["X-Request-Id"])
     assert api.post("/webhooks/wh_x/test", None, api.token()).status_code == 404
 
 

@@ -199,8 +199,8 @@ def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, err
 @pytest.mark.parametrize(
     ("text", "field", "error"),
     [
-        ("a.example:1\n\na.example:1:u:p\na.example:1", "upstreams.2", "line 4: is the same parent as line 1"),
-        ("\nsocks4://u:p@a.example:1", "upstreams.0.auth.password", "line 2: socks4 has no passwords"),
+        ("a.example:1\n\na.example:1:u:p\na.example:1", "upstreams[2]", "line 4: is the same parent as line 1"),
+        ("\nsocks4://u:p@a.example:1", "upstreams[0].auth.password", "line 2: socks4 has no passwords"),
     ],
 )
 def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:

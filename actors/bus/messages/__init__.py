@@ -27,6 +27,7 @@ from actors.bus.messages.common import (
     Hello,
     Recovered,
     SetLogging,
+    SetMaxConnections,
     SetSettings,
     Stop,
     Trouble,
@@ -76,7 +77,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
     SetPooling,
 )
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages.webhooks import (
@@ -140,6 +141,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "LogTail",
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
@@ -173,12 +175,14 @@ __all__ = [
     "SenderState",
     "SetGroup",
     "SetLogging",
+    "SetMaxConnections",
     "SetPooling",
     "SetSettings",
     "SetWebhooks",
     "Stats",
     "Stop",
     "SystemFigures",
+    "TailLogs",
     "TellUsage",
     "Trouble",
     "Unreachable",

@@ -62,10 +62,14 @@ class Stop:
 
 @message
 class SetLogging:
-    """Supervisor → actor: `logging.level` or `logging.format` has changed. → `Done`."""
+    """Supervisor → actor: `logging.level`, `logging.format` or where the log goes has changed. → `Done`.
+
+    `output` is `stderr`, `stdout` or `journald`.
+    """
 
     level: str
     format: str
+    output: str = "stderr"
 
 
 @message
@@ -88,6 +92,13 @@ class Recovered:
 
     what: str
     detail: str
+
+
+@message
+class SetMaxConnections:
+    """Supervisor → TLS front: `server.max_connections` changed; for the connections to come. → `Done`."""
+
+    most: int
 
 
 @message
