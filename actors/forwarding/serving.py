@@ -33,8 +33,8 @@ from actors.forwarding.resolve import Resolver
 from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
-from actors.forwarding.workers import Workers
 from actors.latency import BOUNDS, BUCKETS
+from actors.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,6 +158,8 @@ class Serving:
             from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
 
             self.upstreams = Upstreams(self, spec, before)
+        if before is not None:
+            before.succeeded_by(self.upstreams)
 
     def set_pooling(self, limit: int, kept: float) -> None:
         """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""

@@ -26,7 +26,7 @@ from actors.process import Boot
 from actors.pulse import PulsePage
 from actors.supervision.restarts import Backoff
 from actors.supervision.zygote import PACKET_MAX
-from config.settings import ENV_PREFIX
+from config.variables import ENV_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -177,12 +177,16 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "active_connections": total.active_connections if total else 0,
             "requests_per_second": figure(lambda seen: round(seen.requests_per_second, 3), 0.0),
             "total_requests": requests,
+            "total_errors": errors,
             "error_rate": f"{100 * errors / requests if requests else 0.0:.2f}%",
+            "records_dropped": total.records_dropped if total else 0,
         },
         "network": {
             "bandwidth_in": f"{size_text(figure(lambda seen: seen.bandwidth_in, 0))}/s",
             "bandwidth_out": f"{size_text(figure(lambda seen: seen.bandwidth_out, 0))}/s",
             "total_bytes_in": size_text(total.bytes_in if total else 0),
             "total_bytes_out": size_text(total.bytes_out if total else 0),
+            "bytes_in": total.bytes_in if total else 0,
+            "bytes_out": total.bytes_out if total else 0,
         },
     }

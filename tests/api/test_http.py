@@ -276,7 +276,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
 
     def index(message: QueryLogs) -> LogPage:
         asked.append(message)
-        return LogPage((row,), 7)
+        return LogPage((row,), 7, next=(1_700_000_000_000_000, 5), upto=9)
 
     api.fleet.others["logs"] = index
     query = "level=info&limit=1&search=example&start_time=2023-01-01T00:00:00%2B01:00"

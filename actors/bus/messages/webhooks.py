@@ -179,9 +179,10 @@ class RecalledEvents:
 
 @message
 class SetGroup:
-    """Supervisor → metrics collector or webhook sender: their group of the settings is another one. → `Done`.
+    """Supervisor → metrics collector, log indexer or webhook sender: their group of the settings has changed. → `Done`.
 
-    `name` is `alerts` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it.
+    `name` is `alerts`, `logging` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it; or
+    `curve`, with `clients`, the public keys of subscribers.
     """
 
     name: str
