@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|logs]`: run the measures asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|signin|logs]`: run what is asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, python_peers, soak, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, streaming, tunnelling
 from benchmarks.install import install
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
@@ -46,7 +46,7 @@ def main() -> int:
     try:
         if arguments.install:
             install(arguments.peers_dir)
-        rows, about = {"soak": _soak, "logs": _logs}.get(arguments.command, _measure)(arguments)
+        rows, about = COMMANDS.get(arguments.command, _measure)(arguments)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -71,10 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|logs")
+    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
+    guesses = commands.add_parser("signin", help="does the time of a refused sign-in tell what was wrong with it?")
+    guesses.add_argument("--rounds", type=int, default=200, help="sign-ins of each kind")
     index = commands.add_parser("logs", help="the log index: how fast, how large, how soon found?")
     index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
     index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
@@ -102,6 +104,16 @@ def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
         return rows, _about(bench) | samples
 
 
+def _signin(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    """The product alone, without an origin or peers."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        product = Product(folder)
+        stack.callback(product.end)
+        rows = signin.measure(product, arguments.rounds)
+        return rows, {"machine": _machine(), "versions": {"proxyfleet": product.version()}, "rounds": arguments.rounds}
+
+
 def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
         folder = Path(name)
@@ -113,6 +125,13 @@ def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
             return rows, {"machine": _machine(), "versions": versions}
         finally:
             product.end()
+
+
+COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
+    "soak": _soak,
+    "signin": _signin,
+    "logs": _logs,
+}
 
 
 @contextmanager

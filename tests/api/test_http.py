@@ -48,6 +48,15 @@ def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
     assert error_of(answer)[:2] == (415, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("gzip, identity", 415), ("identity", 201), ("", 201)])
+def test_a_body_in_a_coding_is_415_and_never_read_as_it_is(api: Api, coding: str, status: int) -> None:
+    headers = {**api.token(), **JSON, "Content-Encoding": coding}
+    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert answer.status_code == status
+    if status == 415:
+        assert error_of(answer)[2]["field"] == "Content-Encoding"
+
+
 def test_a_charset_parameter_does_not_matter(api: Api) -> None:
     headers = {**api.token(), "Content-Type": "application/json; charset=utf-8"}
     assert api.request("POST", "/proxies", headers, body=json.dumps(PROXY)).status_code == 201

@@ -93,6 +93,8 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
         _keep_the_api(body)
     elif operation == "testProxy" and _matches(patterns.WEB_URL, body.get("url")):
         body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
+    elif operation == "rotateSigningKey" and body.get("revoke_previous") is True:
+        body["revoke_previous"] = False  # the run's own token would end
     elif operation == "explainAccess" and _matches(patterns.TARGET, body.get("target")):
         body["target"] = _LOOKED_UP.sub(r"\1localhost", body["target"], count=1)
 
