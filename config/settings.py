@@ -196,6 +196,7 @@ class Security(Group):
     https_only: bool = False
     ip_whitelist: tuple[Network, ...] = ()
     request_logging: bool = True
+    public_pac: bool = False
     rate_limiting: RateLimiting = RateLimiting()
 
 
