@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 ASK_TIMEOUT = 3.0
 READ_ONLY_FIELDS = frozenset({"id", "usage", "created_at"})
 
-_ENTRY = re.compile(r"accounts\.[0-9]+\.")
+_ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
 
 
 class CollectorLost(Exception):

@@ -157,6 +157,11 @@ def find_key(store: Store, text: str) -> ApiKey | None:
     return key if key is not None and hmac.compare_digest(key.key_hash, hashed) else None
 
 
+def about(key: ApiKey) -> dict[str, str]:
+    """What events say of a key."""
+    return {"key_id": key.id, "name": key.name, "prefix": key.prefix, "user_id": key.user_id}
+
+
 def load(document: Document) -> ApiKey:
     """The key in a document."""
     return ApiKey.model_validate(document.body)

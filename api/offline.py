@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from api import settings, users
 from api.audit import Trail
 from api.audit.context import on_behalf_of
 from api.audit.store import audited
+from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR, check_length, new_password
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
-from api.store import StoreError, open_store
+from api.store import StoreError, Write, open_store
 from api.store.storage import parse
 from config.live import Stored
 from config.passwords import hash_password
 from config.paths import DataDir, forget_initial_password
+from config.proxies import ProxyRecord
 
 
 class UnknownUser(ValueError):
@@ -37,9 +40,8 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         chosen = new_password() if password is None else check_length(password)
         changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
         with audited(data, store, "command_line", "reset-password") as recorded:
-            recorded.put(users.COLLECTION, changed.model_dump(mode="json"))
-        for document in store.find("refresh_families", user_id=user.id):
-            store.delete("refresh_families", document.id)
+            write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
+            commit_ending(recorded, [write], [user.id])
         if username == ADMINISTRATOR:
             forget_initial_password(data)
         return chosen
@@ -76,17 +78,27 @@ def rotate_signing_key(data: DataDir) -> tuple[str, float]:
         store.close()
 
 
+def peek_proxies(data: DataDir) -> list[ProxyRecord]:
+    """The proxies that are stored, read without a lock as `peek_settings` does. Raises `ValueError`."""
+    return [ProxyRecord.model_validate(body) for body in _peek(data, "proxies").values()]
+
+
 def peek_settings(data: DataDir) -> Stored:
     """What was set through the API, read without a lock while the product may run. Raises `ValueError`.
 
     Nothing, for somebody who may not read the data directory: they want to know of the configuration alone.
     """
-    file = data.store / f"{settings.COLLECTION}.json"
+    body = _peek(data, settings.COLLECTION).get(settings.DOCUMENT)
+    return {} if body is None else settings.stored_of(body)
+
+
+def _peek(data: DataDir, collection: str) -> dict[str, Any]:
+    """The bodies of a collection by their ids."""
+    file = data.store / f"{collection}.json"
     try:
         entries = parse(file, file.read_bytes())
     except (FileNotFoundError, PermissionError):
         return {}
     except (OSError, StoreError) as error:
         raise ValueError(f"{file}: {error}") from error
-    body = (entries.get(settings.DOCUMENT) or {}).get("body")
-    return {} if body is None else settings.stored_of(body)
+    return {name: entry["body"] for name, entry in entries.items() if entry.get("body") is not None}

@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 from actors.bus.messages import (
@@ -40,6 +40,7 @@ from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWri
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
+from config.exposure import warnings
 from config.fields import InvalidProxy
 from config.proxies import (
     ProxyCreate,
@@ -200,6 +201,7 @@ class Proxies:
             self._reserve(record)
             stored = self._put(record, expect=0)
             self._tell_wish(stored)
+        _warn(None, record)
         self._say("proxy.created", record)
         return stored
 
@@ -221,6 +223,7 @@ class Proxies:
             self._require_supervisor(proxy_id)
             stored = self._put(record, before.revision)
             self._tell_wish(stored)
+        _warn(before.record, record)
         self._forget_accounts(before.record, record)
         self._say("proxy.updated", record)
         return stored
@@ -282,6 +285,30 @@ class Proxies:
         if body.upstreams:
             refuse_circle(record, [each.record for each in self.all()])
         return record
+
+    # --- for changes of many at once (`api.transfer`) ---
+
+    @property
+    def default_timeout(self) -> int:
+        """`proxy.default_timeout`."""
+        return self._default_timeout
+
+    @property
+    def tls(self) -> ServerTls:
+        """`server.tls`."""
+        return self._tls
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Nobody else changes a proxy meanwhile. Raises `SupervisorLost` when an earlier change takes too long."""
+        return self._one_change()
+
+    def forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What accounts have used that are not in `after` needs to be kept by nobody."""
+        self._forget_accounts(before, after)
+
+    def say(self, kind: str, record: ProxyRecord) -> None:
+        """An event about a proxy."""
+        self._say(kind, record)
 
     # --- the store ---
 
@@ -357,6 +384,14 @@ def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
         for name in ("host", "port", "protocol"):
             if getattr(before, name) != getattr(after, name):
                 raise invalid(name, "can't be changed while the proxy is active; stop it first")
+
+
+def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
+    """Of what was not warned of before."""
+    told = [] if before is None else warnings(before)
+    for each in warnings(after):
+        if each not in told:
+            log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
 
 
 def stale(revision: int) -> ApiError:

@@ -32,15 +32,20 @@ from api.security.rates import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
+from api.slots import Slots
 from api.store import Store, StoreError
 from api.users import User
 from api.webhooks import Webhooks
+from config.groups import Logging
 from config.groups import Webhooks as WebhookSettings
 from config.paths import DataDir
 from config.sealing import seal_of
-from config.settings import Auth, Logging, Proxy, Security, Server
+from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
+
+TAILS_MAX, EXPORTS_MAX = 3, 2
+"""Requests that wait for new records, and that read many: each holds one of the server's eight threads."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class ApiSettings:
     security: Security = field(default_factory=Security)
     prometheus_token_hash: str | None = None
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """All settings, those of other actors too, as they came; with a secret in them."""
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
@@ -66,11 +73,12 @@ class ApiSettings:
             security=Security.model_validate(plain.get("security", {})),
             prometheus_token_hash=plain.get("prometheus_token_hash"),
             webhooks=WebhookSettings.model_validate(plain.get("webhooks", {})),
+            whole=plain,
         )
 
     def plain(self) -> dict[str, Any]:
         """The opposite of `from_plain`."""
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name != "whole"}
 
     def is_prometheus_token(self, given: str) -> bool:
         """Is this `metrics.prometheus_token`?"""
@@ -94,6 +102,8 @@ class Services:
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
+        self.tails = Slots(TAILS_MAX, "tails of the log")
+        self.exports = Slots(EXPORTS_MAX, "exports of the log")
         self.audit = Trail(data)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
@@ -144,13 +154,12 @@ class Services:
 
     def reread(self, settings: ApiSettings) -> None:
         """The configuration file was read again."""
-        before, after = self.settings.plain(), settings.plain()
-        if before != after:
-            old, new = difference(before, after)
-            self._append(
-                "settings.reread", {"type": "settings", "id": "configuration", "name": None}, before=old, after=new
-            )
+        old, new = difference(*({**each.plain(), **each.whole} for each in (self.settings, settings)))
         self.take_over(settings)
+        if new:
+            resource = {"type": "settings", "id": "configuration", "name": None}
+            self._append("settings.reread", resource, before=old, after=new)
+            self.publish("settings.updated", {"changed": names_in(new), "source": "file"})
 
     def close(self) -> None:
         """Give back what the services opened themselves."""
@@ -183,6 +192,15 @@ class Services:
             data = {**data, "request_id": request_id}
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
+
+
+def names_in(part: Mapping[str, Any], path: str = "") -> list[str]:
+    """The keys of nested groups: `server.max_connections`."""
+    found: list[str] = []
+    for name, value in part.items():
+        below = isinstance(value, Mapping) and bool(value)
+        found += names_in(value, f"{path}{name}.") if below else [f"{path}{name}"]
+    return sorted(found)
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,8 @@ import time
 from collections import Counter
 from typing import Any
 
+from actors.bus.mailbox import Answer, refuse
+from actors.bus.messages import Done, SetMaxConnections
 from actors.forwarding.proxy_protocol import build_v2
 from actors.forwarding.tls import Certificate, TlsStream
 from actors.process import Actor, Boot
@@ -59,6 +61,16 @@ class TlsFront(Actor):
         self._listen(sockets[0])
         self.loop.call_every(LOOK_PERIOD, self._look)
         self.ready()
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """There may be more connections, or fewer, from now on; those that there are stay."""
+        if not isinstance(message, SetMaxConnections):
+            refuse(sender, message, answer)
+            return
+        self._most = message.most
+        if self._full and self._listener is not None:
+            self._listen(self._listener)
+        answer(Done())
 
     def drain(self, seconds: float) -> None:
         """Accept no more; connections end when the API ends them, at the latest when the time is up."""

@@ -192,7 +192,7 @@ def replace_accounts(
         if before is not None:
             blank = blank.model_copy(update={"id": before.id, "created_at": before.created_at})
         unchanged = before.expires_at if before is not None else None
-        accounts.append(change_account(blank, entry, protocol, now, f"accounts.{index}.", unchanged))
+        accounts.append(change_account(blank, entry, protocol, now, f"accounts[{index}].", unchanged))
     return accounts
 
 
@@ -255,7 +255,7 @@ def check_accounts(accounts: Sequence[ProxyAccount], protocol: str, auth_usernam
         raise InvalidProxy("accounts", f"there are at most {ACCOUNTS_MAX}")
     seen: set[str] = set()
     for index, account in enumerate(accounts):
-        path = f"accounts.{index}"
+        path = f"accounts[{index}]"
         if account.username in seen:
             raise InvalidProxy(f"{path}.username", "is the name of an account before it")
         if account.username == auth_username:

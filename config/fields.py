@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
@@ -52,6 +53,11 @@ class InvalidProxy(ValueError):
         super().__init__(f"{field}: {error}")
         self.field = field
         self.error = error
+
+
+def field_path(parts: Iterable[str | int]) -> str:
+    """How errors write where something stands: `accounts[0].password`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
 
 
 def refuse_long(field: str, text: str | None) -> None:

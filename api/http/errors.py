@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from config.fields import field_path
+
 INVALID_REQUEST = "INVALID_REQUEST"
 
 
@@ -91,11 +93,11 @@ def internal(request_id: str, message: str = "The server could not do this") -> 
 
 
 def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
-    field = ".".join(str(part) for part in error["loc"])
+    field = field_path(error["loc"])
     if error["type"] == "extra_forbidden":
         return field, "is read-only" if field in read_only else "is not a known field"
     if error["type"] == "null_field":
-        return ".".join((*(str(part) for part in error["loc"]), str(error["ctx"]["field"]))), "must not be null"
+        return field_path((*error["loc"], str(error["ctx"]["field"]))), "must not be null"
     if error["type"] == "bad_entry":
         return f"{field}[{error['ctx']['index']}]", str(error["msg"])
     if error["type"] == "missing":

@@ -190,16 +190,25 @@ class Proxies(Form):
     pagination: Pagination
 
 
+class Warned(Form):
+    """What a field lets happen that is probably not meant."""
+
+    field: str
+    warning: str
+
+
 class NewProxy(Form):
     """A proxy that was created."""
 
     proxy: CreatedProxy
+    warnings: list[Warned]
 
 
 class OneProxy(Form):
     """A proxy."""
 
     proxy: DetailedProxy
+    warnings: list[Warned]
 
 
 class ActedProxy(Form):
@@ -208,6 +217,7 @@ class ActedProxy(Form):
     proxy: DetailedProxy
     changed: bool
     message: str
+    warnings: list[Warned]
 
 
 class Connection(Form):
@@ -269,11 +279,24 @@ class LogEntry(Form):
 
 
 class Logs(Form):
-    """Records, newest first."""
+    """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
+
+    Where counting would take too long there are `total` records or more. `tail_cursor` is where a tail goes on.
+    """
 
     logs: list[LogEntry]
     total: int
+    total_is_lower_bound: bool
     has_more: bool
+    next_cursor: str | None
+    tail_cursor: str
+
+
+class LogTail(Form):
+    """Records in the order in which they were stored; `next_cursor` is where the next tail goes on."""
+
+    logs: list[LogEntry]
+    next_cursor: str
 
 
 class TestOutcome(Form):

@@ -13,6 +13,7 @@ from api.proxy_test import test_target
 from api.resources import views
 from api.upstreams import ask_upstreams, shown_states
 from config import patterns
+from config.exposure import warnings
 from config.proxies import PROTOCOLS, refuse_nulls
 
 STATUSES = ("active", "inactive")
@@ -79,7 +80,7 @@ def create_proxy(call: Call) -> Reply:
     """201 when its socket is bound and its record durable."""
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
-    return Reply({"proxy": views.created(proxy)}, 201, proxy.revision, headers)
+    return Reply({"proxy": views.created(proxy), "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
 
 
 def get_proxy(call: Call) -> Reply:
@@ -120,15 +121,21 @@ def restart_proxy(call: Call) -> Reply:
 def test_proxy(call: Call) -> Reply:
     """One GET through the proxy. Whatever comes of it, the test itself was done: 200."""
     proxy = call.services.proxies.get(call.params["proxy_id"])
-    return Reply({"test_result": call.services.tester.run(proxy, call.body.url, float(call.body.timeout))})
+    url, timeout = call.body.url, float(call.body.timeout)
+    return Reply({"test_result": call.services.tester.run(proxy, url, timeout, call.request_id)})
 
 
 def _one(call: Call, proxy: StoredProxy) -> Reply:
-    return Reply({"proxy": _detail(call, proxy)}, revision=proxy.revision)
+    return Reply({"proxy": _detail(call, proxy), "warnings": _warnings(proxy)}, revision=proxy.revision)
 
 
 def _acted(call: Call, proxy: StoredProxy, changed: bool, message: str) -> Reply:
-    return Reply({"proxy": _detail(call, proxy), "changed": changed, "message": message}, revision=proxy.revision)
+    data = {"proxy": _detail(call, proxy), "changed": changed, "message": message, "warnings": _warnings(proxy)}
+    return Reply(data, revision=proxy.revision)
+
+
+def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
+    return [each._asdict() for each in warnings(proxy.record)]
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:

@@ -26,13 +26,14 @@ from api.security.permissions import holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
 from api.store import Store
 from api.users import User
+from config.passwords import COST
 from config.units import timestamp_text
 
 BASIC_REMEMBERED = 60.0
 """Seconds that a checked pair of HTTP Basic is remembered, in memory and as a keyed hash."""
 
 _BASIC_PAIRS = 1_000
-_NOBODY = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+_NOBODY = f"$2b${COST:02d}$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
 """A hash like all others, for names that nobody has."""
 
 
@@ -165,7 +166,8 @@ class Authenticator:
         if not colon:
             raise unauthorized("The Basic credentials can't be read")
         user = users.by_name(self._store, username)
-        if user is not None and user.status == "active" and self._basic.knows(user, password):
+        known = user is not None and user.status == "active" and self._basic.knows(user, password)
+        if user is not None and known and not self._attempts.locked_for(username, address):
             return Caller(user)
         user = self.sign_in(username, password, address)
         self._basic.remember(user, password)

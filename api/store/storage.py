@@ -44,9 +44,15 @@ class GenerationStorage(Storage):
         self._path = path
         self._previous = path.with_name(path.name + ".previous")
         self._texts: dict[str, bytes] | None = None
-        """Of the entries as they are in the file, as far as that is known."""
-        self._altered: Collection[str] | None = None
+        """Of the entries as they are in the file but for those in `_altered`; None when they aren't known."""
+        self._altered: set[str] = set()
+        self._told = False
+        """Is it known what the next write alters?"""
+        self._fresh: dict[str, bytes] = {}
+        """The texts of what is being written."""
         self._broken: str | None = None
+        self._staging = False
+        self._staged = b""
         self.recovered = False
         self._written = b""
         if create:
@@ -62,10 +68,19 @@ class GenerationStorage(Storage):
         return self._image
 
     def write(self, data: Mapping[str, Mapping[str, Any]]) -> None:
-        """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing."""
+        """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing.
+
+        Between `begin` and `settle` or `abandon` it is only remembered.
+        """
+        if not self._told:
+            self._texts = None
+        self._told = False
+        if self._staging:
+            self._image = {TABLE: dict(data[TABLE])}
+            return
         try:
             self._refuse_when_broken()
-            texts, content = self._serialise(data[TABLE])
+            content = self._serialise(data[TABLE])
             self._replace(content)
         except OSError as error:
             self._restore()
@@ -73,14 +88,48 @@ class GenerationStorage(Storage):
         except StoreWriteError:
             self._restore()
             raise
-        self._written, self._texts = content, texts
+        self._written, self._texts = content, self._fresh
         self._image = {TABLE: dict(data[TABLE])}
+
+    # --- for a change over several collections (`api.store.journal`) ---
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def begin(self) -> None:
+        """Writes are only remembered from now on. Raises `StoreWriteError`."""
+        self._refuse_when_broken()
+        self._staging = True
+
+    def stage(self) -> str:
+        """Put what was written since `begin` beside the file, synced; its digest. Raises `OSError`."""
+        self._staged = self._serialise(self._image[TABLE])
+        write_synced(fresh_of(self._path), self._staged)
+        return digest_of(self._staged)
+
+    def install(self) -> None:
+        """What was staged becomes the file; the caller syncs the folder. Raises `OSError`."""
+        install(self._path)
+
+    def settle(self) -> None:
+        """It is the file, for good."""
+        self._staging = False
+        self._written, self._texts = self._staged, self._fresh
+
+    def abandon(self, broken: str | None = None) -> None:
+        """It never was. `broken` says why nothing more is to be written before the next start."""
+        self._staging = False
+        self._broken = self._broken or broken
+        self._restore()
 
     # --- for the store ---
 
     def alters(self, identifiers: Collection[str]) -> None:
-        """The next write differs from the last one in these entries alone. Without this word it makes all anew."""
-        self._altered = identifiers
+        """The next write differs from what is there in these entries alone. Without this word it makes all anew."""
+        self._altered.update(identifiers)
+        self._told = True
 
     def check(self) -> None:
         """Raise `StoreWriteError` or `StoreDamaged` when the file is no longer what was written."""
@@ -131,37 +180,27 @@ class GenerationStorage(Storage):
 
     # --- writing ---
 
-    def _serialise(self, entries: Mapping[str, Any]) -> tuple[dict[str, bytes], bytes]:
-        """The text of each entry, and the file's content. What the last write knew is not made again."""
-        texts, altered = self._texts, self._altered
-        self._texts = self._altered = None  # until it is written
-        if texts is None or altered is None:
-            texts, altered = {}, entries.keys()
+    def _serialise(self, entries: Mapping[str, Any]) -> bytes:
+        """The file's content. The text of what was not altered is there already."""
+        texts = self._texts
+        altered = entries.keys() if texts is None else self._altered
+        self._texts, self._altered, self._fresh = None, set(), {} if texts is None else texts
         for identifier in altered:
             if identifier in entries:
-                texts[identifier] = f"{json.dumps(identifier)}:{_json(entries[identifier])}".encode()
+                self._fresh[identifier] = f"{json.dumps(identifier)}:{_json(entries[identifier])}".encode()
             else:
-                texts.pop(identifier, None)
-        return texts, _sealed(b"".join((b"{", b",\n".join(texts.values()), b"}\n")))
+                self._fresh.pop(identifier, None)
+        return _sealed(b"".join((b"{", b",\n".join(self._fresh.values()), b"}\n")))
 
     def _replace(self, content: bytes) -> None:
-        fresh = self._path.with_name(self._path.name + ".new")
+        fresh = fresh_of(self._path)
         try:
-            _write_synced(fresh, content)
-            self._keep_previous()
-            fresh.rename(self._path)
+            write_synced(fresh, content)
+            install(self._path)
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
         self._sync_folder()
-
-    def _keep_previous(self) -> None:
-        if not self._path.exists():
-            return
-        link = self._path.with_name(self._path.name + ".link")
-        link.unlink(missing_ok=True)
-        os.link(self._path, link)
-        link.rename(self._previous)
 
     def _sync_folder(self) -> None:
         try:
@@ -177,6 +216,7 @@ class GenerationStorage(Storage):
 
     def _restore(self) -> None:
         """TinyDB has altered the image by the time a write fails; take it from what was written last."""
+        self._texts, self._altered, self._told = None, set(), False
         self._image = {TABLE: parse(self._path, self._written) if self._written else {}}
 
 
@@ -204,6 +244,26 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
     return entries
 
 
+def fresh_of(path: Path) -> Path:
+    """Where the next content of a file is written, beside it."""
+    return path.with_name(path.name + ".new")
+
+
+def install(path: Path) -> None:
+    """The content beside a file becomes the file, which becomes the previous generation. Raises `OSError`."""
+    if path.exists():
+        link = path.with_name(path.name + ".link")
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        link.rename(path.with_name(path.name + ".previous"))
+    fresh_of(path).rename(path)
+
+
+def digest_of(content: bytes) -> str:
+    """What a whole file is known by."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -213,7 +273,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes) -> None:
+    """A new file with this content, on the disk when this returns. Raises `OSError`."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

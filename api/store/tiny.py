@@ -2,8 +2,8 @@
 
 An entry is `{"revision": n, "body": map}`; a deleted document stays as an entry without a body, so that followers
 hear of it. The counter is the greatest revision in any file and is not written anywhere else: a change touches one
-file, so there is nothing that could disagree. The oldest deletions are forgotten when there are too many of them; the
-entry `HORIZON` then holds the step up to which they are.
+file, or several of them together (`api.store.journal`), so there is nothing that could disagree. The oldest deletions
+are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
 
 TinyDB is asked when something is written; readers look at a `View` of what is durable, and never wait for a writer.
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +32,9 @@ from api.store.contract import (
     StoreDamaged,
     StoreError,
     StoreWriteError,
+    Write,
 )
+from api.store.journal import complete, together
 from api.store.storage import TABLE, GenerationStorage
 from api.store.view import Body, View
 from config.paths import DataDir, PathError, private_directory
@@ -108,6 +111,16 @@ class _Collection:
         self._tombstones -= len(gone)
         return gone
 
+    @contextmanager
+    def rewound(self) -> Iterator[None]:
+        """What is counted here is as before when the block raises."""
+        counted = self._tombstones, self.horizon
+        try:
+            yield
+        except BaseException:
+            self._tombstones, self.horizon = counted
+            raise
+
     def close(self) -> None:
         self._database.close()
 
@@ -118,6 +131,7 @@ class TinyStore:
     def __init__(self, folder: Path) -> None:
         """Open the store in `folder`, or make it when the folder is empty or absent. Raises `StoreError`."""
         self._writing = threading.RLock()
+        self._folder = folder
         self._collections = _open_collections(folder)
         newest = max(each.newest for each in self._collections.values())
         lost = any(each.storage.recovered for each in self._collections.values())
@@ -165,6 +179,26 @@ class TinyStore:
                 raise NotStored(collection, identifier)
             return self._step(collection, identifier, None)
 
+    def commit(self, writes: Sequence[Write]) -> list[int]:
+        """See `Store.commit`."""
+        copies = [None if each.body is None else _copy(dict(each.body)) for each in writes]
+        with self._writing:
+            for each in writes:
+                if self._expect(each.collection, each.id, each.expect) == 0 and each.body is None:
+                    raise NotStored(each.collection, each.id)
+            changes = [
+                Change(each.collection, each.id, revision, body)
+                for revision, (each, body) in enumerate(zip(writes, copies, strict=True), self._view.revision + 1)
+            ]
+            names = {each.collection for each in writes}
+            with self._all_or_none(names):
+                for change in changes:
+                    self._collections[change.collection].write(change.id, change.revision, change.body)
+            self._view.step(*changes)
+            for name in sorted(names):
+                self._prune(name)
+        return [change.revision for change in changes]
+
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
         return [replace(change, body=_copy(change.body)) for change in self._view.changes(since)]
@@ -198,6 +232,15 @@ class TinyStore:
         if body is None:
             self._prune(collection)
         return revision
+
+    @contextmanager
+    def _all_or_none(self, names: set[str]) -> Iterator[None]:
+        touched = [self._collections[name] for name in sorted(names)]
+        with ExitStack() as stack:
+            for each in touched:
+                stack.enter_context(each.rewound())
+            stack.enter_context(together(self._folder, [each.storage for each in touched]))
+            yield
 
     def _prune(self, collection: str) -> None:
         """The deletion before this is made already, so it must not fail if this does; the next one tries again."""
@@ -234,6 +277,7 @@ def _open_collections(folder: Path) -> dict[str, _Collection]:
         private_directory(folder)
     except PathError as error:
         raise StoreError(str(error)) from error
+    complete(folder)
     manifest = _open_manifest(folder)
     known = {identifier for identifier, _ in manifest.entries(lambda _entry: True)}
     opened = {}

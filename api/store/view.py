@@ -61,11 +61,12 @@ class View:
 
     # --- the writer ---
 
-    def step(self, change: Change) -> None:
-        """This is durable: show it."""
+    def step(self, *changes: Change) -> None:
+        """These are durable: show them. Followers see all of them or none."""
         with self._stepped:
-            self._show(change)
-            self.revision = change.revision
+            for change in changes:
+                self._show(change)
+                self.revision = change.revision
             self._stepped.notify_all()
 
     def forget(self, collection: str, identifiers: Iterable[str], horizon: int) -> None:

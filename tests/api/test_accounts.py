@@ -111,9 +111,9 @@ def test_a_bad_account_is_refused_by_its_field_and_changes_nothing(
 def test_a_bad_entry_of_the_list_is_named_by_its_place(api: Api, proxy_id: str) -> None:
     token = api.token()
     for accounts, at_fault in (
-        ([ADA, ADA], "accounts.1.username"),
-        ([ADA, {"username": "bob", "password": None}], "accounts.1.password"),
-        ([{**ADA, "limits": {"bandwidth_in": 5}}], "accounts.0.limits.bandwidth_in"),
+        ([ADA, ADA], "accounts[1].username"),
+        ([ADA, {"username": "bob", "password": None}], "accounts[1].password"),
+        ([{**ADA, "limits": {"bandwidth_in": 5}}], "accounts[0].limits.bandwidth_in"),
     ):
         assert field(api.patch(f"/proxies/{proxy_id}", {"accounts": accounts}, token)) == at_fault
 

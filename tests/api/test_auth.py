@@ -11,10 +11,13 @@ from typing import Any
 import jwt
 import pytest
 
+from api import api_keys
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.security import tokens
+from api.security import authentication, hashing, tokens
 from api.security.permissions import PERMISSIONS
 from api.services import ApiSettings
+from config import passwords
+from config.passwords import hash_password
 from config.settings import Auth, Jwt
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
@@ -52,6 +55,50 @@ def test_wrong_password_unknown_user_and_disabled_user_read_the_same(api: Api) -
     assert [answer.status_code for answer in answers] == [401, 401, 401]
     assert len({answer.text for answer in answers}) == 1
     assert len(api.fleet.said("auth.login_failed")) == 3
+
+
+REFUSED = {
+    "wrong password": ("admin", "wrong password"),
+    "unknown name": ("nobody", PASSWORD),
+    "disabled, right password": ("gone", PASSWORD),
+    "disabled, wrong password": ("gone", "wrong password"),
+}
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["not locked", "locked out"])
+@pytest.mark.parametrize("way", ["login", "basic"])
+def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
+    api: Api, monkeypatch: pytest.MonkeyPatch, locked: bool, way: str
+) -> None:
+    """Of a lock-out the right password is one more thing that must not show."""
+    disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
+    api.store.put("users", disabled.model_dump(mode="json"))
+    names = {"admin", "nobody", "gone"}
+    monkeypatch.setattr(api.services.attempts, "_clock", lambda: 1000.0)
+    if locked:
+        for name in names:
+            for _ in range(5):
+                login(api, name, "wrong password")
+    hashed: list[bytes] = []
+    right = hashing.check_prehashed
+    monkeypatch.setattr(hashing, "check_prehashed", lambda *given: hashed.append(given[1]) or right(*given))
+    kinds = {**REFUSED, **({"right password": ("admin", PASSWORD)} if locked else {})}
+    answers, rows = set(), []
+    for username, password in kinds.values():
+        seq = api.services.audit.head.seq
+        answer = login(api, username, password) if way == "login" else api.get("/auth/test", basic(username, password))
+        headers = {name: text for name, text in answer.headers.items() if name.lower() != "x-request-id"}
+        answers.add((answer.status_code, answer.text, tuple(sorted(headers.items()))))
+        rows.append(api.services.audit.head.seq - seq)
+    assert len(answers) == 1
+    assert {status for status, *_ in answers} == {429 if locked else 401}
+    assert len(hashed) == len(kinds)
+    assert rows == [1] * len(kinds)
+
+
+def test_a_name_that_nobody_has_is_checked_against_a_hash_of_the_same_cost() -> None:
+    assert authentication._NOBODY[:7] == hash_password("x", passwords.COST)[:7]
+    assert len(authentication._NOBODY) == len(hash_password("x"))
 
 
 def test_refresh_rotates_and_the_new_tokens_work(api: Api) -> None:
@@ -163,8 +210,17 @@ def test_basic_works_until_the_password_changes(api: Api) -> None:
 
 def test_a_remembered_pair_costs_no_second_hash(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
-    monkeypatch.setattr("api.security.authentication.check_password", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr("api.security.hashing.check_prehashed", lambda *_: pytest.fail("hashed again"))
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
+
+
+def test_a_remembered_pair_is_locked_out_like_any_other(api: Api) -> None:
+    assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
+    for _ in range(5):
+        login(api, "admin", "wrong")
+    assert error_of(api.get("/auth/test", basic("admin", PASSWORD)))[:2] == (429, "RATE_LIMITED")
+    elsewhere = api.client.simulate_get("/api/v1/auth/test", headers=basic("admin", PASSWORD), remote_addr="192.0.2.7")
+    assert elsewhere.status_code == 200
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic YQ==", "Basic /w==", "Digest x", "Bearer", "x", ""])
@@ -218,7 +274,7 @@ def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
         ({"permissions": "proxy.read"}, "permissions"),
         ({"expires_at": "tomorrow"}, "expires_at"),
         ({"expires_at": 1_900_000_000}, "expires_at"),
-        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist.0"),
+        ({"scope": {"ip_whitelist": ["10.0.0.0/33"]}}, "scope.ip_whitelist[0]"),
         ({"scope": {"port": 1}}, "scope.port"),
         ({"prefix": "pf_"}, "prefix"),
     ],
@@ -443,6 +499,31 @@ def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
     assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
     assert api.store.find("api_keys") == []
     assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
+
+
+def test_nobody_is_left_with_a_key_who_is_deleted_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = api.add_user("owner")
+    headers, admin = api.token("owner"), api.token()
+    made = api_keys.new_key
+
+    def meanwhile(*given: Any) -> Any:
+        assert api.request("DELETE", f"/users/{owner.id}", admin).status_code == 200
+        return made(*given)
+
+    monkeypatch.setattr(api_keys, "new_key", meanwhile)
+    assert error_of(api.post("/api-keys", {"name": "k"}, headers))[:2] == (401, "UNAUTHORIZED")
+    assert api.store.find("api_keys") == []
+
+
+def test_of_a_deleted_user_each_key_is_told_as_revoked(api: Api) -> None:
+    user = api.add_user("owner")
+    for _ in range(2):
+        api.key("owner")
+    assert api.request("DELETE", f"/users/{user.id}", api.token()).status_code == 200
+    said = api.fleet.said("api_key.revoked")
+    assert [each["user_id"] for each in said] == [user.id] * 2
+    assert all(each["request_id"] == said[0]["request_id"] for each in said)
+    assert [event.type for event in api.fleet.events[-3:]] == ["api_key.revoked", "api_key.revoked", "user.deleted"]
 
 
 def test_the_last_active_administrator_stays(api: Api) -> None:

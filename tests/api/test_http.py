@@ -13,7 +13,7 @@ from api.http.client import client_address
 from api.services import ApiSettings
 from api.store import StoreWriteError
 from config.settings import RateLimiting, Security, Server
-from tests.api.support import PROXY, Api, error_of
+from tests.api.support import PROXY, Api, check_envelope, error_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -48,6 +48,15 @@ def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
     assert error_of(answer)[:2] == (415, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("gzip, identity", 415), ("identity", 201), ("", 201)])
+def test_a_body_in_a_coding_is_415_and_never_read_as_it_is(api: Api, coding: str, status: int) -> None:
+    headers = {**api.token(), **JSON, "Content-Encoding": coding}
+    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert answer.status_code == status
+    if status == 415:
+        assert error_of(answer)[2]["field"] == "Content-Encoding"
+
+
 def test_a_charset_parameter_does_not_matter(api: Api) -> None:
     headers = {**api.token(), "Content-Type": "application/json; charset=utf-8"}
     assert api.request("POST", "/proxies", headers, body=json.dumps(PROXY)).status_code == 201
@@ -72,7 +81,17 @@ def test_a_client_that_takes_no_json_is_406(api: Api) -> None:
     assert api.get("/proxies", {**api.token(), "Accept": "text/html, */*;q=0.1"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/", "/proxies/a/b/c"])
+@pytest.mark.parametrize(("path", "target"), [("/", "/docs"), ("/docs", "/docs"), ("/openapi.json", "/openapi.json")])
+def test_what_people_try_first_leads_to_where_it_is(api: Api, path: str, target: str) -> None:
+    answer = api.client.simulate_get(path)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/api/v1{target}")
+    check_envelope(answer)
+    assert api.client.simulate_get(answer.headers["Location"]).status_code == 200
+    refused = api.client.simulate_post(path)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/hooks", "/api/v2/proxies", "/docs/", "/proxies/a/b/c"])
 def test_an_unknown_path_is_404(api: Api, path: str) -> None:
     answer = api.client.simulate_get(path)
     assert error_of(answer)[:2] == (404, "NOT_FOUND")
@@ -257,7 +276,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
 
     def index(message: QueryLogs) -> LogPage:
         asked.append(message)
-        return LogPage((row,), 7)
+        return LogPage((row,), 7, next=(1_700_000_000_000_000, 5), upto=9)
 
     api.fleet.others["logs"] = index
     query = "level=info&limit=1&search=example&start_time=2023-01-01T00:00:00%2B01:00"

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import SUPERVISOR
-from api.services import ApiSettings
+from api.services import ApiSettings, names_in
 from api.store import StoreWriteError
+from config.groups import Logging
 from config.live import BadStored, merge, overlay
-from config.settings import Auth, Jwt, Logging, Server
+from config.settings import Auth, Jwt, Server
 from tests.api.support import PROXY, QUIET, Api, error_of
 
 SAMPLE = {
@@ -167,6 +168,35 @@ def test_a_file_that_was_read_again_is_on_record_if_it_says_something_else(api: 
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
     assert (row["action"], row["actor"]["type"]) == ("settings.reread", "system")
     assert (row["before"], row["after"]) == ({"logging": {"level": "info"}}, {"logging": {"level": "debug"}})
+    assert api.fleet.said("settings.updated") == [{"changed": ["logging.level"], "source": "file"}]
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "shown"),
+    [("alerts.window", (300, 60), (300, 60)), ("auth.oauth2.client_secret", ("one", "other"), ("***", "***"))],
+    ids=["what another actor uses", "a secret"],
+)
+def test_a_file_that_was_read_again_is_on_record_whatever_it_changes(
+    api: Api, key: str, values: tuple[Any, Any], shown: tuple[Any, Any]
+) -> None:
+    for value in values:
+        plain = {**api.settings.plain(), "alerts": {}}
+        *groups, name = key.split(".")
+        inner = plain
+        for group in groups:
+            inner = inner[group]
+        inner[name] = value
+        api.services.reread(ApiSettings.from_plain(plain))
+    row = api.get("/audit", api.token()).json["data"]["audit"][0]
+    assert (row["action"], names_in(row["before"]), names_in(row["after"])) == ("settings.reread", [key], [key])
+    assert tuple(at(row[side], key) for side in ("before", "after")) == shown
+    assert api.fleet.said("settings.updated")[-1] == {"changed": [key], "source": "file"}
+
+
+def at(part: Any, key: str) -> Any:
+    for name in key.split("."):
+        part = part[name]
+    return part
 
 
 def test_stored_values_that_are_no_good_any_more_are_named() -> None:

@@ -84,10 +84,10 @@ def test_limits_of_a_proxy_merge_and_0_is_none(field: str) -> None:
 @pytest.mark.parametrize(
     ("accounts", "field"),
     [
-        ([entry(), entry("bob"), entry()], "accounts.2.username"),
-        ([entry("root")], "accounts.0.username"),
-        ([{"username": "ada"}], "accounts.0.password"),
-        ([entry(), entry("bob", expires_at=PAST)], "accounts.1.expires_at"),
+        ([entry(), entry("bob"), entry()], "accounts[2].username"),
+        ([entry("root")], "accounts[0].username"),
+        ([{"username": "ada"}], "accounts[0].password"),
+        ([entry(), entry("bob", expires_at=PAST)], "accounts[1].expires_at"),
     ],
 )
 def test_what_does_not_go_together_is_named(accounts: list[Any], field: str) -> None:
@@ -159,25 +159,25 @@ def test_socks4_accounts_have_no_passwords() -> None:
     assert made("socks4", accounts=[{"username": "ada"}]).accounts[0].password_hash is None
     with pytest.raises(InvalidProxy) as refused:
         made("socks4", accounts=[entry()])
-    assert refused.value.field == "accounts.0.password"
+    assert refused.value.field == "accounts[0].password"
 
 
 def test_a_change_of_protocol_must_suit_the_accounts() -> None:
     http, four = made(accounts=[entry()]), made("socks4", accounts=[{"username": "ada"}])
     with pytest.raises(InvalidProxy) as refused:
         changed(http, protocol="socks4")
-    assert refused.value.field == "accounts.0.password"
+    assert refused.value.field == "accounts[0].password"
     assert changed(http, protocol="socks4", accounts=[{"username": "ada"}]).accounts[0].password_hash is None
     with pytest.raises(InvalidProxy) as refused:
         changed(four, protocol="http")
-    assert refused.value.field == "accounts.0.password"
+    assert refused.value.field == "accounts[0].password"
 
 
 @pytest.mark.parametrize("field", ["username", "password"])
 def test_socks5_counts_in_one_octet(field: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
         made("socks5", accounts=[{**entry(), field: "é" * 128}])
-    assert refused.value.field == f"accounts.0.{field}"
+    assert refused.value.field == f"accounts[0].{field}"
 
 
 # --- bounds ---

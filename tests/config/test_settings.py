@@ -57,10 +57,10 @@ def test_variables_that_are_options_of_commands_are_no_keys(monkeypatch: pytest.
         ("[server]\nprot = 1", "server.prot: unknown key; allowed here: "),
         ("[logging]\nlevel = 'loud'", "logging.level: "),
         ("[server.tls]\nenabled = true", "server.tls: "),
-        ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow.0: "),
-        ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow.0: "),
+        ("[proxy]\negress_allow = ['10.0.0.0/33']", "proxy.egress_allow[0]: "),
+        ("[proxy]\negress_allow = ['bad name']", "proxy.egress_allow[0]: "),
         ("[proxy]\ntest_url = 'nonsense'", "proxy.test_url: "),
-        ("[server]\ntrusted_proxies = ['x']", "server.trusted_proxies.0: "),
+        ("[server]\ntrusted_proxies = ['x']", "server.trusted_proxies[0]: "),
         ("not toml", "not TOML"),
     ],
 )
@@ -106,7 +106,7 @@ def oauth(tmp_path: Path, text: str) -> list[str]:
         (OAUTH + FOUND.replace("https", "http"), "auth.oauth2.discovery_url: "),
         (OAUTH + FOUND.replace("//", "//me:planted-secret@"), "auth.oauth2.discovery_url: "),
         (OAUTH + FOUND + "scopes = ['email']", "scopes: must contain openid"),
-        (OAUTH + FOUND + "scopes = ['openid email']", "auth.oauth2.scopes.0: "),
+        (OAUTH + FOUND + "scopes = ['openid email']", "auth.oauth2.scopes[0]: "),
         (OAUTH + "authorize_url = 'https://a.example'", "token_url: is required"),
         (OAUTH + "authorize_url = 'https://a.example'\ntoken_url = 'https://a.example'", "userinfo_url: is required"),
         (
@@ -116,7 +116,7 @@ def oauth(tmp_path: Path, text: str) -> list[str]:
         ),
         (OAUTH + FOUND + "tenant = 'a/b'", "auth.oauth2.tenant: "),
         (OAUTH + FOUND + "tenants = 'a'", "auth.oauth2.tenants: unknown key; allowed here: allowed_domains, "),
-        (OAUTH + FOUND + "allowed_domains = ['a b']", "auth.oauth2.allowed_domains.0: "),
+        (OAUTH + FOUND + "allowed_domains = ['a b']", "auth.oauth2.allowed_domains[0]: "),
         (OAUTH + FOUND + "role_mapping = { 'example.com' = 'root' }", "auth.oauth2.role_mapping.example.com: "),
         (OAUTH + FOUND + "role_mapping = { 'groups=' = 'user' }", "auth.oauth2.role_mapping."),
         (OAUTH + FOUND + "client_secrets = 'planted-secret'", "auth.oauth2.client_secrets: unknown key"),
@@ -185,3 +185,37 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_the_first_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYFLEET_ADMIN_PASSWORD", "planted-secret")
     assert "planted-secret" not in repr(load())
+
+
+def test_every_problem_is_told_at_once_with_its_file_and_line_or_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(
+        "[server]\nport = 0\nprot = 1\n\n[proxy]\negress_allow = [\n  'bad name',\n]\n[logging]\nlevel = 'x'\n"
+    )
+    monkeypatch.setenv("PROXYFLEET_LOGGING__LEVEL", "loud")
+    monkeypatch.setenv("PROXYFLEET_SEVER__PORT", "1")
+    with pytest.raises(ConfigError) as caught:
+        load(file, {"metrics": {"publish": "udp://x"}})
+    beginnings = (
+        "PROXYFLEET_SEVER__PORT: unknown key",
+        f"{file}:2: server.port: ",
+        f"{file}:3: server.prot: unknown key",
+        f"{file}:6: proxy.egress_allow[0]: ",
+        "PROXYFLEET_LOGGING__LEVEL: logging.level: ",
+        "metrics.publish: ",
+    )
+    problems = caught.value.problems
+    assert len(problems) == len(beginnings)
+    for beginning in beginnings:
+        assert any(problem.startswith(beginning) for problem in problems), (beginning, problems)
+    assert any(problem.endswith("did you mean port?") for problem in problems)
+
+
+def test_a_file_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text("[server]\nport = \n")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert caught.value.problems[0].startswith(f"{file}:2: not TOML: ")

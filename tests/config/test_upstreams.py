@@ -63,13 +63,13 @@ def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize(
     ("entries", "field"),
     [
-        ([{"protocol": "socks4", "auth": {"username": "a", "password": "b"}}], "upstreams.0.auth.password"),
-        ([{"protocol": "socks5", "auth": {"username": "é" * 128}}], "upstreams.0.auth.username"),
-        ([{"protocol": "socks5", "auth": {"username": "a", "password": "é" * 128}}], "upstreams.0.auth.password"),
-        ([{}, {"tls": {"verify": False}}], "upstreams.1.tls"),
-        ([{}, {"port": 1}, {}], "upstreams.2"),
-        ([{"name": "a"}, {"name": "a", "port": 1}], "upstreams.0.name"),
-        ([{"protocol": "https", "tls": {"ca_file": "/nowhere/ca.pem"}}], "upstreams.0.tls.ca_file"),
+        ([{"protocol": "socks4", "auth": {"username": "a", "password": "b"}}], "upstreams[0].auth.password"),
+        ([{"protocol": "socks5", "auth": {"username": "é" * 128}}], "upstreams[0].auth.username"),
+        ([{"protocol": "socks5", "auth": {"username": "a", "password": "é" * 128}}], "upstreams[0].auth.password"),
+        ([{}, {"tls": {"verify": False}}], "upstreams[1].tls"),
+        ([{}, {"port": 1}, {}], "upstreams[2]"),
+        ([{"name": "a"}, {"name": "a", "port": 1}], "upstreams[0].name"),
+        ([{"protocol": "https", "tls": {"ca_file": "/nowhere/ca.pem"}}], "upstreams[0].tls.ca_file"),
     ],
 )
 def test_what_does_not_go_together_is_named(seal: Seal, entries: list[dict[str, Any]], field: str) -> None:
@@ -78,9 +78,9 @@ def test_what_does_not_go_together_is_named(seal: Seal, entries: list[dict[str, 
     assert refused.value.field == field
 
 
-def test_a_list_is_as_long_as_those_that_are_sold_and_no_longer(seal: Seal) -> None:
-    many = [{**PARENT, "port": port} for port in range(1, 1001)]
-    assert len(stored(seal, *many)) == 1000
+def test_a_list_is_as_long_as_those_that_are_sold_and_no_longer() -> None:
+    many = [{**PARENT, "port": port} for port in range(1, 10_001)]
+    assert len(READER.validate_python(many)) == 10_000
     with pytest.raises(ValidationError):
         READER.validate_python([*many, PARENT])
 
@@ -118,5 +118,5 @@ def test_parents_without_a_name_are_called_by_protocol_and_address_and_told_apar
 def test_a_proxy_is_not_its_own_parent(seal: Seal, own: str, host: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
         refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3128)
-    assert refused.value.field == "upstreams.0.port"
+    assert refused.value.field == "upstreams[0].port"
     refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3129)

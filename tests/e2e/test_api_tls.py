@@ -176,6 +176,61 @@ def test_unfinished_handshakes_are_ended_and_stop_nobody(secured: Secured) -> No
         assert slow[0].recv(1) == b""  # the deadline of the handshake
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "also by the next front"])
+def test_max_connections_set_through_the_api_hold_before_tls_too(secured: Secured, restarted: bool) -> None:
+    """50 is what one address has at least."""
+    before = secured.data("GET", "/settings")["server"]["max_connections"]
+    with contextlib.ExitStack() as stack:
+
+        def admitted(source: str, number: int) -> bool:
+            made = [_from(source, secured.port) for _ in range(number)]
+            for each in made:
+                stack.callback(each.close)
+            return _is_open(made[-1])
+
+        secured.data("PATCH", "/settings", {"server": {"max_connections": 60}})
+        try:
+            if restarted:
+                secured.actor("tls").kill()
+                wait_until(lambda: _health(secured), "TLS is served again", LONG)
+            assert not admitted("127.0.0.8", 51)
+        finally:
+            secured.data("PATCH", "/settings", {"server": {"max_connections": before}})
+        assert admitted("127.0.0.9", 51)
+
+
+def _from(source: str, port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), LONG, (source, 0))
+
+
+def _is_open(sock: socket.socket) -> bool:
+    """Whether a handshake begins: one that is refused is closed at once."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        context.wrap_socket(sock).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_the_address_moves_without_a_gap_and_stays_tls(secured: Secured) -> None:
+    before, new = secured.port, secured.free_port()
+    with secured.connect() as kept:
+        for port in (new, before):
+            assert secured.api("PATCH", "/settings", {"server": {"port": port}}).status_code == 200
+            secured.session.close()
+            secured.port, secured.base_url = port, f"https://127.0.0.1:{port}"
+            wait_until(lambda: _health(secured), "TLS is served at the new address", LONG)
+        assert answer(kept, "/health").status == 200
+    wait_until(lambda: not _listens(new), "the address between is closed")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_when_the_front_dies_the_next_one_serves(secured: Secured) -> None:
     secured.actor("tls").kill()
     assert wait_until(lambda: _health(secured), "TLS is served again", LONG)

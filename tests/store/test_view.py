@@ -27,14 +27,14 @@ def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(
 ) -> None:
     store = TinyStore(folder)
     first = store.put("proxies", {"id": "a", "port": 1})
-    at_the_disk, disk_is_done, write = threading.Event(), threading.Event(), storage._write_synced
+    at_the_disk, disk_is_done, write = threading.Event(), threading.Event(), storage.write_synced
 
     def slow(path: Path, content: bytes) -> None:
         at_the_disk.set()
         assert disk_is_done.wait(LONG)
         write(path, content)
 
-    monkeypatch.setattr(storage, "_write_synced", slow)
+    monkeypatch.setattr(storage, "write_synced", slow)
     writer = threading.Thread(target=lambda: store.put("proxies", {"id": "a", "port": 2}))
     writer.start()
     assert at_the_disk.wait(LONG)
@@ -84,7 +84,7 @@ def test_after_any_changes_and_failures_the_file_holds_what_readers_see(
         name = f"p{dice.randrange(12)}"
         with monkeypatch.context() as disk:
             if dice.random() < 0.2:
-                disk.setattr(storage, "_write_synced", _full)
+                disk.setattr(storage, "write_synced", _full)
             try:
                 if dice.random() < 0.3 and store.get("proxies", name) is not None:
                     store.delete("proxies", name)

@@ -21,12 +21,14 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     SUPERVISOR,
+    TELEMETRY,
     WEBHOOKS,
     Done,
     Failed,
     Hello,
     Recovered,
     SetLogging,
+    SetMaxConnections,
     SetSettings,
     Stop,
     Trouble,
@@ -48,6 +50,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    CancelListeners,
     DescribeFleet,
     Fleet,
     ListenerRefused,
@@ -75,7 +78,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
     SetPooling,
 )
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages.webhooks import (
@@ -103,6 +106,7 @@ __all__ = [
     "LOGS",
     "METRICS",
     "SUPERVISOR",
+    "TELEMETRY",
     "WEBHOOKS",
     "AccessSpec",
     "AccountSpec",
@@ -110,6 +114,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "CancelListeners",
     "Configure",
     "Connection",
     "ConnectionFilter",
@@ -138,6 +143,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "LogTail",
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
@@ -171,12 +177,14 @@ __all__ = [
     "SenderState",
     "SetGroup",
     "SetLogging",
+    "SetMaxConnections",
     "SetPooling",
     "SetSettings",
     "SetWebhooks",
     "Stats",
     "Stop",
     "SystemFigures",
+    "TailLogs",
     "TellUsage",
     "Trouble",
     "Unreachable",

@@ -1,0 +1,72 @@
+"""What an operation of the API is.
+
+`access` says who may try: anybody (`NONE`), whoever is signed in (`ANY`), a bearer token (`BEARER`), a person with a
+bearer token or HTTP Basic but no key (`PERSON`); or it is the permission that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from api.http.call import Call, Reply
+from api.parameters import Parameter
+
+NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
+
+V1 = "/api/v1"
+PROXY = f"{V1}/proxies/{{proxy_id}}"
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `model` is what its body must be; with `optional_body` it may be left out.
+
+    `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
+    its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
+    those that `redirects` answer 302 with the same, unless JSON is accepted by name.
+    What `names_resource` in its query answers 404 when there is no such thing.
+    `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
+    them to everybody. Those with a `passphrase` read one
+    from a header.
+
+    `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
+    account; their handler says what of it may be changed. `role` may do it without having the permission.
+    """
+
+    method: str
+    path: str
+    access: str
+    id: str
+    summary: str
+    handler: Callable[[Call], Reply]
+    model: type[BaseModel] | None = None
+    read_only: frozenset[str] = NOTHING
+    optional_body: bool = False
+    exempt: bool = False
+    own: bool = False
+    role: str | None = None
+    status: int = 200
+    query: tuple[Parameter, ...] = ()
+    matches: bool = False
+    produces: str = "application/json"
+    enveloped: bool = True
+    may_be_unwell: bool = False
+    names_resource: bool = False
+    by_token: bool = False
+    open_by: str | None = None
+    redirects: bool = False
+    passphrase: bool = False
+
+    @property
+    def permission(self) -> str | None:
+        """The permission that is needed, if it is one."""
+        return None if self.access.startswith("(") else self.access
+
+    @property
+    def repeatable(self) -> bool:
+        """Does it heed `Idempotency-Key`? Every POST of a known caller, but not what makes or ends tokens."""
+        return self.method == "POST" and self.access not in (NONE, BEARER)
