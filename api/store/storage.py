@@ -103,6 +103,11 @@ class GenerationStorage(Storage):
         self._refuse_when_broken()
         self._staging = True
 
+    def finish(self) -> None:
+        """What was written since `begin` is the content of the file, durably. Raises as `write`."""
+        self._staging, self._told = False, True
+        self.write(self._image)
+
     def stage(self) -> str:
         """Put what was written since `begin` beside the file, synced; its digest. Raises `OSError`."""
         self._staged = self._serialise(self._image[TABLE])

@@ -112,7 +112,7 @@ def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
 
 
 def _api(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
-    effort, seconds = (QUICK, 2.0) if arguments.quick else (FULL, 5.0)
+    effort, seconds = (QUICK, 1.0) if arguments.quick else (FULL, 3.0)
     with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as folder:
         wanted = (arguments.configured, effort.rounds, seconds, effort.samples)
         plan = measures.Plan(Path(folder), arguments.peers_dir, *wanted)
