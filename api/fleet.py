@@ -89,7 +89,7 @@ class Fleet:
         return changes == self._changes and time.monotonic() - asked < self.remembered
 
     def _describe(self) -> FleetMessage | None:
-        reply = self._bridge.ask(SUPERVISOR, DescribeFleet(()), FLEET_TIMEOUT)
+        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((), stopped=False), FLEET_TIMEOUT)
         return reply if isinstance(reply, FleetMessage) else None
 
 

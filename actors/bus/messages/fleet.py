@@ -89,12 +89,13 @@ class PutWish:
 
 @message
 class DescribeFleet:
-    """API or telemetry → supervisor: what is really so? Answered by `Fleet`.
+    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`.
 
-    `proxy_ids` empty means all but those that have no process and need none.
+    Without `stopped` those are left out that have no process and need none.
     """
 
     proxy_ids: tuple[str, ...]
+    stopped: bool = True
 
 
 @message
