@@ -534,6 +534,40 @@ def test_keys_of_a_pruned_user_go_with_them(filled: Importing) -> None:
     filled.api.key("somebody", permissions=["proxy.read"])
     filled.apply("prune=true", users=[{"username": "admin"}])
     assert filled.api.store.find("api_keys") == []
+    assert len(filled.api.fleet.said("api_key.revoked")) == 1
+
+
+def test_a_sign_in_that_ends_by_itself_meanwhile_is_no_obstacle(
+    filled: Importing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.api.token("somebody")
+    commit, committed = filled.api.store.commit, []
+
+    def signed_out_first(writes: Any) -> Any:
+        if not committed:
+            family = next(each.id for each in writes if each.collection == "refresh_families")
+            filled.api.store.delete("refresh_families", family)
+        committed.append(writes)
+        return commit(writes)
+
+    monkeypatch.setattr(filled.api.store, "commit", signed_out_first)
+    answer = filled.apply(users=[{"username": "somebody", "status": "disabled"}])
+    assert answer["summary"]["update"] == 1
+    assert len(committed) == 2
+    user = users.by_name(filled.api.store, "somebody")
+    assert user is not None
+    assert filled.api.store.find("refresh_families", user_id=user.id) == []
+
+
+def test_no_file_and_no_answer_holds_what_was_imported_in_the_clear(here: Importing) -> None:
+    document = {"proxies": [RICH], "users": [{"username": "x", "password": SOMEBODY}], "webhooks": [HOOKED]}
+    answers = [here.apply("dry_run=true", document), here.apply("", document), here.export()]
+    answers.append(here.api.get("/audit", here.headers).json["data"])
+    text = json.dumps(answers)
+    files = [file.read_bytes() for file in here.api.data.path.rglob("*") if file.is_file()]
+    for secret in SECRETS:
+        assert secret not in text
+        assert all(secret.encode() not in content for content in files)
 
 
 def test_an_address_that_a_user_claimed_stays_a_claim_elsewhere(here: Importing, there: Importing) -> None:

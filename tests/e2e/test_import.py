@@ -124,6 +124,22 @@ def test_an_import_touches_only_what_it_changes(own_product: Product, origin: Or
     assert exported(product) == document
 
 
+def test_an_active_proxy_speaks_another_protocol_to_new_connections(product: Product, origin: Origin) -> None:
+    made = product.proxy()
+    with Client(made["port"]) as older:
+        assert older.get(origin.url("/hello")).status == 200
+        imported(product, {"proxies": [{"name": made["name"], "protocol": "socks5"}]})
+
+        def greeted() -> bool:
+            with Client(made["port"]) as client:
+                client.send(b"\x05\x01\x00")
+                return client.exactly(2) == b"\x05\x00"
+
+        wait_until(greeted, "it speaks SOCKS5")
+        assert older.get(origin.url("/hello")).status == 200
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
 def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_product: Product, origin: Origin) -> None:
     product, url = own_product, origin.url("/hello")
     parent = product.proxy(name="parent", auth={"enabled": True, "username": "u", "password": "of-the-parent"})
