@@ -96,7 +96,7 @@ def _responder(services: Services, operation: Operation) -> Any:
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
-        caller = None if _by_token(services, operation, req) else _permitted(operation, req, params)
+        caller = _admitted(services, operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
@@ -140,6 +140,16 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
     answer, again = services.idempotency.once(call.caller.identity, key, request, plainly)
     reply = replace(Reply.of_plain(answer), then=following[0])
     return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
+
+
+def _admitted(services: Services, operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
+    """The caller, if there is one or has to be one. Raises `ApiError` 401 or 403."""
+    if _by_token(services, operation, req):
+        return None
+    if operation.open_by is not None and getattr(services.settings.security, operation.open_by):
+        caller: Caller | None = req.context.caller
+        return caller
+    return _permitted(operation, req, params)
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:

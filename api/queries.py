@@ -15,6 +15,13 @@ from config.proxies import PROTOCOLS
 
 _A_METRIC = f"({'|'.join(NAMES)})"
 METRICS_SCHEMA = {"type": "string", "pattern": f"^{_A_METRIC}(,{_A_METRIC})*$", "maxLength": 500}
+_OWN_HOST = text("host", "How clients call this machine; as the request does by default", "proxy.example.com", 253, 1)
+PAC = (
+    text("tag", "Only proxies with this tag", "office", 64, 1),
+    _OWN_HOST,
+    choice("direct", "At last without a proxy, when none of them answers", ("true", "false"), "false"),
+)
+SNIPPETS = (_OWN_HOST,)
 LIST_PROXIES = (
     integer("page", "The page, from 1", 1, 1_000_000, 1),
     integer("per_page", "Proxies on a page", 1, 100, 50),
@@ -43,6 +50,7 @@ QUERY_METRICS = (
     ),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
+REALTIME = (text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),)
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 _LOG_TIMES = (
     moment("start_time", "Not before; an hour ago by default"),

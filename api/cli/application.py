@@ -8,7 +8,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from api.cli import check, connections, keys, offline, proxies, records, sign_in, system, users, webhooks
+from api.cli import (
+    check,
+    connections,
+    fleet_file,
+    keys,
+    offline,
+    proxies,
+    records,
+    sign_in,
+    system,
+    top,
+    users,
+    webhooks,
+)
 from api.cli.commands import command, local_command
 from api.cli.output import Output
 from config import VERSION
@@ -39,6 +52,8 @@ def add_commands(app: typer.Typer) -> None:
     app.add_typer(webhooks.group, name="webhooks")
     records.add_logs(app)
     system.add_commands(app)
+    top.add_commands(app)
+    fleet_file.add_commands(app)
     app.add_typer(system.settings_group, name="settings")
     audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(audit, "list")(records.list_audit)

@@ -68,6 +68,8 @@ class Client:
         self.url = check_url(url)
         self.credentials = credentials or Credentials()
         self.allowance: Allowance | None = None
+        self.etag: str | None = None
+        """The `ETag` of the last answer."""
         self._key = key
         self._timeout = timeout
         self._ca_file = ca_file
@@ -102,13 +104,16 @@ class Client:
         body: Any = None,
         anonymous: bool = False,
         timeout: float | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
     ) -> Any:
         """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `Trouble`."""
-        headers = {} if anonymous else self._authorization()
-        answer = self._send(method, path, query, body, headers, timeout)
-        if answer.status_code == 401 and not anonymous and "Authorization" in headers and _expired(answer):
-            answer = self._send(method, path, query, body, self._renewed(), timeout)
-        return _data(answer, self.url, signed_in=bool(headers))
+        credentials = {} if anonymous else self._authorization()
+        more = dict(headers or {})
+        answer = self._send(method, path, query, body, {**more, **credentials}, timeout)
+        if answer.status_code == 401 and not anonymous and "Authorization" in credentials and _expired(answer):
+            answer = self._send(method, path, query, body, {**more, **self._renewed()}, timeout)
+        self.etag = answer.headers.get("ETag")
+        return _data(answer, self.url, signed_in=bool(credentials))
 
     def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
         """All entries of a list that comes in pages."""
@@ -178,7 +183,7 @@ class Client:
         path: str,
         query: Mapping[str, Any] | None,
         body: Any,
-        headers: dict[str, str],
+        headers: Mapping[str, str | bytes],
         timeout: float | None,
     ) -> requests.Response:
         import requests
@@ -187,7 +192,7 @@ class Client:
         try:
             answer = self._open().request(
                 method,
-                f"{self.url}{path if path.startswith('/proxy.pac') else BASE + path}",
+                f"{self.url}{BASE}{path}",
                 params=given,
                 json=body,
                 headers=headers,

@@ -204,6 +204,28 @@ TESTED = (
 )
 
 
+@command(group, "snippets")
+def show_snippets(
+    session: Session,
+    proxy: ProxyArgument,
+    client: Annotated[
+        str | None,
+        typer.Argument(metavar="[CLIENT]", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
+) -> None:
+    """Show lines to copy for clients of a proxy; PASSWORD stands for the password, which nobody can show."""
+    data = session.api.get(f"{_path(session, proxy)}/snippets", host=host)
+    snippets = data["snippets"]
+    if client is not None:
+        if client not in snippets:
+            raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
+        snippets = data["snippets"] = {client: snippets[client]}
+    texts = [text or "the client doesn't speak this protocol" for text in snippets.values()]
+    titled = [f"# {name}\n{text}\n" for name, text in zip(snippets, texts, strict=True)]
+    session.out.data(data, lambda: session.out.lines(texts if client else titled))
+
+
 @command(group, "explain")
 def explain(
     session: Session,

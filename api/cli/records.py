@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -19,10 +18,8 @@ from config.units import size_text
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
-LOOK_AGAIN = 1.0
-"""Seconds between two looks of `--follow`, or more when the rate limit wants it."""
-OVERLAP = 5.0
-"""Seconds that two looks have in common: records of the same moment may be indexed one after the other."""
+PATIENCE = 20
+"""Seconds that the API waits for a record before it says that there is none."""
 
 LOG_COLUMNS = (
     Column("TIME", "timestamp"),
@@ -78,7 +75,8 @@ def logs(
         session.out.data(data, lambda: _show(session, data))
         return
     _print_all(session, data["logs"])
-    for entry in _following(session, {**query, "limit": 1000, "end_time": None}, data["logs"]):
+    of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
+    for entry in _following(session, of_tail, data["tail_cursor"]):
         _print_all(session, [entry])
 
 
@@ -90,29 +88,18 @@ def _show(session: Session, data: dict[str, Any]) -> None:
     else:
         session.out.table(LOG_COLUMNS, data["logs"])
     if data["has_more"]:
-        session.out.note(f"These are the last {len(data['logs'])} of {data['total']}; --limit shows more.")
+        total = f"{data['total']} or more" if data["total_is_lower_bound"] else str(data["total"])
+        session.out.note(f"These are the last {len(data['logs'])} of {total}; --limit shows more.")
 
 
-def _following(session: Session, query: dict[str, Any], seen: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Records that come, each once, in the order of their time as far as they are known by then."""
-    from config.units import parse_moment, timestamp_text
-
-    known = deque((_mark(entry) for entry in seen), maxlen=5000)
-    newest = parse_moment(seen[-1]["timestamp"]) if seen else time.time()
+def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator[dict[str, Any]]:
+    """Records that come, each once, in the order in which they are stored."""
     while True:
+        data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        yield from data["logs"]
+        cursor = data["next_cursor"]
         allowance = session.api.allowance
-        time.sleep(allowance.pause(LOOK_AGAIN, 1) if allowance else LOOK_AGAIN)
-        entries = session.api.get("/logs", **{**query, "start_time": timestamp_text(newest - OVERLAP)})["logs"]
-        for entry in reversed(entries):
-            mark = _mark(entry)
-            if mark not in known:
-                known.append(mark)
-                newest = max(newest, parse_moment(entry["timestamp"]))
-                yield entry
-
-
-def _mark(entry: dict[str, Any]) -> str:
-    return json.dumps(entry, sort_keys=True)
+        time.sleep(allowance.pause(0.0, 1) if allowance and data["logs"] else 0.0)
 
 
 def _print_all(session: Session, entries: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from api.openapi import (
     account_forms,
+    client_forms,
     forms,
     metric_forms,
     proxy_forms,
@@ -43,6 +44,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "stopProxy": proxy_forms.ActedProxy,
     "restartProxy": proxy_forms.ActedProxy,
     "testProxy": proxy_forms.Tested,
+    "getSnippets": client_forms.Snippets,
     "explainAccess": proxy_forms.Explanation,
     "listConnections": proxy_forms.Connections,
     "endConnections": proxy_forms.EndedMany,

@@ -55,6 +55,8 @@ class NotStored(StoreError):
 
     def __init__(self, collection: str, identifier: str) -> None:
         super().__init__(f"{collection}/{identifier} does not exist")
+        self.collection = collection
+        self.identifier = identifier
 
 
 class HistoryPruned(StoreError):

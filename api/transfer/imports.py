@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from actors.bus.messages import (
@@ -27,13 +26,13 @@ from actors.bus.messages import (
 )
 from api import api_keys, settings, users
 from api.api_keys import ApiKey
+from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR
 from api.http.errors import ApiError
 from api.proxies import SupervisorLost, read_specs, stale
-from api.security import tokens
 from api.services import Services
 from api.settings import moves
-from api.store import Document, NotStored, StoreError, Write
+from api.store import StoreError, Write
 from api.transfer.document import ConfigDocument
 from api.transfer.plan import PASSWORDS_MAX, Order, Plan, Problems, Step, Surroundings
 from api.transfer.proxies import plan_proxies
@@ -45,7 +44,6 @@ from api.users import User
 from config.paths import forget_initial_password
 from config.proxies import ProxyRecord
 
-ATTEMPTS = 5
 WISH_TIMEOUT = 60.0
 """Seconds that the supervisor may take to start and stop whatever an import says."""
 
@@ -76,7 +74,9 @@ def run(services: Services, order: Order) -> Outcome:
             revoked = _commit(services, plan)
         lost = _tell(services, plan)
         mark = read_state(services.store).mark
-    _say(services, plan, revoked)
+    for key in revoked:
+        services.publish("api_key.revoked", api_keys.about(key))
+    _say(services, plan)
     if lost is not None:
         raise lost
     return Outcome(plan, mark, moves(plan.changed_settings))
@@ -187,20 +187,12 @@ def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None
 
 
 def _commit(services: Services, plan: Plan) -> list[ApiKey]:
-    """Store all of it, sign-ins and keys that end with it included; those keys."""
-    for attempt in range(1, ATTEMPTS + 1):
-        keys = [api_keys.load(each) for user in _gone(plan) for each in _of_user(services, api_keys.COLLECTION, user)]
-        families = [each.id for user in _signed_out(plan) for each in _of_user(services, tokens.COLLECTION, user)]
-        ended = [Write(tokens.COLLECTION, each, None) for each in families]
-        ended += [Write(api_keys.COLLECTION, key.id, None) for key in keys]
-        try:
-            services.store.commit([*_writes(plan), *ended])
-        except NotStored:  # a sign-in or a key ended by itself at this moment
-            if attempt == ATTEMPTS:
-                raise
-        else:
-            return keys
-    return []
+    """All of it in one step; the keys of users who are gone with it."""
+    there = [(step.before, step.after) for step in plan.users if step.before is not None]
+    signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
+    gone = [before.id for before, after in there if after is None]
+    _, revoked = commit_ending(services.store, _writes(plan), signed_out, gone)
+    return revoked
 
 
 def _writes(plan: Plan) -> list[Write]:
@@ -209,27 +201,6 @@ def _writes(plan: Plan) -> list[Write]:
         body = {"id": settings.DOCUMENT, **plan.settings.stored}
         writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
     return writes
-
-
-def _of_user(services: Services, collection: str, user: User) -> list[Document]:
-    return services.store.find(collection, user_id=user.id)
-
-
-def _gone(plan: Plan) -> list[User]:
-    return [step.record for step in plan.users if step.after is None]
-
-
-def _signed_out(plan: Plan) -> list[User]:
-    """Who has another password, is disabled or gone."""
-    return [step.record for step in plan.users if step.before is not None and _ends_tokens(step.before, step.after)]
-
-
-def _ends_tokens(before: User, after: User | None) -> bool:
-    return _has_other_password(before, after) or after is None or after.status != "active"
-
-
-def _has_other_password(before: User | None, after: User | None) -> bool:
-    return before is not None and (after is None or after.password_hash != before.password_hash)
 
 
 def _tell(services: Services, plan: Plan) -> Exception | None:
@@ -251,8 +222,9 @@ def _tellings(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
         yield lambda: _tell_wish(services)
     if _any(plan.webhooks):
         yield services.webhooks.tell
-    if any(step.name == ADMINISTRATOR and _has_other_password(step.before, step.after) for step in plan.users):
-        yield partial(forget_initial_password, services.data)
+    for step in plan.users:
+        if _is_new_password_of_the_first(step.before, step.after):
+            yield lambda: forget_initial_password(services.data)
 
 
 def _any(steps: Sequence[Step[Any]]) -> bool:
@@ -265,10 +237,20 @@ def _tell_wish(services: Services) -> None:
         raise SupervisorLost(repr(reply))
 
 
+def _ends_tokens(before: User, after: User) -> bool:
+    return after.status != "active" or after.password_hash != before.password_hash
+
+
+def _is_new_password_of_the_first(before: User | None, after: User | None) -> bool:
+    if before is None or after is None or before.username != ADMINISTRATOR:
+        return False
+    return before.password_hash != after.password_hash
+
+
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-def _say(services: Services, plan: Plan, revoked: Sequence[ApiKey]) -> None:
+def _say(services: Services, plan: Plan) -> None:
     for step in plan.proxies:
         if step.before is not None and step.after is not None and step.changes:
             services.proxies.forget_accounts(step.before, step.after)
@@ -277,8 +259,6 @@ def _say(services: Services, plan: Plan, revoked: Sequence[ApiKey]) -> None:
     for person in plan.users:
         if person.action != "unchanged":
             services.publish(f"user.{person.action}d", users.about(person.record))
-    for key in revoked:
-        services.publish("api_key.revoked", api_keys.about(key))
     if plan.changed_settings:
         services.live.say(plan.changed_settings)
 

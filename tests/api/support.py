@@ -189,7 +189,7 @@ class Api:
         return {"X-API-Key": made.json["data"]["key"]}
 
     def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
-        full = path if path.startswith(("/health", "/livez", "/readyz", "/api/")) else f"/api/v1{path}"
+        full = path if path.startswith(("/health", "/livez", "/readyz", "/proxy.pac", "/api/")) else f"/api/v1{path}"
         result = self.client.simulate_request(method, full, headers=headers, **more)
         check_envelope(result)
         return result

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,22 @@ def test_a_test_that_fails_ends_with_1(shell: Shell, proxy: dict[str, Any], orig
     ]
     failed = shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/")
     assert (failed.status, failed.rows[0][1]) == (1, "failed")
+
+
+def test_the_environment_of_a_shell_is_set_by_lines_to_copy(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin
+) -> None:
+    lines = shell.good("proxies", "snippets", proxy["name"], "environment").out
+    script = f"{lines}\nno_proxy= NO_PROXY= exec {sys.executable} -c '{FETCH}' {origin.url('/hello')}"
+    clean = {name: value for name, value in shell.env.items() if not name.lower().endswith("_proxy")}
+    fetched = subprocess.run(["bash", "-ec", script], env=clean, capture_output=True, text=True, timeout=60)
+    assert fetched.stdout == "hello\n", fetched.stderr
+    wait_until(lambda: shell.good("logs", "--proxy", proxy["name"]).rows, "the request went through the proxy")
+    assert shell.good("proxies", "snippets", proxy["name"]).out.count("# ") >= 8
+    assert shell("proxies", "snippets", proxy["name"], "telnet").status == 2
+
+
+FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())"
 
 
 def test_explain_says_which_rule_decides(shell: Shell, product: Product, proxy: dict[str, Any]) -> None:
