@@ -166,6 +166,25 @@ def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: I
     assert all(PASSPHRASE.encode() not in file.read_bytes() for file in files)
 
 
+def test_an_export_is_of_one_moment_also_while_several_documents_change_together(
+    filled: Importing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, changed = filled.api.store.find, []
+
+    def find_and_change(collection: str, *where: Any, **fields: Any) -> Any:
+        found = find(collection, *where, **fields)
+        if collection == "proxies" and not changed:
+            changed.append(collection)
+            other = Importing(filled.api)
+            other.apply(proxies=[{"name": "plain", "tags": ["new"]}], webhooks=[{**HOOKED, "events": ["*"]}])
+        return found
+
+    monkeypatch.setattr(filled.api.store, "find", find_and_change)
+    document = filled.export()
+    assert changed
+    assert (document["proxies"][0]["tags"], document["webhooks"][0]["events"]) == (["new"], ["*"])
+
+
 # --- from one installation to another -----------------------------------------------------------------------------
 
 
