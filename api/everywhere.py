@@ -14,6 +14,7 @@ from typing import Any
 import falcon
 
 from api.audit import Origin, serving
+from api.caps import counted_as
 from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
 from api.services import Services
@@ -52,7 +53,7 @@ class Everywhere:
             _log(req, resp)
 
     def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
-        address, limited = req.context.address, self._services.rates.enabled
+        address, limited = counted_as(req.context.address), self._services.rates.enabled
         refusal = self._refusal(req)
         if refusal is not None:
             if limited:

@@ -129,6 +129,23 @@ def test_the_hundred_and_first_of_a_minute_is_429_and_says_when_to_come_again(co
     assert counted.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+    ],
+)
+def test_the_addresses_of_one_host_are_counted_together(counted: Api, first: str, second: str, together: bool) -> None:
+    left = [
+        int(counted.get("/proxies", extras={"REMOTE_ADDR": address}).headers["X-RateLimit-Remaining"])
+        for address in (first, second)
+    ]
+    assert left == [99, 98 if together else 99]
+
+
 # --- pages of others ---
 
 
