@@ -22,7 +22,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
-from api.caps import per_address
+from api.caps import counted_as, per_address
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
@@ -219,7 +219,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
 
     def _connections_of(self, address: str) -> int:
-        return sum(channel.addr[0] == address for channel in tuple(self.active_channels.values()))
+        client = counted_as(address)
+        return sum(counted_as(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
 
 
 class _Telling:
