@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from api.cli import (
+    backups,
     check,
     connections,
     fleet_file,
@@ -59,6 +60,7 @@ def add_commands(app: typer.Typer) -> None:
     command(audit, "list")(records.list_audit)
     local_command(audit, "verify")(offline.verify_audit)
     app.add_typer(audit, name="audit")
+    backups.add_commands(app)
     offline.add_commands(app)
     local_command(app, "completion")(completion)
     local_command(app, "version")(version)
