@@ -55,7 +55,8 @@ class Journal:
     def _send_file(self, entry: bytes) -> None:
         file = os.memfd_create("journal-entry", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         try:
-            os.write(file, entry)
+            with open(file, "wb", closefd=False) as whole:
+                whole.write(entry)
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", file))
             self._socket.sendmsg([], [rights], 0, self._path)

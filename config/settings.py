@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import reduce
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -34,6 +35,7 @@ from config.fields import field_path
 from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
 from config.positions import line_of, lines_of
+from config.telemetry import Telemetry
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
 
 LIST_VARIABLES = {
@@ -42,8 +44,13 @@ LIST_VARIABLES = {
     f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
     f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
     f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
+    f"{ENV_PREFIX}METRICS__CURVE_CLIENTS",
     f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
 }
+
+
+_TCP = re.compile(r"tcp://([0-9.]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", re.ASCII)
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 class ConfigError(Exception):
@@ -68,16 +75,32 @@ def _egress_exception(text: str) -> str:
     return text
 
 
-def _loopback_address(text: str) -> str:
-    """A ZeroMQ address that only this machine reaches: what is published is neither encrypted nor for everybody."""
-    match = re.fullmatch(r"tcp://(127\.[0-9.]+|\[::1\]):([0-9]{1,5})", text, re.ASCII)
-    if text and (match is None or int(match[2]) > 65535):
+def _publish_address(text: str) -> str:
+    """A ZeroMQ address of this machine."""
+    match = _TCP.fullmatch(text)
+    if text and (match is None or int(match[2]) > 65535 or not _is_address(match[1])):
         raise ValueError(
-            "must be empty, or tcp:// with a loopback address (127.0.0.1, [::1]) and a port, where 0 is any that is "
-            "free; it is neither encrypted nor guarded, so use a tunnel to subscribe from elsewhere"
+            "must be empty, or tcp:// with an address of this machine (127.0.0.1, [::1]) and a port, where 0 is any "
+            "that is free"
         )
-    if match is not None:
-        ip_address(match[1].strip("[]"))
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return ip_address(text.strip("[]")).version == (6 if text.startswith("[") else 4)
+    except ValueError:
+        return False
+
+
+def _curve_key(text: str) -> str:
+    """A public key as ZeroMQ writes it (Z85, RFC 32): 32 bytes as 40 characters."""
+    groups = [text[place : place + 5] for place in range(0, len(text), 5)]
+    values = [reduce(lambda sum_, each: sum_ * 85 + _Z85.find(each), group, 0) for group in groups]
+    if len(text) != 40 or any(each not in _Z85 for each in text) or max(values) >= 1 << 32:
+        raise ValueError(
+            "must be a public CURVE key in Z85: 40 characters; `scripts/watch-metrics --new-key` makes one"
+        )
     return text
 
 
@@ -90,7 +113,8 @@ def _web_url(text: str) -> str:
 
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
-LoopbackAddress = Annotated[str, AfterValidator(_loopback_address)]
+PublishAddress = Annotated[str, AfterValidator(_publish_address)]
+CurveKey = Annotated[str, AfterValidator(_curve_key)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -180,10 +204,22 @@ class Metrics(Group):
     """`metrics`: how others than the API's users get at the metrics.
 
     `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
+    With `curve_clients`, their public keys, only those hear anything, and encrypted.
     """
 
-    publish: LoopbackAddress = "tcp://127.0.0.1:5556"
+    publish: PublishAddress = "tcp://127.0.0.1:5556"
+    curve_clients: tuple[CurveKey, ...] = Field((), max_length=1_000)
     prometheus_token: SecretStr | None = Field(None, min_length=16, max_length=256)
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        match = _TCP.fullmatch(self.publish)
+        if match and not ip_address(match[1].strip("[]")).is_loopback and not self.curve_clients:
+            raise ValueError(
+                f"publish: {self.publish} can be reached from elsewhere, which needs curve_clients, the public keys of "
+                "those who may subscribe; without them it must be a loopback address"
+            )
+        return self
 
     def token_digest(self) -> str | None:
         """The SHA-256 of the token in hex, which is enough to know it again."""
@@ -214,6 +250,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Metrics()
     alerts: Alerts = Alerts()
     webhooks: Webhooks = Webhooks()
+    telemetry: Telemetry = Telemetry()
 
     @classmethod
     def settings_customise_sources(
@@ -233,7 +270,9 @@ def plain(settings: Settings) -> dict[str, Any]:
 
     That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
     """
-    told = settings.model_dump(mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}})
+    told = settings.model_dump(
+        mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}, "telemetry": True}
+    )
     told["prometheus_token_hash"] = settings.metrics.token_digest()
     told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return told
@@ -357,7 +396,12 @@ def _sentence(error: Any, places: _Places) -> str:
 def _may_hold_secret(key: str, given: Any) -> bool:
     in_url = isinstance(given, str) and "://" in given and "@" in given
     return (
-        "password" in key or "secret" in key or key.endswith("_token") or in_url or isinstance(given, (dict, BaseModel))
+        "password" in key
+        or "secret" in key
+        or "headers" in key
+        or key.endswith("_token")
+        or in_url
+        or isinstance(given, (dict, BaseModel))
     )
 
 

@@ -93,6 +93,11 @@ class RecordSender:
         """Is everything that was added on disk?"""
         return not self._rows and not self._unacknowledged
 
+    @property
+    def waiting(self) -> int:
+        """How many records are not on disk, as far as is known."""
+        return len(self._rows) + self._kept
+
     def flush(self) -> None:
         """Send what was added, and once more what has waited too long for its acknowledgement."""
         rows = self._rows

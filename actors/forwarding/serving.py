@@ -158,6 +158,8 @@ class Serving:
             from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
 
             self.upstreams = Upstreams(self, spec, before)
+        if before is not None:
+            before.succeeded_by(self.upstreams)
 
     def set_pooling(self, limit: int, kept: float) -> None:
         """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""

@@ -86,6 +86,11 @@ class Texts:
             return None
         return self._mask([word in value for value in self.folded.split(b"\n")])
 
+    def parenthesised(self) -> Texts:
+        """The same with parentheses around each value that isn't empty."""
+        values = (b"(" + value + b")" if value else b"" for value in self.blob.split(b"\n"))
+        return Texts(b"\n".join(values), self.count, self.places)
+
     def among(self, wanted: Collection[str]) -> bytes | None:
         """The mask of rows whose value is one of these; None: no row."""
         flags = [value in wanted for value in self.values]
@@ -135,6 +140,10 @@ class Columns:
             self._texts[name] = Texts.of_plain(self._unpacked(name))
         return self._texts[name]
 
+    def searched_texts(self, name: str) -> Texts:
+        """A column of texts as words are looked for in it: a reason is in parentheses, as in the message."""
+        return self.texts(name).parenthesised() if name == "reason" else self.texts(name)
+
     def numbers(self, name: str) -> array[int]:
         """A column of numbers."""
         if name not in self._numbers:
@@ -165,7 +174,7 @@ class Columns:
 
     def searched(self, names: Collection[str]) -> bytes:
         """All different texts of these columns in lower case, with line feeds between."""
-        return b"\n".join(self.texts(name).folded for name in names)
+        return b"\n".join(self.searched_texts(name).folded for name in names)
 
     def _packed(self, name: str) -> bytes:
         plain = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].plain()

@@ -29,8 +29,12 @@ from actors.logs.fields import SEARCHED, Row
 from actors.logs.grams import filter_of
 from actors.sqlite import open_database
 
-BLOCK_ROWS = 4096
-"""Records of a block: more make smaller files, fewer make what a search has to read smaller."""
+BLOCK_ROWS = 1024
+"""Records of a block: more make smaller files, fewer make what is read for one record smaller."""
+VALUES_MAX = 150
+"""Rows that one statement inserts: with several threads each statement may have to wait for the interpreter."""
+BESIDE = ("", "-wal", "-shm")
+"""What the names of SQLite's files end with: the database, and what belongs to it."""
 CHECKPOINT_PAGES = 4000
 TALLIED = ("proxy_id", "status_code", "level")
 
@@ -132,7 +136,7 @@ class DayFile:
         with transaction(self._database) as database:
             database.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first, len(rows), min(times), max(times)))
             database.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?)", content)
-            database.executemany("INSERT INTO tallies VALUES (?, ?, ?, ?, ?)", _tallies(first, rows))
+            _insert_tallies(database, _tallies(first, rows))
             instead(database)
 
 
@@ -189,3 +193,10 @@ def _tallies(block: int, rows: list[Row]) -> list[tuple[Any, ...]]:
     for (proxy_id, status_code, level), count in Counter(map(_tally_of, rows)).items():
         counts[proxy_id, str(int(status_code)), level] += count
     return [(*key, block, count) for key, count in counts.items()]
+
+
+def _insert_tallies(database: sqlite3.Connection, tallies: list[tuple[Any, ...]]) -> None:
+    for start in range(0, len(tallies), VALUES_MAX):
+        part = tallies[start : start + VALUES_MAX]
+        values = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
+        database.execute(f"INSERT INTO tallies VALUES {values}", list(chain.from_iterable(part)))  # noqa: S608 - question marks

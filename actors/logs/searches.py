@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,10 +42,19 @@ class _Waiter:
     answered: bool = False
 
 
+def share_fairly() -> None:
+    """Hand the interpreter over after a millisecond, not five.
+
+    The thread that stores gives it back at every statement for the database, and waits while a search computes.
+    """
+    sys.setswitchinterval(0.001)
+
+
 class Searches:
     """Answers questions. `last` gives the number of the record that was stored last."""
 
     def __init__(self, loop: Loop, folder: Path, last: Callable[[], int]) -> None:
+        share_fairly()
         self._loop = loop
         self._folder = folder
         self._last = last

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from actors.bus.messages import QueryLogs
 from actors.log_lines import LEVELS, levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
-from actors.logs.fields import SEARCHED, TARGET
+from actors.logs.fields import SEARCHED
 from actors.logs.grams import grams_of
 
 MICRO = 1_000_000
@@ -85,9 +85,8 @@ def where(times: array[int], holds: Callable[[int], bool]) -> bytes:
 
 
 def _holding(columns: Columns, word: bytes) -> bytes | None:
-    found = [mask for name in SEARCHED if name != TARGET and (mask := columns.texts(name).holding(word)) is not None]
-    if (mask := columns.texts(TARGET).holding(word)) is not None:
-        found.append(mask)
+    """The target comes last, which is the largest."""
+    found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).holding(word)) is not None]
     return disjunction(found) if found else None
 
 

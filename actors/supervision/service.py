@@ -156,10 +156,19 @@ class Service:
             {"publish": settings.metrics.publish},
             {
                 LOGS: {"logging": settings.logging.model_dump(mode="json")},
-                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                METRICS: {
+                    "alerts": settings.alerts.model_dump(mode="json"),
+                    "curve": {"clients": settings.metrics.curve_clients},
+                },
                 WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
+            self._telemetry(),
         )
+
+    def _telemetry(self) -> dict[str, dict[str, Any]]:
+        """The push to a collector, if there is one. It holds until the end."""
+        otlp = self._settings.telemetry.otlp
+        return {"otlp": otlp.params()} if otlp.endpoint else {}
 
     def _api_plans(self, entries: Entries) -> list[Plan]:
         """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from actors.bus.events import new_event
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
+from actors.complaints import Complaint
 from actors.forwarding.guard import Guard
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
@@ -42,6 +43,8 @@ OnProbed = Callable[[WebhookProbed], None]
 @dataclass(slots=True)
 class _Lane:
     under_way: Request | None = None
+    noting: bool = False
+    """Does what came of the last request wait for the disk?"""
     timer: Timer | None = None
     waits_for: tuple[int, float] | None = None
 
@@ -83,8 +86,11 @@ class Sender:
         self._targets: dict[str, _Target] | None = None
         self._probes: dict[int, OnProbed] = {}
         self._under_way: set[Request] = set()
+        self._live: set[int] = set()
+        """Numbers of events that were heard as they happened and are not fanned out yet."""
         self._fanning = False
         self._closed = False
+        self._disk = Complaint(log, "deliveries wait for the disk")
         self.take_over(settings)
 
     @property
@@ -104,6 +110,7 @@ class Sender:
             import actors.webhooks.request  # noqa: F401  # an installation without webhooks does without requests
 
         before = self._targets or {}
+        self._live.clear()  # what waits may be older than a webhook that is new
         self._targets = {each.id: before.get(each.id) or _Target(each) for each in webhooks}
         for each in webhooks:
             self._targets[each.id].webhook = each
@@ -119,12 +126,19 @@ class Sender:
         for target in self._targets.values():
             self._pump(target)
 
-    def take(self, event: Event) -> bool:
-        """Store an event and deliver it; False when it was taken before. Raises `sqlite3.Error`."""
-        taken = self._outbox.take(event)
-        if taken:
-            self._fan_out_soon()
-        return taken
+    def take(self, event: Event, live: bool = False) -> bool:
+        """Store an event and deliver it; False when it was taken before. Raises `sqlite3.Error`.
+
+        A `live` one has happened just now, so after the webhooks were made that are known, whatever the clock says that
+        somebody may have set back. Any other one is for those that are older by the clock.
+        """
+        number = self._outbox.take(event)
+        if number is None:
+            return False
+        if live and self._targets is not None:
+            self._live.add(number)
+        self._fan_out_soon()
+        return True
 
     def probe(self, webhook_id: str, on_probed: OnProbed, request_id: str = "") -> bool:
         """Send `webhook.test` once, now, caused by this request; False when there is no such webhook.
@@ -176,24 +190,25 @@ class Sender:
             return
         try:
             events = self._outbox.unfanned()
-            wanted = [(number, self._takers(event)) for number, event in events]
+            wanted = [(number, self._takers(event, number in self._live)) for number, event in events]
             if wanted:
                 self._outbox.fan_out(wanted, self._clock())
+                self._live.difference_update(number for number, _takers in wanted)
                 self._fan_out_soon()
         except sqlite3.Error as error:
-            log.error("events wait for the disk: %s", error)
+            self._disk.trouble(error)
             self._loop.call_later(DISK_PAUSE, self._fan_out_soon)
             return
         for webhook_id in {each for _number, takers in wanted for each in takers}:
             self._pump((self._targets or {})[webhook_id])
 
-    def _takers(self, event: Event) -> list[str]:
+    def _takers(self, event: Event, live: bool) -> list[str]:
         return [
             target.webhook.id
             for target in (self._targets or {}).values()
             if target.webhook.enabled
             and matches(target.webhook.events, event.type)
-            and event.timestamp >= target.webhook.created_at
+            and (live or event.timestamp >= target.webhook.created_at)
             and event.type != TEST
         ]
 
@@ -210,7 +225,7 @@ class Sender:
                 target.ordered.rest()
             self._run(target, target.apart, self._outbox.first_apart)
         except sqlite3.Error as error:
-            log.error("deliveries to %s wait for the disk: %s", target.webhook.id, error)
+            self._disk.trouble(error)
             self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
 
     def _pump_again(self, webhook_id: str) -> None:
@@ -219,7 +234,7 @@ class Sender:
             self._pump(target)
 
     def _run(self, target: _Target, lane: _Lane, next_one: Callable[[str], Waiting | None]) -> None:
-        if lane.under_way is not None:
+        if lane.under_way is not None or lane.noting:
             return
         delivery = next_one(target.webhook.id)
         if delivery is None:
@@ -258,9 +273,10 @@ class Sender:
             lane.under_way = None
             if not self._closed and self._targets is not None and webhook.id in self._targets:
                 attempt = _attempt(webhook, began, outcome)
-                self._done(self._targets[webhook.id], delivery, event, attempt, outcome)
+                self._done(self._targets[webhook.id], lane, delivery, event, attempt, outcome)
             elif delivery.number in self._probes:
                 self._probed(delivery, _attempt(webhook, began, outcome))
+                self._probes.pop(delivery.number, None)
 
         self._workers.submit(request.send, done)
 
@@ -273,29 +289,45 @@ class Sender:
     # --- from requests to what is noted ---
 
     def _done(
-        self, target: _Target, delivery: Waiting, event: Event, attempt: DeliveryAttempt, outcome: Outcome | None
+        self,
+        target: _Target,
+        lane: _Lane,
+        delivery: Waiting,
+        event: Event,
+        attempt: DeliveryAttempt,
+        outcome: Outcome | None,
     ) -> None:
         now = self._clock()
         delivered = outcome is not None and outcome.delivered
         tried = Tried(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
         once = event.type == TEST or not target.webhook.enabled
         verdict = judge(delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter)
-        try:
-            self._note(target, delivery, verdict.delivery, attempt, verdict.give_up)
-        except sqlite3.Error as error:
-            log.error("delivery %s is not noted and will be sent again: %s", delivery.id, error)
-            self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
-        else:
-            if delivered:
-                target.last_success = attempt.timestamp
-            self._pump(target)
+        if delivered:
+            target.last_success = attempt.timestamp
         self._probed(delivery, attempt)
+        self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
+
+    def _settle(self, target: _Target, lane: _Lane, note: Callable[[], None]) -> None:
+        """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""
+        if self._closed or (self._targets or {}).get(target.webhook.id) is not target:
+            return
+        try:
+            note()
+        except sqlite3.Error as error:
+            self._disk.trouble(error)
+            lane.noting = True
+            self._loop.call_later(DISK_PAUSE, lambda: self._settle(target, lane, note))
+            return
+        self._disk.over()
+        lane.noting = False
+        self._pump(target)
 
     def _note(
         self, target: _Target, before: Waiting, after: Waiting, attempt: DeliveryAttempt, give_up: str | None
     ) -> None:
         number = self._outbox.attempts_of(before) + 1
         self._outbox.note(after, DeliveryAttempt(number, *_behind_number(attempt)))
+        self._probes.pop(before.number, None)
         if after.status == DELIVERED:
             self._hurry(target)
         if give_up is not None and not target.given_up and target.webhook.enabled:
@@ -312,10 +344,15 @@ class Sender:
             self._outbox.set_next(first)
 
     def _probed(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
-        on_probed = self._probes.pop(delivery.number, None)
+        on_probed = self._probes.get(delivery.number)
         if on_probed is not None:
+            self._probes[delivery.number] = _told  # until it is noted, it isn't to be sent by anybody else
             answered = None if attempt.status_code is None else attempt.response_time
             on_probed(WebhookProbed(attempt.error is None, attempt.status_code, answered, attempt.error))
+
+
+def _told(_probed: WebhookProbed) -> None:
+    """Whoever asked for the test has its answer."""
 
 
 def _attempt(webhook: WebhookSpec, began: float, outcome: Outcome | None) -> DeliveryAttempt:

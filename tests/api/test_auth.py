@@ -11,6 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
+from api import api_keys
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.security import authentication, tokens
 from api.security.permissions import PERMISSIONS
@@ -498,6 +499,20 @@ def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
     assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
     assert api.store.find("api_keys") == []
     assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
+
+
+def test_nobody_is_left_with_a_key_who_is_deleted_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = api.add_user("owner")
+    headers, admin = api.token("owner"), api.token()
+    made = api_keys.new_key
+
+    def meanwhile(*given: Any) -> Any:
+        assert api.request("DELETE", f"/users/{owner.id}", admin).status_code == 200
+        return made(*given)
+
+    monkeypatch.setattr(api_keys, "new_key", meanwhile)
+    assert error_of(api.post("/api-keys", {"name": "k"}, headers))[:2] == (401, "UNAUTHORIZED")
+    assert api.store.find("api_keys") == []
 
 
 def test_of_a_deleted_user_each_key_is_told_as_revoked(api: Api) -> None:

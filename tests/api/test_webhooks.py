@@ -284,6 +284,27 @@ def test_deliveries_are_shown_with_their_attempts_and_sent_again(api: Api, sende
     assert error_of(api.get(f"{path}?status=lost", api.token()))[2]["field"] == "status"
 
 
+def test_deliveries_tell_of_people_to_those_alone_who_may_read_users(api: Api, sender: FakeSender) -> None:
+    made = create(api)
+    api.add_user("operator", permissions=["settings.read", "settings.write"])
+    api.add_user("auditor", role="auditor")
+    told = {"user.created": {"username": "eve"}, "auth.locked": {"client_ip": "192.0.2.1"}, "proxy.down": {"name": "p"}}
+    sender.deliveries = tuple(
+        Delivery(f"dlv_{kind}", made["id"], Event(f"evt_{kind}", kind, 4.0, data), "waiting", 4.5, 10.0, ())
+        for kind, data in told.items()
+    )
+    path = f"/webhooks/{made['id']}/deliveries"
+
+    def shown_to(name: str) -> dict[str, Any]:
+        found = api.get(path, api.token(name)).json["data"]["deliveries"]
+        return {each["event"]: each["payload"]["data"] for each in found}
+
+    assert shown_to("auditor") == told
+    assert shown_to("operator") == {"user.created": {}, "auth.locked": {}, "proxy.down": {"name": "p"}}
+    again = api.post(f"{path}/dlv_user.created/redeliver", None, api.token("operator"))
+    assert again.json["data"]["delivery"]["payload"]["data"] == {}
+
+
 def test_the_list_says_how_deliveries_go(api: Api, sender: FakeSender) -> None:
     made = create(api)
     sender.statuses[made["id"]] = WebhookStatus(3, 10.0, None, None)

@@ -131,7 +131,11 @@ def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
 
 
 def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_drops(
-    bench: Bench, sender: RecordSender, index: LogIndex, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    sender: RecordSender,
+    index: LogIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(records, "KEPT_ROWS", 2_000)
     for number in range(5_000):
@@ -139,6 +143,7 @@ def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_
         if number % 1_000 == 999:
             sender.flush()
     assert sender.dropped == 3_000
+    assert caplog.text.count("access records are lost") == 1
     receiver = receive(bench, index.commit)
     bench.until(lambda: sender.settled, "everything that was kept is acknowledged")
     assert everything(index) == [f"host:{number}" for number in range(2_000)]

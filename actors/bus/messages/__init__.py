@@ -21,6 +21,7 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     SUPERVISOR,
+    TELEMETRY,
     WEBHOOKS,
     Done,
     Failed,
@@ -49,6 +50,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    CancelListeners,
     DescribeFleet,
     Fleet,
     ListenerRefused,
@@ -104,6 +106,7 @@ __all__ = [
     "LOGS",
     "METRICS",
     "SUPERVISOR",
+    "TELEMETRY",
     "WEBHOOKS",
     "AccessSpec",
     "AccountSpec",
@@ -111,6 +114,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "CancelListeners",
     "Configure",
     "Connection",
     "ConnectionFilter",

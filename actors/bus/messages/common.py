@@ -14,6 +14,8 @@ TLS = "tls"
 METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"
+TELEMETRY = "telemetry"
+"""The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 
 
 def forwarding_name(proxy_id: str) -> str:

@@ -9,7 +9,9 @@ from actors.bus.codec import message
 
 @message
 class QueryLogs:
-    """API → log indexer. Newest first; `search` is words that must all occur. Answered by `LogPage` or `Failed`.
+    """API or telemetry → log indexer: records, newest first. Answered by `LogPage` or `Failed`.
+
+    `search` is words that must all occur.
 
     `level` is exact, `min_level` at least; the others are exact too; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
@@ -49,8 +51,9 @@ class LogPage:
 
 @message
 class TailLogs:
-    """API → log indexer: what was stored after record `after`, or from now on if it is None? → `LogTail` or `Failed`.
+    """API or telemetry → log indexer: what was stored after record `after`? → `LogTail` or `Failed`.
 
+    None is from now on.
     The answer comes as soon as there is something that `query` finds (whose times and offset don't count), or after
     `wait` seconds, at most 30.
     """
