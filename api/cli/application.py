@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from api.cli import (
+    accounts,
     backups,
     check,
     connections,
@@ -47,6 +48,7 @@ def add_commands(app: typer.Typer) -> None:
     local_command(app, "check-config")(check.check_config)
     sign_in.add_commands(app)
     app.add_typer(proxies.group, name="proxies")
+    app.add_typer(accounts.group, name="accounts")
     app.add_typer(connections.group, name="connections")
     app.add_typer(users.group, name="users")
     app.add_typer(keys.group, name="keys")
