@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.application import add_commands, new_application
-from api.cli.commands import guarded
+from api.cli.commands import RUN, guarded
 from api.cli.offline import ConfigOption, DataOption, finish_restore, settings_of, take_lock, translated
 from api.cli.output import Output
 from api.cli.trouble import Trouble
@@ -34,7 +34,7 @@ app = new_application()
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli.commands import YesOption, confirm, local_command
+from api.cli.commands import RECOVER, YesOption, confirm, local_command
 from api.cli.offline import ConfigOption, DataOption, data_of, locked_data
 from api.cli.output import Column, Output
 from api.cli.secrets import password
@@ -37,8 +37,8 @@ COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "n
 
 def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
-    local_command(app, "backup")(backup)
-    local_command(app, "restore")(restore)
+    local_command(app, "backup", rich_help_panel=RECOVER)(backup)
+    local_command(app, "restore", rich_help_panel=RECOVER)(restore)
 
 
 def backup(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from api.cli.commands import local_command
+from api.cli.commands import RECOVER, local_command
 from api.cli.output import Output
 from api.cli.secrets import StdinOption
 from api.cli.secrets import password as ask_password
@@ -33,9 +33,9 @@ DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must o
 
 def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
-    local_command(app, "reset-settings")(reset_settings)
-    local_command(app, "rotate-signing-key")(rotate_signing_key)
-    local_command(app, "reset-password")(reset_password)
+    local_command(app, "reset-settings", rich_help_panel=RECOVER)(reset_settings)
+    local_command(app, "rotate-signing-key", rich_help_panel=RECOVER)(rotate_signing_key)
+    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password)
 
 
 def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
@@ -39,7 +39,7 @@ LOG_COLUMNS = (
 
 def add_logs(app: typer.Typer) -> None:
     """Put `logs` into `app`."""
-    command(app, "logs")(logs)
+    command(app, "logs", rich_help_panel=WATCH)(logs)
 
 
 def logs(
