@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ import typer
 from api.cli.commands import RECOVER, YesOption, confirm, local_command
 from api.cli.offline import ConfigOption, DataOption, data_of, locked_data
 from api.cli.output import Column, Output
+from api.cli.progress import progress
 from api.cli.secrets import password
 from api.cli.trouble import Status, Trouble
 from config.units import size_text, timestamp_text
@@ -70,13 +70,13 @@ def backup(
     passphrase = None if without_keys or nobody else _passphrase(passphrase_file, twice=True)
     file = target / time.strftime("proxyfleet-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()) if target.is_dir() else target
     try:
-        with _progress(out, "Backing up") as progress:
-            manifest, digest = write(data, file, passphrase, with_logs, progress)
+        with progress(out, "Backing up") as told:
+            manifest, digest = write(data, file, passphrase, with_logs, told)
         removed = _remove_older(file.parent, keep) if keep else []
     except (CollectError, OSError) as error:
         raise Trouble(f"The backup failed, and there is no new archive: {error}") from error
-    told = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
-    out.data(told, lambda: _told(out, file, manifest, digest, removed))
+    result = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
+    out.data(result, lambda: _told(out, file, manifest, digest, removed))
 
 
 def _told(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
@@ -111,8 +111,8 @@ def restore(
         with locked_data(config, data_dir, may_be_new=True) as data, opened(file) as archive:
             passphrase = _passphrase(passphrase_file, twice=False) if archive.manifest.keys else None
             with contextlib.ExitStack() as stack:
-                with _progress(out, "Reading") as progress:
-                    found = stack.enter_context(prepared(data, archive, passphrase, progress))
+                with progress(out, "Reading") as told:
+                    found = stack.enter_context(prepared(data, archive, passphrase, told))
                 _carry_out(out, data, file, found, dry_run, yes)
     except BadArchive as error:
         raise Trouble(f"{file}: {error}", "Nothing was touched") from error
@@ -183,17 +183,3 @@ def _remove_older(folder: Path, keep: int) -> list[str]:
     for name in older:
         (folder / name).unlink()
     return older
-
-
-@contextlib.contextmanager
-def _progress(out: Output, what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal."""
-    if not out.err.isatty() or out.form == "json":
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(file=out.err), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=max(1, total))
