@@ -18,7 +18,8 @@ import typer
 
 from actors.process import set_up_logging
 from actors.supervision.in_force import hidden_keys, with_stored
-from actors.supervision.inherited import Inherited, from_manager
+from actors.supervision.inherited import Inherited, from_manager, stored_name
+from actors.supervision.legacy import Legacy, received
 from actors.supervision.locks import LockedError, lock
 from actors.supervision.service import Premises, Service
 from actors.supervision.sockets import ListenError
@@ -52,6 +53,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
     port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
     overrides = _given(
@@ -63,6 +65,9 @@ def serve(
         }
     )
     settings = _settings(lambda: load(config, overrides))
+    if check:
+        _rehearse(settings)
+        return
     os.environ.pop(f"{ENV_PREFIX}ADMIN_PASSWORD", None)  # the actors inherit the environment
     raise typer.Exit(run(settings, lambda: load(config, overrides)))
 
@@ -78,6 +83,22 @@ def check_config(config: ConfigOption = None, data_dir: DataOption = None) -> No
     typer.echo("The configuration is good.")
     for sentence in hidden_keys(settings, stored):
         typer.echo(f"note: {sentence}")
+
+
+@app.command()
+def upgrade(
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    run_dir: RunOption = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for the new program.")] = 120.0,
+) -> None:
+    """Have the running product become the program that is installed now, without refusing or dropping anybody."""
+    from api.upgrading import NotUpgraded  # only this command needs it
+    from api.upgrading import upgrade as upgrade_running
+
+    settings = _settings(lambda: load(config, _given({"data_dir": data_dir, "run_dir": run_dir})))
+    before, after = _translated(NotUpgraded, lambda: upgrade_running(settings, timeout))
+    typer.echo(f"Upgraded from {before} to {after}; older connections drain.")
 
 
 @app.command()
@@ -175,11 +196,14 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from api.wish import read_stored_settings, read_wish
 
     os.umask(0o077)
-    inherited = Inherited(from_manager(os.environ))
+    legacy = received(os.environ)
+    left = [(stored_name(each), each) for each in legacy.sockets()]
+    inherited = Inherited([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format)
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
-    locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
+    locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
+    legacy.release_locks(but=locks)
     stored = _translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format)
@@ -194,7 +218,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     except ValueError as error:  # nothing else is given to them than the password
         _fail(f"admin_password: {error}")
     _show_password(data, password)
-    premises = Premises(data, run_dir, locks, api_socket, inherited)
+    premises = Premises(data, run_dir, locks, api_socket, inherited, legacy.elders)
     service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
     return service.run(wish)
 
@@ -237,7 +261,10 @@ def _open_data(settings: Settings) -> DataDir:
     return _translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
 
 
-def _locked(file: Path, what: str) -> int:
+def _locked(file: Path, what: str, legacy: Legacy | None = None) -> int:
+    inherited = legacy.lock_of(file) if legacy else None
+    if inherited is not None:
+        return inherited
     try:
         return lock(file, what)
     except (LockedError, OSError) as error:
@@ -251,6 +278,14 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
         _fail(f"server.{error.field}: {error.error}{hint}")
+
+
+def _rehearse(settings: Settings) -> None:
+    from api.rehearsal import WouldNotStart, rehearse  # api is above actors, and only this needs it
+
+    data = DataDir(settings.data_dir or default_data_dir())
+    _translated(WouldNotStart, lambda: rehearse(settings, data))
+    typer.echo("It would start.")
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -91,7 +91,7 @@ class Machine:
         lib = self.stage / "opt/proxyfleet/releases" / name / "lib"
         lib.mkdir(parents=True)
         for package in ("actors", "api", "config"):
-            shutil.copytree(ROOT / package, lib / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / package, lib / package)
         shutil.copy(ROOT / "supervisor.py", lib)
         if version is not None:
             file = lib / "config" / "__init__.py"
@@ -185,6 +185,10 @@ class Machine:
             text=text,
         )
 
+    def install(self, release: str) -> None:
+        """This release is what starts next."""
+        self.run("ln", "-sfn", f"releases/{release}", "/opt/proxyfleet/current")
+
     def drop_in(self, name: str, text: str, unit: str = "proxyfleet.service") -> None:
         """A drop-in for a unit, read at once."""
         self.write(f"/etc/systemd/system/{unit}.d/{name}.conf", text)
@@ -216,6 +220,7 @@ class Machine:
             "PATH": os.environ["PATH"],
             "SYSTEMD_UNIT_PATH": "/etc/systemd/system:/run/systemd/system",
             "LC_ALL": "C",
+            **library_path(),
         }
 
     def _remove_control_groups(self) -> None:
@@ -230,6 +235,11 @@ def interpreter() -> str:
     """The path in the machine of the interpreter that runs the tests, readable for everybody."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     return f"/usr/bin/{name}" if sys.base_prefix == "/usr" else f"{PYTHON}/bin/{name}"
+
+
+def library_path() -> dict[str, str]:
+    """Where the interpreter finds its own library, if it is not the system's."""
+    return {} if sys.base_prefix == "/usr" else {"LD_LIBRARY_PATH": f"{PYTHON}/lib"}
 
 
 def _enter(namespace: int) -> None:

@@ -50,10 +50,12 @@ from actors.bus.messages.figures import (
 )
 from actors.bus.messages.fleet import (
     DescribeFleet,
+    DescribeProgram,
     Fleet,
     ListenerRefused,
     ListenerReserved,
     PrepareSettings,
+    Program,
     PutProxy,
     PutSettings,
     PutWish,
@@ -61,6 +63,7 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     RestartProxy,
     Runtime,
+    Upgrade,
 )
 from actors.bus.messages.forwarding import (
     AdmitTester,
@@ -120,6 +123,7 @@ __all__ = [
     "Delivery",
     "DeliveryAttempt",
     "DescribeFleet",
+    "DescribeProgram",
     "DisableWebhook",
     "Done",
     "EgressSpec",
@@ -142,6 +146,7 @@ __all__ = [
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
+    "Program",
     "ProxySpec",
     "ProxyStats",
     "PutProxy",
@@ -182,6 +187,7 @@ __all__ = [
     "TellUsage",
     "Trouble",
     "Unreachable",
+    "Upgrade",
     "UpstreamSpec",
     "UpstreamState",
     "Upstreams",
