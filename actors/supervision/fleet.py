@@ -26,6 +26,7 @@ from actors.bus.messages import (
     Failed,
     ForgetProxy,
     Hello,
+    LastRequests,
     ListenerRefused,
     ListenerReserved,
     ProxySpec,
@@ -140,20 +141,24 @@ class Fleet:
         self._keeper.leave()
         for name in self._elders.names():
             self._elders.dismiss(name, self._orders.drain_timeout)
-        self._finish(
-            [[*self._proxies.values(), *self._api], self._reported_to()], on_end, lambda: len(self._elders) > 0
-        )
+        self._finish(list(self._proxies.values()), on_end, lambda: len(self._elders) > 0)
 
     def hand_over(self, on_end: Callable[[], None]) -> None:
         """Let all but the proxies drain, for a program that comes after this one, and call `on_end`."""
-        self._finish([self._api, self._reported_to()], on_end, lambda: False)
+        self._finish([], on_end, lambda: False)
 
     def left(self) -> tuple[list[int], list[Elder]]:
         """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
         elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
         return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
 
-    def _finish(self, phases: list[list[Managed]], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
+    def _finish(self, first: list[Managed], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
+        """What stands in front of the API ends before it: a connection that it has taken is served."""
+        api, *front = self._api
+        phases = [[*first, *front], [api]] if front else [[*first, api]]
+        if front:
+            self._world.exchange.tell(api.name, LastRequests())
+        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)])
         self._ending = Ending(phases, self._end_actor, on_end, busy)
         self._ending.look()
 
@@ -163,9 +168,6 @@ class Fleet:
             self._stop(proxy_id, nothing)
         else:
             actor.stop(self._orders.drain_timeout, nothing)
-
-    def _reported_to(self) -> list[Managed]:
-        return [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)]
 
     def _look_at_the_end(self) -> None:
         if self._ending is not None:

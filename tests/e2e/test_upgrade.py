@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from collections import Counter
@@ -17,7 +19,8 @@ import pytest
 
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
-from tests.knocking import Knocking, by_tunnel, of_api, through_proxy
+from tests.forwarding.test_https import make_pair
+from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
 from tests.product import Product
 from tests.waiting import wait_until
 
@@ -223,3 +226,35 @@ def test_a_data_directory_that_moved_needs_a_restart_and_is_said_so() -> None:
         assert "data_dir: changed, which needs a restart" in done.stderr
         assert not (installed.directory / "other").exists()
         assert installed.version == "1.0.0"
+
+
+class Secured(Installed):
+    """The API of this one speaks TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        cert, key = make_pair(folder)
+        super().__init__(config=f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n')
+        self.base_url = f"https://127.0.0.1:{self.port}"
+        self.session.verify = False
+
+    def call(self) -> None:
+        """A new TLS connection, and one request on it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with (
+            socket.create_connection(("127.0.0.1", self.port), PATIENCE) as plain,
+            context.wrap_socket(plain) as client,
+        ):
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_the_api_behind_tls_fails_no_request_while_it_is_upgraded(tmp_path: Path) -> None:
+    with Secured(tmp_path) as installed, Knocking(*[installed.call] * 4) as knocking:
+        installed.install("2.0.0")
+        os.kill(installed.pid, signal.SIGUSR2)
+        wait_until(lambda: installed.version == "2.0.0", "it is the new program", 60)
+        knocking.wait_for_more()
+    assert knocking.failures == []

@@ -75,6 +75,11 @@ class PutWish:
 
 
 @message
+class LastRequests:
+    """Supervisor → API, when the TLS front in front of it ends: each connection ends with its next answer. → `Done`."""
+
+
+@message
 class Upgrade:
     """Command line → supervisor: become the program that is installed now. Answered by `Done` or `Failed`.
 
