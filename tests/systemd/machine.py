@@ -86,8 +86,8 @@ class Machine:
             folder.mkdir()
             (folder / "python.conf").write_text(f"[Service]\nEnvironment=LD_LIBRARY_PATH={PYTHON}/lib\n")
 
-    def add_release(self, name: str, version: str | None = None) -> None:
-        """A copy of this checkout as a program of its own, which says that it is `version`."""
+    def add_release(self, name: str, version: str | None = None) -> Path:
+        """A copy of this checkout as a program of its own, which says that it is `version`; its folder."""
         lib = self.stage / "opt/proxyfleet/releases" / name / "lib"
         lib.mkdir(parents=True)
         for package in ("actors", "api", "config"):
@@ -105,6 +105,7 @@ class Machine:
             "from supervisor import main\n\nsys.exit(main())\n"
         )
         program.chmod(0o755)
+        return lib.parent
 
     # --- its life ---
 
