@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,8 +50,8 @@ UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 CREATES_PROXY = "createProxy"
 """What would be outside of any scope of proxies."""
 REPLAYED = {"Idempotency-Replayed": "true"}
-NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess"))
-"""What is sent by POST and does nothing that anybody would want to hear of."""
+NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess", "importConfig"))
+"""What is sent by POST and does nothing that anybody would want to hear of, or has rows for everything it does."""
 ACTIONS = {
     "restartProxy": "proxy.restarted",
     "testProxy": "proxy.tested",
@@ -95,7 +96,7 @@ def _responder(services: Services, operation: Operation) -> Any:
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
-        caller = None if _by_token(services, operation, req) else _permitted(operation, req, params)
+        caller = _admitted(services, operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
@@ -129,9 +130,26 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
         return do()
     body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
     request = [operation.id, call.params, req.params, body]
-    answer, again = services.idempotency.once(call.caller.identity, key, request, lambda: do().plain())
-    reply = Reply.of_plain(answer)
+    following: list[Callable[[], None] | None] = [None]
+
+    def plainly() -> dict[str, Any]:
+        reply = do()
+        following[0] = reply.then
+        return reply.plain()
+
+    answer, again = services.idempotency.once(call.caller.identity, key, request, plainly)
+    reply = replace(Reply.of_plain(answer), then=following[0])
     return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
+
+
+def _admitted(services: Services, operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
+    """The caller, if there is one or has to be one. Raises `ApiError` 401 or 403."""
+    if _by_token(services, operation, req):
+        return None
+    if operation.open_by is not None and getattr(services.settings.security, operation.open_by):
+        caller: Caller | None = req.context.caller
+        return caller
+    return _permitted(operation, req, params)
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
@@ -212,7 +230,11 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         _write(resp, reply.status, {"success": True, "data": reply.data})
     else:
         resp.status = reply.status
-        resp.data, resp.content_type = reply.document
+        content, resp.content_type = reply.document
+        if isinstance(content, bytes):
+            resp.data = content
+        else:
+            resp.stream = content
 
 
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:

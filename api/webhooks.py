@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,10 @@ class Webhooks:
         self._publish = publish
         self._seal = seal
         self._lock = threading.Lock()
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Nobody else changes a webhook meanwhile."""
+        return self._lock
 
     # --- reading ---
 
@@ -187,9 +192,9 @@ class Webhooks:
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
 
-    def probe(self, webhook_id: str, timeout: float) -> WebhookProbed:
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
-        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id), timeout + ASK_TIMEOUT)
+        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id, request_id), timeout + ASK_TIMEOUT)
         if not isinstance(reply, WebhookProbed):
             raise SenderLost(repr(reply))
         return reply
@@ -223,6 +228,10 @@ class Webhooks:
         document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
         self._tell()
         return self._load(document)
+
+    def tell(self) -> None:
+        """Tell the sender what the store has; it asks for everything when it is back."""
+        self._tell()
 
     def _tell(self) -> None:
         """The store has it already, and the sender asks for everything when it is back."""

@@ -19,7 +19,9 @@ from actors.bus.mailbox import Answer, address_of, refuse
 from actors.bus.messages import (
     LOGS,
     METRICS,
+    TELEMETRY,
     WEBHOOKS,
+    CancelListeners,
     Configure,
     DescribeFleet,
     Done,
@@ -104,12 +106,14 @@ class Fleet:
         """Called once, when API, collector, indexer and sender run for the first time."""
         metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
         webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-        plans = (metrics, Plan(LOGS, entries.logs), webhooks, *api)
+        push = [Plan(TELEMETRY, entries.telemetry, orders.telemetry_params)] if orders.telemetry_params else []
+        plans = (metrics, Plan(LOGS, entries.logs, orders.groups.get(LOGS, {})), webhooks, *push, *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
             Hello: self._hello,
             ReserveListener: self._reserve,
+            CancelListeners: self._cancel,
             PutProxy: self._put,
             RemoveProxy: self._remove,
             RestartProxy: self._restart,
@@ -158,7 +162,7 @@ class Fleet:
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
             self._world.exchange.tell(api.name, LastRequests())
-        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)])
+        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
         self._ending = Ending(phases, self._end_actor, on_end, busy)
         self._ending.look()
 
@@ -254,7 +258,7 @@ class Fleet:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
         self._elders.dismiss(actor.name, self._orders.drain_timeout)
-        if all(each.life.state is State.RUNNING for each in self._fixed.values()):
+        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
         proxy_id = self._proxy_id(actor)
@@ -298,11 +302,17 @@ class Fleet:
 
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
-            self._keeper.reserve(message.proxy_id, message.host, message.port)
+            self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
             return
         answer(ListenerReserved(message.host, message.port))
+
+    def _cancel(self, _sender: str, message: CancelListeners, answer: Answer) -> None:
+        for proxy_id in message.proxy_ids:
+            self._keeper.cancel(proxy_id)
+        self._own.refresh(len(self._proxies))
+        answer(Done())
 
     def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
         spec = message.spec
@@ -340,15 +350,24 @@ class Fleet:
             actor.replace(reply)
 
     def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
-        self._wish = {spec.id: spec for spec in message.specs}
+        before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
         self._removed.clear()
+        for spec in message.specs:
+            if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
+                self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
+        for proxy_id in before.keys() - self._wish.keys():
+            self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
         wanted = message.proxy_ids or tuple(self._wish)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
-            proxy_id: self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped
+            proxy_id: replace(
+                self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped,
+                name=self._wish[proxy_id].name,
+                protocol=self._wish[proxy_id].protocol,
+            )
             for proxy_id in wanted
             if proxy_id in self._wish
         }

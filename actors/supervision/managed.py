@@ -272,6 +272,7 @@ class Managed:
 
     def _take_over(self, successor: _Generation) -> None:
         older, self._current, self._successor = self._current, successor, None
+        self.life.renewed()
         self.backoff.started(self._world.loop.now)
         if older is not None:
             self._dismiss(older, self.drain, _nothing)

@@ -27,6 +27,7 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import (
     API,
+    LOGS,
     METRICS,
     WEBHOOKS,
     DescribeProgram,
@@ -170,10 +171,20 @@ class Service:
             },
             {"publish": settings.metrics.publish},
             {
-                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                LOGS: {"logging": settings.logging.model_dump(mode="json")},
+                METRICS: {
+                    "alerts": settings.alerts.model_dump(mode="json"),
+                    "curve": {"clients": settings.metrics.curve_clients},
+                },
                 WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
+            self._telemetry(),
         )
+
+    def _telemetry(self) -> dict[str, dict[str, Any]]:
+        """The push to a collector, if there is one. It holds until the end."""
+        otlp = self._settings.telemetry.otlp
+        return {"otlp": otlp.params()} if otlp.endpoint else {}
 
     def _api_plans(self, entries: Entries) -> list[Plan]:
         """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
@@ -198,7 +209,7 @@ class Service:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
         run, data = str(self._premises.run.path), str(self._premises.data.path)
         style = self._settings.logging
-        return Boot(name, self._last_instance, run, data, style.level, style.format, params)
+        return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
 
     def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
         if isinstance(message, PrepareSettings):
@@ -303,10 +314,11 @@ class Service:
         """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
         gate = Gate(then)
         now = self._settings
-        if now.logging != before.logging:
-            set_up_logging(now.logging.level, now.logging.format)
+        style = now.logging.level, now.logging.format, now.logging.log_output
+        if style != (before.logging.level, before.logging.format, before.logging.log_output):
+            set_up_logging(*style)
             self._spawner.set_logging(now.logging.level, now.logging.format)
-            self._fleet.tell_all(SetLogging(now.logging.level, now.logging.format), gate)
+            self._fleet.tell_all(SetLogging(*style), gate)
         orders = self._orders()
         self._fleet.take_over(orders)
         pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from api.operations import (
     accounts,
+    clients,
     connections,
     credentials,
     document,
@@ -15,6 +16,7 @@ from api.operations import (
     proxies,
     records,
     settings,
+    transfer,
     users,
     webhooks,
 )
@@ -27,11 +29,13 @@ OPERATIONS: tuple[Operation, ...] = (
     *metrics.OPERATIONS,
     *credentials.OPERATIONS,
     *proxies.OPERATIONS,
+    *clients.OPERATIONS,
     *connections.OPERATIONS,
     *accounts.OPERATIONS,
     *users.OPERATIONS,
     *records.OPERATIONS,
     *document.OPERATIONS,
     *settings.OPERATIONS,
+    *transfer.OPERATIONS,
     *webhooks.OPERATIONS,
 )

@@ -14,6 +14,7 @@ from api.http.call import Call, Reply
 from api.http.errors import invalid, lacks_permission, not_found, rate_limited
 from api.proxies import stale
 from api.security.permissions import ADMIN, first_not_held, holds
+from api.services import Services
 from api.store import Document, NotStored, Store
 from api.users import User, UserUpdate
 from config.passwords import check_password
@@ -75,7 +76,7 @@ def delete_user(call: Call) -> Reply:
         _keep_an_administrator(store, user, None)
         store.delete(users.COLLECTION, user.id, before.revision)
         call.services.tokens.revoke_all(user.id)
-    _revoke_keys(call, user.id)
+        revoke_keys(call.services, user.id)
     call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 
@@ -141,12 +142,12 @@ def _matching(call: Call) -> Document:
     return document
 
 
-def _revoke_keys(call: Call, user_id: str) -> None:
-    """They are dead already, since their owner is gone; nothing is to be left of them."""
-    store = call.services.store
+def revoke_keys(services: Services, user_id: str) -> None:
+    """The keys of somebody who is gone: dead already, and nothing is to be left of them."""
+    store = services.store
     for document in store.find(api_keys.COLLECTION, user_id=user_id):
         try:
             store.delete(api_keys.COLLECTION, document.id)
         except NotStored:
             continue  # revoked at this moment, which is what was wanted
-        call.services.publish("api_key.revoked", api_keys.about(api_keys.load(document)))
+        services.publish("api_key.revoked", api_keys.about(api_keys.load(document)))

@@ -13,9 +13,11 @@ import psutil
 import pytest
 
 from actors.bus.messages import (
+    CancelListeners,
     Done,
     Failed,
     ListenerRefused,
+    ListenerReserved,
     PutProxy,
     PutWish,
     RemoveProxy,
@@ -103,7 +105,8 @@ def test_an_actor_killed_is_back_at_once_and_no_connection_is_refused(supervised
 def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))
-    first = supervised.running("one").pid
+    before = supervised.running("one")
+    first = before.pid
     with socket.create_connection(("127.0.0.1", port), timeout=10) as old, Caller(port) as caller:
         old_lines = old.makefile("r")
         assert int(old_lines.readline().split()[0]) == first
@@ -115,6 +118,7 @@ def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(sup
     assert caller.failures == []
     wait_until(lambda: not psutil.pid_exists(first or 0), "the old process has ended")
     assert supervised.runtime("one").restarts == 0
+    assert supervised.runtime("one").since > before.since
 
 
 def test_twenty_restarts_under_load_refuse_and_drop_nothing(supervised: Supervised) -> None:
@@ -197,7 +201,8 @@ def test_a_proxy_whose_port_is_taken_fails_and_runs_when_the_port_is_free(superv
 def test_a_hung_actor_is_killed_and_started_again(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))
-    first = supervised.running("one").pid
+    before = supervised.running("one")
+    first = before.pid
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"hang\n")
         wait_until(lambda: supervised.runtime("one").pid != first, "it was killed", seconds=15, pause=0.2)
@@ -318,3 +323,30 @@ def test_signals_to_the_whole_group_do_not_end_the_zygote(supervised: Supervised
     supervised.put(spec("one", free_port()))
     supervised.running("one")
     assert zygote.is_running()
+
+
+def test_a_whole_wish_moves_a_proxy_and_renames_another_and_refuses_no_connection(supervised: Supervised) -> None:
+    here, there, kept = free_port(), free_port(), free_port()
+    supervised.put(spec("mover", here))
+    supervised.put(spec("old", kept))
+    mover, old = supervised.running("mover"), supervised.running("old")
+    with Caller(kept) as caller:
+        assert isinstance(supervised.ask(ReserveListener("mover", "127.0.0.1", there, ("old",))), ListenerReserved)
+        assert isinstance(supervised.ask(ReserveListener("new", "127.0.0.1", kept, ("old",))), ListenerReserved)
+        assert greeting(here)[0] == mover.pid  # nothing has moved yet
+        assert supervised.ask(PutWish((spec("mover", there, revision=9), spec("new", kept, revision=9)))) == Done()
+        moved = supervised.running("mover", but_not=mover.pid)
+        new = supervised.running("new")
+        assert greeting(there)[0] == moved.pid
+        assert refuses(here)
+        wait_until(lambda: caller.pids and caller.pids[-1] == new.pid, "the new proxy serves")
+    assert caller.failures == []
+    assert set(caller.pids) == {old.pid, new.pid}
+    assert supervised.fleet().proxies.keys() == {"mover", "new"}
+
+
+def test_a_cancelled_reservation_is_let_go_at_once(supervised: Supervised) -> None:
+    port = free_port()
+    assert isinstance(supervised.ask(ReserveListener("one", "127.0.0.1", port)), ListenerReserved)
+    assert supervised.ask(CancelListeners(("one", "nobody"))) == Done()
+    assert refuses(port)

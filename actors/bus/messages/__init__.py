@@ -21,6 +21,7 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     SUPERVISOR,
+    TELEMETRY,
     WEBHOOKS,
     Done,
     Failed,
@@ -49,6 +50,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    CancelListeners,
     DescribeFleet,
     DescribeProgram,
     Fleet,
@@ -80,7 +82,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
     SetPooling,
 )
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages.webhooks import (
@@ -108,6 +110,7 @@ __all__ = [
     "LOGS",
     "METRICS",
     "SUPERVISOR",
+    "TELEMETRY",
     "WEBHOOKS",
     "AccessSpec",
     "AccountSpec",
@@ -115,6 +118,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "CancelListeners",
     "Configure",
     "Connection",
     "ConnectionFilter",
@@ -145,6 +149,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "LogTail",
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
@@ -186,6 +191,7 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TailLogs",
     "TellUsage",
     "Trouble",
     "Unreachable",

@@ -13,12 +13,22 @@ class ReserveListener:
     """API → supervisor, before a proxy is stored or started: bind the listening socket and hold it.
 
     Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `PutProxy` within ten seconds is let
-    go. A socket that the supervisor already holds for this proxy at this address is a success.
+    go. A socket that the supervisor already holds for this proxy at this address is a success. What a proxy listens at
+    now stays until then, too. Where one of `instead_of`, which are to give up theirs, listens at this very address, the
+    proxy goes on with that socket.
     """
 
     proxy_id: str
     host: str
     port: int
+    instead_of: tuple[str, ...] = ()
+
+
+@message
+class CancelListeners:
+    """API → supervisor: nothing comes of the reservations for these proxies. What is kept stays. Answered by `Done`."""
+
+    proxy_ids: tuple[str, ...]
 
 
 @message
@@ -69,7 +79,10 @@ class RestartProxy:
 
 @message
 class PutWish:
-    """API → supervisor, at the API's start: the whole wish, in place of what the supervisor remembers. → `Done`."""
+    """API → supervisor, at the API's start and after an import: the whole wish, in place of what is remembered.
+
+    Answered by `Done` when the listeners of those that are not wished any more are closed.
+    """
 
     specs: tuple[ProxySpec, ...]
 
@@ -104,7 +117,7 @@ class Program:
 
 @message
 class DescribeFleet:
-    """API → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
 
     proxy_ids: tuple[str, ...]
 
@@ -114,7 +127,7 @@ class Runtime:
     """What is really so with one actor. A value, not a message by itself.
 
     `state` is `starting`, `running`, `draining`, `failed` or `stopped`; `since` is when it entered that state;
-    `restarts` counts starts that were not asked for.
+    `restarts` counts starts that were not asked for. `name` and `protocol` are those of a proxy.
     """
 
     state: str
@@ -122,6 +135,8 @@ class Runtime:
     since: float
     restarts: int
     error: str | None
+    name: str = ""
+    protocol: str = ""
 
 
 @message
