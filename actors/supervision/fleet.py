@@ -360,7 +360,7 @@ class Fleet:
             self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
-        wanted = message.proxy_ids or tuple(self._wish)
+        wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: replace(
