@@ -23,6 +23,8 @@ from actors.supervision.service import Premises, Service
 from actors.supervision.sockets import ListenError, listen
 from config import VERSION
 from config.certificates import CertificateError, server_context
+from config.data_format import NAME as FORMAT_FILE
+from config.data_format import refuse_newer
 from config.live import BadStored, Stored
 from config.paths import DataDir, PathError, default_data_dir, default_run_dir, open_data_dir, open_run_dir
 from config.settings import ENV_PREFIX, ConfigError, Settings, load
@@ -72,7 +74,10 @@ def check_config(config: ConfigOption = None, data_dir: DataOption = None) -> No
     from api.offline import peek_settings  # as below
 
     settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
-    stored = _translated(ValueError, lambda: peek_settings(DataDir(settings.data_dir or default_data_dir())))
+    data = DataDir(settings.data_dir or default_data_dir())
+    if os.access(data.path, os.R_OK | os.X_OK):  # else it is somebody who wants to know of the configuration alone
+        _refuse_newer(data.path)
+    stored = _translated(ValueError, lambda: peek_settings(data))
     _translated(BadStored, lambda: with_stored(settings, stored))
     typer.echo("The configuration is good.")
     for sentence in hidden_keys(settings, stored):
@@ -146,6 +151,7 @@ def verify_audit(
     settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
     noted = _noted(head)
     data = DataDir(settings.data_dir or default_data_dir())
+    _refuse_newer(data.path)
     found = _translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         _fail(f"row {found.seq} {found.error}")
@@ -178,6 +184,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     data = _open_data(settings)
     run_dir = _translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory"), _locked(run_dir.lock, "run directory"))
+    _bring_up_to_date(data)
     stored = _translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format)
@@ -232,7 +239,23 @@ def _settings(read: Callable[[], Settings]) -> Settings:
 
 
 def _open_data(settings: Settings) -> DataDir:
-    return _translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
+    folder = settings.data_dir or default_data_dir()
+    _refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
+    return _translated(PathError, lambda: open_data_dir(folder))
+
+
+def _refuse_newer(folder: Path) -> None:
+    from api.store.steps import DATA_FORMAT  # as all of the store
+
+    _translated(PathError, lambda: refuse_newer(folder, DATA_FORMAT))
+
+
+def _bring_up_to_date(data: DataDir) -> None:
+    """With the lock of the data directory held, before anything of it is read."""
+    from api.store import steps
+    from api.store.migration import bring_up_to_date
+
+    _translated(PathError, lambda: bring_up_to_date(data, steps.STEPS))
 
 
 def _locked(file: Path, what: str) -> int:
@@ -272,10 +295,11 @@ def _offline(config: Path | None, data_dir: Path | None) -> DataDir:
     """The data directory of a product that doesn't run, locked."""
     settings = _settings(lambda: load(config, _given({"data_dir": data_dir})))
     folder = settings.data_dir or default_data_dir()
-    if not (folder / "store").is_dir():
+    if not (folder / "store").is_dir() and not (folder / FORMAT_FILE).is_file():
         _fail(f"{folder}: there is no configuration here; name its directory with --data-dir")
     data = _open_data(settings)
     _locked(data.lock, "data directory")
+    _bring_up_to_date(data)
     return data
 
 
