@@ -83,7 +83,7 @@ BAD_BODIES = [
     ({"host": "127.1"}, "host"),
     ({"host": "fe80::1%lo"}, "host"),
     ({"tags": "one"}, "tags"),
-    ({"tags": [1]}, "tags.0"),
+    ({"tags": [1]}, "tags[0]"),
     ({"settings": {"timeout": 0}}, "settings.timeout"),
     ({"settings": {"timeout": 3601}}, "settings.timeout"),
     ({"settings": {"timeout": True}}, "settings.timeout"),
