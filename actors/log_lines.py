@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
+from config.printable import printable, printable_json
 from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -16,14 +17,16 @@ def levels_from(level: str) -> frozenset[str]:
 
 
 class TextLines(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO logger: message`."""
+    """`2026-01-31T12:00:00.123Z INFO logger: message`.
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    One line, whatever is in the message; those of a traceback are indented, so that none looks like a message.
+    """
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
-        """ISO 8601 with milliseconds."""
-        return timestamp_text(record.created)
+    def format(self, record: logging.LogRecord) -> str:
+        """Line breaks, orders to terminals and the like are escaped (`config.printable`)."""
+        line = f"{timestamp_text(record.created)} {record.levelname} {record.name}: {record.getMessage()}"
+        trace = self.formatException(record.exc_info).split("\n") if record.exc_info else []
+        return "\n  ".join(map(printable, (line, *trace)))
 
 
 class JsonLines(logging.Formatter):
@@ -43,4 +46,4 @@ class JsonLines(logging.Formatter):
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return printable_json(json.dumps(line, ensure_ascii=False))

@@ -51,6 +51,7 @@ class Boot:
     data_dir: str
     log_level: str = "info"
     log_format: str = "text"
+    log_output: str = "stderr"
     params: dict[str, Any] = field(default_factory=dict)
 
 
@@ -103,7 +104,7 @@ class Actor:
             self.stop(message.drain)
             answer(Done())
         elif isinstance(message, SetLogging):
-            set_up_logging(message.level, message.format)
+            set_up_logging(message.level, message.format, message.output)
             self.level_changed(message.level)
             answer(Done())
         else:
@@ -123,7 +124,7 @@ def main(
 
     `promise` is told the time until which it may be silent (`actors.pulse`).
     """
-    set_up_logging(boot.log_level, boot.log_format)
+    set_up_logging(boot.log_level, boot.log_format, boot.log_output)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
     actor.loop.promise = promise
@@ -137,11 +138,21 @@ def main(
     return 0
 
 
-def set_up_logging(level: str, style: str) -> None:
-    """The process's own log goes to standard error, for the journal or the terminal."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
+    """Where the process's own log goes: `stderr` or `stdout`, which is the terminal or the journal, or `journald`."""
+    logging.basicConfig(handlers=[_handler(style, output)], level=level.upper(), force=True)
+
+
+def _handler(style: str, output: str) -> logging.Handler:
+    handler: logging.Handler
+    if output == "journald":
+        from actors.journal import JournalHandler  # few want it
+
+        handler = JournalHandler()
+    else:
+        handler = logging.StreamHandler(sys.stdout if output == "stdout" else sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    return handler
 
 
 def _end_with_the_supervisor(actor: Actor, lifeline: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from config.paths import private_directory
@@ -20,6 +20,15 @@ Step = Callable[[sqlite3.Connection], None]
 
 class FileTooNew(sqlite3.DatabaseError):
     """A newer release wrote this file; nothing in it was changed."""
+
+
+def add_columns(database: sqlite3.Connection, table: str, names: Iterable[str]) -> bool:
+    """Add the columns that an older version's `table` lacks, with 0 in every row; whether there were any."""
+    there = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
+    missing = [name for name in names if name not in there]
+    for name in missing:
+        database.execute(f"ALTER TABLE {table} ADD COLUMN {name} NOT NULL DEFAULT 0")
+    return bool(missing)
 
 
 def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequence[Step] = ()) -> sqlite3.Connection:

@@ -95,7 +95,7 @@ def _responder(services: Services, operation: Operation) -> Any:
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
-        caller = None if _by_token(services, operation, req) else _permitted(operation, req, params)
+        caller = _admitted(services, operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
@@ -132,6 +132,16 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
     answer, again = services.idempotency.once(call.caller.identity, key, request, lambda: do().plain())
     reply = Reply.of_plain(answer)
     return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
+
+
+def _admitted(services: Services, operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
+    """The caller, if there is one or has to be one. Raises `ApiError` 401 or 403."""
+    if _by_token(services, operation, req):
+        return None
+    if operation.open_by is not None and getattr(services.settings.security, operation.open_by):
+        caller: Caller | None = req.context.caller
+        return caller
+    return _permitted(operation, req, params)
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
@@ -212,7 +222,11 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
         _write(resp, reply.status, {"success": True, "data": reply.data})
     else:
         resp.status = reply.status
-        resp.data, resp.content_type = reply.document
+        content, resp.content_type = reply.document
+        if isinstance(content, bytes):
+            resp.data = content
+        else:
+            resp.stream = content
 
 
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:

@@ -26,31 +26,41 @@ Series = dict[str, list[dict[str, Any]]]
 
 
 def read_series(
-    bridge: Bridge, names: tuple[str, ...], start: float, end: float, interval: str, proxy_ids: tuple[str, ...] | None
+    bridge: Bridge,
+    names: tuple[str, ...],
+    start: float,
+    end: float,
+    interval: str,
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool,
 ) -> Series:
     """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `CollectorLost`.
 
-    `proxy_ids` None means everything. Where there is nothing to take a mean of, the bucket is left out.
+    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. Where there
+    is nothing to take a mean of, the bucket is left out.
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    reply = bridge.ask(METRICS, QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids), TIMEOUT)
+    question = QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids, of_one)
+    reply = bridge.ask(METRICS, question, TIMEOUT)
     if not isinstance(reply, MetricSeries):
         raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
-    return {name: _points(reply.values[name], first, step) for name in names}
+    longest = max((len(values) for values in reply.values.values()), default=0)
+    times = [timestamp_text(first + number * step) for number in range(longest)]
+    return {name: _points(reply.values[name], times) for name in names}
 
 
-def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None) -> Realtime:
+def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None, of_one: bool) -> Realtime:
     """The snapshot. Raises `CollectorLost`."""
-    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids), TIMEOUT)
+    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids, of_one), TIMEOUT)
     if not isinstance(reply, Realtime):
         raise CollectorLost(repr(reply))
     return reply
 
 
-def _points(values: tuple[float | None, ...], first: int, step: int) -> list[dict[str, Any]]:
+def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:
     return [
-        {"timestamp": timestamp_text(first + number * step), "value": value}
-        for number, value in enumerate(values)
+        {"timestamp": timestamp, "value": value}
+        for timestamp, value in zip(times, values, strict=True)
         if value is not None
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from api import settings, users
 from api.audit import Trail
@@ -16,6 +17,7 @@ from api.store.storage import parse
 from config.live import Stored
 from config.passwords import hash_password
 from config.paths import DataDir, forget_initial_password
+from config.proxies import ProxyRecord
 
 
 class UnknownUser(ValueError):
@@ -76,17 +78,27 @@ def rotate_signing_key(data: DataDir) -> tuple[str, float]:
         store.close()
 
 
+def peek_proxies(data: DataDir) -> list[ProxyRecord]:
+    """The proxies that are stored, read without a lock as `peek_settings` does. Raises `ValueError`."""
+    return [ProxyRecord.model_validate(body) for body in _peek(data, "proxies").values()]
+
+
 def peek_settings(data: DataDir) -> Stored:
     """What was set through the API, read without a lock while the product may run. Raises `ValueError`.
 
     Nothing, for somebody who may not read the data directory: they want to know of the configuration alone.
     """
-    file = data.store / f"{settings.COLLECTION}.json"
+    body = _peek(data, settings.COLLECTION).get(settings.DOCUMENT)
+    return {} if body is None else settings.stored_of(body)
+
+
+def _peek(data: DataDir, collection: str) -> dict[str, Any]:
+    """The bodies of a collection by their ids."""
+    file = data.store / f"{collection}.json"
     try:
         entries = parse(file, file.read_bytes())
     except (FileNotFoundError, PermissionError):
         return {}
     except (OSError, StoreError) as error:
         raise ValueError(f"{file}: {error}") from error
-    body = (entries.get(settings.DOCUMENT) or {}).get("body")
-    return {} if body is None else settings.stored_of(body)
+    return {name: entry["body"] for name, entry in entries.items() if entry.get("body") is not None}

@@ -30,6 +30,7 @@ _COUNTERS = (
     ("received_bytes", "bytes_in", "Bytes that clients sent"),
     ("sent_bytes", "bytes_out", "Bytes that clients received"),
     ("records_dropped", "records_dropped", "Access records that were lost"),
+    ("proxy_cpu_seconds", "cpu_seconds", "Processor time of its processes"),
 )
 _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 """Every octave from 1 ms to half a minute; the fine ones are for percentiles of ours."""
@@ -103,13 +104,17 @@ class _Exposition(Collector):
 
     def _states(self) -> Iterable[Metric]:
         active = GaugeMetricFamily("proxyfleet_active_connections", "Open connections", labels=_LABELS)
+        memory = GaugeMetricFamily(
+            "proxyfleet_proxy_resident_memory_bytes", "Resident memory of its process", labels=_LABELS
+        )
         last = GaugeMetricFamily("proxyfleet_last_request_timestamp_seconds", "Of the last request", labels=_LABELS)
         for labels, stats in self._stats:
             active.add_metric(labels, stats.active_connections)
+            memory.add_metric(labels, stats.resident)
             if stats.last_request:
                 last.add_metric(labels, stats.last_request)
         up = GaugeMetricFamily("proxyfleet_proxy_up", "1 while its process runs", labels=_LABELS)
-        restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure or on wish", labels=_LABELS)
+        restarts = CounterMetricFamily("proxyfleet_proxy_restarts", "Starts after a failure", labels=_LABELS)
         info = GaugeMetricFamily("proxyfleet_proxy_info", "The name of each proxy", labels=(*_LABELS, "name"))
         for proxy in self._proxies:
             labels, runtime = (proxy.id, proxy.protocol), self._runtimes.get(proxy.id)
@@ -117,7 +122,7 @@ class _Exposition(Collector):
                 up.add_metric(labels, int(runtime is not None and runtime.state == "running"))
             restarts.add_metric(labels, runtime.restarts if runtime else 0)
             info.add_metric((*labels, proxy.name), 1)
-        return (active, last, up, restarts, info)
+        return (active, memory, last, up, restarts, info)
 
     def _machine(self) -> Iterator[Metric]:
         build = GaugeMetricFamily("proxyfleet_build_info", "The version that runs", labels=("version",))

@@ -74,8 +74,10 @@ class ProxyTester:
         self.default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
-    def run(self, proxy: StoredProxy, url: str | None, timeout: float) -> dict[str, Any]:
+    def run(self, proxy: StoredProxy, url: str | None, timeout: float, request_id: str) -> dict[str, Any]:
         """A `test_result`. Raises `ApiError` 429 when too many tests are under way.
+
+        The access record that the test leaves has this request id.
 
         The answer comes in time even if a target drips its head byte by byte: the thread that still reads it is left
         to itself, and keeps its place until it has ended.
@@ -87,7 +89,7 @@ class ProxyTester:
 
         def attempt() -> None:
             try:
-                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout))
+                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout, request_id))
             except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
                 outcome.set_exception(error)
             finally:
@@ -99,11 +101,11 @@ class ProxyTester:
         except FutureTimeout:
             return _result(_late(timeout), began, moment)
 
-    def _attempt(self, proxy: StoredProxy, url: str, timeout: float) -> _Outcome:
+    def _attempt(self, proxy: StoredProxy, url: str, timeout: float, request_id: str) -> _Outcome:
         if proxy.record.status != "active":
             return _Outcome(error="the proxy is inactive")
         user, token = _one_use_credentials(proxy.record.protocol)
-        admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT)
+        admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT, request_id)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")

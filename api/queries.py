@@ -6,7 +6,7 @@ from actors.forwarding.connections import SORTS
 from actors.metrics.names import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
-from api.resources.logs import LEVELS
+from api.resources.logs import LEVELS, OFFSET_MAX, TAIL_MAX
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
 from api.resources.webhooks import DELIVERY_STATES
@@ -14,6 +14,13 @@ from config.proxies import PROTOCOLS
 
 _A_METRIC = f"({'|'.join(NAMES)})"
 METRICS_SCHEMA = {"type": "string", "pattern": f"^{_A_METRIC}(,{_A_METRIC})*$", "maxLength": 500}
+_OWN_HOST = text("host", "How clients call this machine; as the request does by default", "proxy.example.com", 253, 1)
+PAC = (
+    text("tag", "Only proxies with this tag", "office", 64, 1),
+    _OWN_HOST,
+    choice("direct", "At last without a proxy, when none of them answers", ("true", "false"), "false"),
+)
+SNIPPETS = (_OWN_HOST,)
 LIST_PROXIES = (
     integer("page", "The page, from 1", 1, 1_000_000, 1),
     integer("per_page", "Proxies on a page", 1, 100, 50),
@@ -42,19 +49,42 @@ QUERY_METRICS = (
     ),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
+REALTIME = (text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),)
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
-QUERY_LOGS = (
+_LOG_TIMES = (
     moment("start_time", "Not before; an hour ago by default"),
     moment("end_time", "Not after; now by default"),
+)
+_LOG_FILTERS = (
     choice("level", "Exactly this level", LEVELS),
     choice("min_level", "At least this level", LEVELS),
     one_address("client_ip", "Only of this client"),
     integer("status_code", "Only with this status", 100, 599),
-    text("search", "Words that must all occur", "example.com"),
+    text("search", "Words that must all occur, each as a part of a text", "example.com"),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
-    integer("limit", "At most so many", 1, 1000, 100),
-    integer("offset", "After so many", 0, 1_000_000_000, 0),
 )
+_PAGE_END = "lwHLQdrSdIAAAADLQdrSeAQAAADPAAZlFyiYgAAFCc4AvGFO"
+_CURSOR = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,200}$"}
+_LOG_LIMIT = integer("limit", "At most so many", 1, 1000, 100)
+QUERY_LOGS = (
+    *_LOG_TIMES,
+    *_LOG_FILTERS,
+    _LOG_LIMIT,
+    integer("offset", "After so many", 0, OFFSET_MAX, 0),
+    Parameter("cursor", _CURSOR, "The `next_cursor` of the page before, with the same filters", _PAGE_END),
+)
+TAIL_LOGS = (
+    *_LOG_FILTERS,
+    _LOG_LIMIT,
+    integer("timeout", "Seconds to wait when there is nothing yet", 0, TAIL_MAX, 20),
+    Parameter(
+        "cursor",
+        _CURSOR,
+        "The `next_cursor` of the answer before, or a page's `tail_cursor`; else from now on",
+        "kgIC",
+    ),
+)
+EXPORT_LOGS = (*_LOG_TIMES, *_LOG_FILTERS)
 LIST_DELIVERIES = (
     choice("status", "Only those of this status", DELIVERY_STATES),
     integer("limit", "At most so many", 1, 1000, 100),

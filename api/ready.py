@@ -17,7 +17,8 @@ from actors.supervision.in_force import with_stored
 from api.offline import peek_settings
 from config.live import BadStored
 from config.paths import DataDir, default_data_dir
-from config.settings import ENV_PREFIX, ConfigError, Server, load
+from config.settings import ConfigError, Server, load
+from config.variables import ENV_PREFIX
 
 PATIENCE = 4.0
 """Seconds for the connection, and for the answer."""

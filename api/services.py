@@ -31,15 +31,20 @@ from api.security.rates import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
+from api.slots import Slots
 from api.store import Store, StoreError
 from api.users import User
 from api.webhooks import Webhooks
+from config.groups import Logging
 from config.groups import Webhooks as WebhookSettings
 from config.paths import DataDir
 from config.sealing import seal_of
-from config.settings import Auth, Logging, Proxy, Security, Server
+from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
+
+TAILS_MAX, EXPORTS_MAX = 3, 2
+"""Requests that wait for new records, and that read many: each holds one of the server's eight threads."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ class Services:
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
+        self.tails = Slots(TAILS_MAX, "tails of the log")
+        self.exports = Slots(EXPORTS_MAX, "exports of the log")
         self.audit = Trail(data)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge

@@ -187,9 +187,9 @@ class Webhooks:
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
 
-    def probe(self, webhook_id: str, timeout: float) -> WebhookProbed:
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
-        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id), timeout + ASK_TIMEOUT)
+        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id, request_id), timeout + ASK_TIMEOUT)
         if not isinstance(reply, WebhookProbed):
             raise SenderLost(repr(reply))
         return reply

@@ -16,8 +16,9 @@ def read_wish(data: DataDir) -> tuple[ProxySpec, ...]:
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
-    store, seal = open_store(data), seal_of(data)
+    store = open_store(data)
     try:
+        seal = seal_of(data)
         specs = read_specs(store, seal)
         seal.ensure()
         return specs

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 
@@ -13,6 +14,35 @@ class Group(BaseModel):
     """A group of keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+OUTPUTS = ("stderr", "stdout", "journald", "jsonl")
+"""Values of `logging.output`; `jsonl:` and an absolute path is another one, in the configuration alone."""
+
+
+def _output(text: str) -> str:
+    if text not in OUTPUTS and not re.fullmatch(r"jsonl:/[^\0]+", text):
+        raise ValueError(f"must be one of {', '.join(OUTPUTS)}, or jsonl: and an absolute path")
+    return text
+
+
+class Logging(Group):
+    """`logging`: the product's own log and the access records. What is below `level` is not kept.
+
+    `output` is where the log goes, and where records go beside their index. Records are kept for `retention_days`, and
+    as many of them as fit into `retention_size` bytes; 0: any number.
+    """
+
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    format: Literal["text", "json"] = "text"
+    output: Annotated[str, AfterValidator(_output)] = "stderr"
+    retention_days: int = Field(30, ge=1, le=3650)
+    retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)
+
+    @property
+    def log_output(self) -> str:
+        """Where the log itself goes: `stderr`, `stdout` or `journald`."""
+        return self.output if self.output in ("stdout", "journald") else "stderr"
 
 
 class Alerts(Group):

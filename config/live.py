@@ -12,15 +12,18 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
 
+from config.groups import OUTPUTS, Logging
 from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
-from config.settings import Auth, Logging, Proxy, Server
+from config.settings import Auth, Proxy, Server
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""
 
-OUTPUT = "stderr"
-"""`logging.output`: where the product's own log goes, for the journal or the terminal."""
 LONGEST_SESSION = 366 * 24 * 3600
+
+
+OUTPUT_PATTERN = r"^(stderr|stdout|journald|jsonl|jsonl:/[^\x00]{1,4096})$"
+PATH_REASON = "a path is chosen in the configuration alone, since who may change settings may not write anywhere"
 
 
 class _Input(BaseModel):
@@ -41,7 +44,7 @@ class LoggingInput(_Input):
 
     level: Literal["debug", "info", "warning", "error", "critical"] | None = None
     format: Literal["text", "json"] | None = None
-    output: Literal["stderr"] | None = None
+    output: Annotated[str, Field(pattern=OUTPUT_PATTERN)] | None = None
 
 
 class AuthInput(_Input):
@@ -105,7 +108,7 @@ G = TypeVar("G", bound=_Input | BaseModel)
 
 def groups(settings: Grouped) -> dict[str, dict[str, Any]]:
     """The four groups as the API shows them: what is in force."""
-    server, auth, proxy = settings.server, settings.auth, settings.proxy
+    server, auth, proxy, logging = settings.server, settings.auth, settings.proxy, settings.logging
     return {
         "server": {
             "host": server.host,
@@ -113,7 +116,7 @@ def groups(settings: Grouped) -> dict[str, dict[str, Any]]:
             "ssl_enabled": server.tls.enabled,
             "max_connections": server.max_connections,
         },
-        "logging": {"level": settings.logging.level, "format": settings.logging.format, "output": OUTPUT},
+        "logging": {"level": logging.level, "format": logging.format, "output": logging.output},
         "auth": {
             "enabled": True,
             "session_timeout": auth.access_token_ttl,
@@ -146,6 +149,8 @@ def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
                 continue
             if (group, key) in FIXED:
                 raise FixedSetting(f"{group}.{key}", FIXED[group, key])
+            if (group, key) == ("logging", "output") and value not in OUTPUTS:
+                raise FixedSetting("logging.output", f"must be one of {', '.join(OUTPUTS)}; {PATH_REASON}")
             changed.setdefault(group, {})[key] = value
     return changed
 

@@ -86,6 +86,11 @@ class DataDir:
         return self.path / "keys"
 
     @property
+    def curve_key(self) -> Path:
+        """The secret key of the public socket, the metrics collector's."""
+        return self.keys / "metrics-curve.key"
+
+    @property
     def logs(self) -> Path:
         """The folder of the log indexer's day files."""
         return self.path / "logs"
@@ -109,6 +114,11 @@ class DataDir:
     def webhooks(self) -> Path:
         """The folder of the webhook sender's outbox."""
         return self.path / "webhooks"
+
+    @property
+    def telemetry(self) -> Path:
+        """The folder of what the push to an OpenTelemetry collector remembers."""
+        return self.path / "telemetry"
 
     @property
     def lock(self) -> Path:

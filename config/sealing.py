@@ -21,6 +21,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from config.credentials import SECRETS_KEY, CredentialError, credential
 from config.keyfile import KeyFileError, make_key, read_key
 from config.paths import DataDir, PathError
 
@@ -98,8 +99,11 @@ class Seal:
 
 
 def seal_of(data: DataDir) -> Seal:
-    """The seal of a data directory."""
-    return Seal(data.keys / "secrets.key")
+    """The seal of a data directory: with the key that systemd has given, else with one of its own."""
+    try:
+        return Seal(credential(SECRETS_KEY) or data.keys / "secrets.key")
+    except CredentialError as error:
+        raise SealError(str(error)) from error
 
 
 def _mark(key: bytes) -> str:

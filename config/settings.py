@@ -1,4 +1,4 @@
-"""The operator's configuration: defaults < TOML file < environment < command line.
+"""The operator's configuration: defaults < TOML file < credentials of systemd < environment < command line.
 
 Every key has its type, its default and its limits here. Unknown keys and bad values are refused with the key, the
 value and what is allowed; all of them at once. Environment variables are `PROXYFLEET_` plus the key in capitals,
@@ -13,30 +13,44 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import reduce
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 from pydantic_settings.exceptions import SettingsError
 
+from config.credentials import CredentialError, as_settings
 from config.fields import field_path
-from config.groups import Alerts, Group, Webhooks
+from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
+from config.positions import line_of, lines_of
+from config.telemetry import Telemetry
+from config.variables import ENV_PREFIX, OPTION_VARIABLES
 
-ENV_PREFIX = "PROXYFLEET_"
-OPTION_VARIABLES = {"CONFIG", "NEW_PASSWORD"}
-"""Variables of the prefix that are options of commands and no keys of the configuration."""
 LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
     f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
     f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
     f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
     f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
+    f"{ENV_PREFIX}METRICS__CURVE_CLIENTS",
     f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
 }
+
+
+_TCP = re.compile(r"tcp://([0-9.]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", re.ASCII)
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
 class ConfigError(Exception):
@@ -61,16 +75,32 @@ def _egress_exception(text: str) -> str:
     return text
 
 
-def _loopback_address(text: str) -> str:
-    """A ZeroMQ address that only this machine reaches: what is published is neither encrypted nor for everybody."""
-    match = re.fullmatch(r"tcp://(127\.[0-9.]+|\[::1\]):([0-9]{1,5})", text, re.ASCII)
-    if text and (match is None or int(match[2]) > 65535):
+def _publish_address(text: str) -> str:
+    """A ZeroMQ address of this machine."""
+    match = _TCP.fullmatch(text)
+    if text and (match is None or int(match[2]) > 65535 or not _is_address(match[1])):
         raise ValueError(
-            "must be empty, or tcp:// with a loopback address (127.0.0.1, [::1]) and a port, where 0 is any that is "
-            "free; it is neither encrypted nor guarded, so use a tunnel to subscribe from elsewhere"
+            "must be empty, or tcp:// with an address of this machine (127.0.0.1, [::1]) and a port, where 0 is any "
+            "that is free"
         )
-    if match is not None:
-        ip_address(match[1].strip("[]"))
+    return text
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return ip_address(text.strip("[]")).version == (6 if text.startswith("[") else 4)
+    except ValueError:
+        return False
+
+
+def _curve_key(text: str) -> str:
+    """A public key as ZeroMQ writes it (Z85, RFC 32): 32 bytes as 40 characters."""
+    groups = [text[place : place + 5] for place in range(0, len(text), 5)]
+    values = [reduce(lambda sum_, each: sum_ * 85 + _Z85.find(each), group, 0) for group in groups]
+    if len(text) != 40 or any(each not in _Z85 for each in text) or max(values) >= 1 << 32:
+        raise ValueError(
+            "must be a public CURVE key in Z85: 40 characters; `scripts/watch-metrics --new-key` makes one"
+        )
     return text
 
 
@@ -83,7 +113,8 @@ def _web_url(text: str) -> str:
 
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
-LoopbackAddress = Annotated[str, AfterValidator(_loopback_address)]
+PublishAddress = Annotated[str, AfterValidator(_publish_address)]
+CurveKey = Annotated[str, AfterValidator(_curve_key)]
 Network = Annotated[str, AfterValidator(_network)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1)]
@@ -116,13 +147,6 @@ class Server(Group):
     drain_timeout: float = Field(10.0, ge=0, le=3600)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
-
-
-class Logging(Group):
-    """`logging`: the product's own log and the access records. What is below `level` is not kept."""
-
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    format: Literal["text", "json"] = "text"
 
 
 class Jwt(Group):
@@ -172,6 +196,7 @@ class Security(Group):
     https_only: bool = False
     ip_whitelist: tuple[Network, ...] = ()
     request_logging: bool = True
+    public_pac: bool = False
     rate_limiting: RateLimiting = RateLimiting()
 
 
@@ -179,10 +204,22 @@ class Metrics(Group):
     """`metrics`: how others than the API's users get at the metrics.
 
     `prometheus_token`, sent as bearer, opens `GET /metrics`. `publish` is where programs subscribe; empty: nowhere.
+    With `curve_clients`, their public keys, only those hear anything, and encrypted.
     """
 
-    publish: LoopbackAddress = "tcp://127.0.0.1:5556"
+    publish: PublishAddress = "tcp://127.0.0.1:5556"
+    curve_clients: tuple[CurveKey, ...] = Field((), max_length=1_000)
     prometheus_token: SecretStr | None = Field(None, min_length=16, max_length=256)
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        match = _TCP.fullmatch(self.publish)
+        if match and not ip_address(match[1].strip("[]")).is_loopback and not self.curve_clients:
+            raise ValueError(
+                f"publish: {self.publish} can be reached from elsewhere, which needs curve_clients, the public keys of "
+                "those who may subscribe; without them it must be a loopback address"
+            )
+        return self
 
     def token_digest(self) -> str | None:
         """The SHA-256 of the token in hex, which is enough to know it again."""
@@ -213,6 +250,7 @@ class Settings(BaseSettings):
     metrics: Metrics = Metrics()
     alerts: Alerts = Alerts()
     webhooks: Webhooks = Webhooks()
+    telemetry: Telemetry = Telemetry()
 
     @classmethod
     def settings_customise_sources(
@@ -223,8 +261,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The order of precedence: command line (init), environment. `load` puts the file below them."""
-        return (init_settings, env_settings)
+        """The order of precedence: command line (init), environment, credentials. `load` puts the file below them."""
+        return (init_settings, env_settings, InitSettingsSource(settings_cls, as_settings()))
 
 
 def plain(settings: Settings) -> dict[str, Any]:
@@ -232,7 +270,9 @@ def plain(settings: Settings) -> dict[str, Any]:
 
     That is `auth.oauth2.client_secret`; whoever logs or shows this must leave it out.
     """
-    told = settings.model_dump(mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}})
+    told = settings.model_dump(
+        mode="json", exclude={"admin_password": True, "metrics": {"prometheus_token"}, "telemetry": True}
+    )
     told["prometheus_token_hash"] = settings.metrics.token_digest()
     told["auth"]["oauth2"]["client_secret"] = settings.auth.oauth2.client_secret.get_secret_value()
     return told
@@ -243,15 +283,52 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
 
     Raises `ConfigError`.
     """
-    problems = _unreadable(file) + _unknown_environment()
+    unreadable = _unreadable(file)
+    if unreadable:
+        raise ConfigError(unreadable)
+    problems = _unknown_environment()
+    try:
+        settings = _reading(file)(**dict(overrides or {}))
+    except ValidationError as error:
+        places = _Places(file, overrides or {})
+        raise ConfigError(problems + [_sentence(each, places) for each in error.errors()]) from error
+    except SettingsError as error:
+        raise ConfigError(
+            problems or [str(error)]
+        ) from error  # of a list that is no JSON, which `problems` tells better
+    except CredentialError as error:
+        raise ConfigError([*problems, str(error)]) from error
     if problems:
         raise ConfigError(problems)
-    try:
-        return _reading(file)(**dict(overrides or {}))
-    except ValidationError as error:
-        raise ConfigError([_sentence(each) for each in error.errors()]) from error
-    except SettingsError as error:
-        raise ConfigError([str(error)]) from error
+    return settings
+
+
+class _Places:
+    """Where each key has its value from: the line of the file, or the variable."""
+
+    def __init__(self, file: Path | None, overrides: Mapping[str, Any]) -> None:
+        self._file = file
+        self._lines = lines_of(file.read_text(encoding="utf-8")) if file else {}
+        self._overrides = overrides
+
+    def of(self, path: tuple[Any, ...]) -> str:
+        """`FILE:LINE: ` or `VARIABLE: `; nothing for what the command line says."""
+        if _reaches(self._overrides, path):
+            return ""
+        for length in range(len(path), 0, -1):
+            variable = ENV_PREFIX + "__".join(str(part).upper() for part in path[:length])
+            if variable in os.environ:
+                return f"{variable}: "
+        line = line_of(self._lines, path)
+        return f"{self._file}:{line}: " if line else ""
+
+
+def _reaches(given: Any, path: tuple[Any, ...]) -> bool:
+    for part in path:
+        if not isinstance(given, Mapping) or part not in given:
+            return False
+        given = given[part]
+    return True
 
 
 def _reading(file: Path | None) -> type[Settings]:
@@ -278,7 +355,8 @@ def _unreadable(file: Path | None) -> list[str]:
     except OSError as error:
         return [f"{file}: {error.strerror or error}"]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        return [f"{file}: not TOML: {error}"]
+        line = re.search(r"at line (\d+)", str(error))
+        return [f"{file}:{line[1]}: not TOML: {error}" if line else f"{file}: not TOML: {error}"]
     return []
 
 
@@ -303,18 +381,27 @@ def _is_json_list(text: str) -> bool:
         return False
 
 
-def _sentence(error: Any) -> str:
+def _sentence(error: Any, places: _Places) -> str:
     key = field_path(error["loc"])
+    told = f"{places.of(error['loc'])}{key}"
     if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key; allowed here: {', '.join(_siblings(error['loc']))}"
+        allowed = _siblings(error["loc"])
+        near = get_close_matches(str(error["loc"][-1]), allowed, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{key}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
+    return f"{told}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:
     in_url = isinstance(given, str) and "://" in given and "@" in given
     return (
-        "password" in key or "secret" in key or key.endswith("_token") or in_url or isinstance(given, (dict, BaseModel))
+        "password" in key
+        or "secret" in key
+        or "headers" in key
+        or key.endswith("_token")
+        or in_url
+        or isinstance(given, (dict, BaseModel))
     )
 
 

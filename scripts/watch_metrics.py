@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -30,9 +32,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address", nargs="?", default="tcp://127.0.0.1:5556", help="metrics.publish of the product")
     parser.add_argument("--once", action="store_true", help="print one table and end; 1 when nothing comes in 10 s")
+    parser.add_argument("--server-key", metavar="KEY", help="the server's public key, where it speaks CURVE")
+    parser.add_argument("--key-file", metavar="FILE", type=Path, help="your secret key, where the server speaks CURVE")
+    parser.add_argument("--new-key", metavar="FILE", type=Path, help="make a secret key, print its public one and end")
     given = parser.parse_args()
+    if given.new_key:
+        return make_key(given.new_key)
+    if bool(given.server_key) != bool(given.key_file):
+        parser.error("--server-key and --key-file go together")
     with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
         subscriber.linger = 0
+        if given.server_key:
+            secret = given.key_file.read_bytes().strip()
+            subscriber.curve_secretkey, subscriber.curve_publickey = secret, zmq.curve_public(secret)
+            subscriber.curve_serverkey = given.server_key.encode()
         subscriber.subscribe("metrics.")
         subscriber.subscribe("events.")
         subscriber.connect(given.address)
@@ -40,6 +53,15 @@ def main() -> int:
             return watch(subscriber, given.once)
         except KeyboardInterrupt:
             return 0
+
+
+def make_key(file: Path) -> int:
+    """A new key of a subscriber; what is printed belongs into `metrics.curve_clients` of the product."""
+    public, secret = zmq.curve_keypair()
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(secret + b"\n")
+    sys.stdout.write(public.decode() + "\n")
+    return 0
 
 
 def watch(subscriber: zmq.Socket[bytes], once: bool) -> int:

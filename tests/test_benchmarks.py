@@ -9,6 +9,7 @@ import pytest
 from benchmarks.processes import Missing, cpu_seconds
 from benchmarks.report import OURS, Bar, Comparison, Row, cpu_rows, markdown, plain, save
 from benchmarks.rounds import QUICK, Bench, Entrant, medians
+from benchmarks.signin import REFERENCE, Answer, rows_of, timed
 from benchmarks.soak import Sample, growth
 
 RESULTS = {
@@ -129,3 +130,25 @@ def test_a_spike_is_no_growth() -> None:
 
 def test_cpu_of_a_process_that_is_gone_counts_nothing() -> None:
     assert cpu_seconds([2**22 + 1]) == 0.0
+
+
+def test_sign_ins_are_judged_by_the_two_medians_that_are_farthest_apart() -> None:
+    taken = {REFERENCE: [0.1, 0.1, 9.0], "unknown name": [0.104, 0.104, 0.0], "disabled": [0.098, 0.098]}
+    *kinds, judged = rows_of(taken)
+    assert [(row.ours, row.peer) for row in kinds] == [(100.0, 100.0), (104.0, 100.0), (98.0, 100.0)]
+    assert judged.ours == pytest.approx(6.12, abs=0.01)
+    assert judged.reached is False
+    assert rows_of({**taken, "disabled": [0.1]})[-1].reached is True
+
+
+def test_each_kind_of_sign_in_is_tried_in_every_round_and_the_first_one_is_not_counted() -> None:
+    order: list[str] = []
+
+    def attempt(kind: str) -> Answer:
+        order.append(kind)
+        return Answer(401, kind)
+
+    taken, answers = timed({"a": lambda: attempt("a"), "b": lambda: attempt("b")}, 3)
+    assert {kind: len(times) for kind, times in taken.items()} == {"a": 3, "b": 3}
+    assert [sorted(order[begin : begin + 2]) for begin in range(0, len(order), 2)] == [["a", "b"]] * 4
+    assert answers == {"a": {Answer(401, "a")}, "b": {Answer(401, "b")}}

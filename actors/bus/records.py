@@ -5,9 +5,10 @@ number. What isn't acknowledged is sent again, in order, with the same number, a
 record is stored once, whoever dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on top is
 dropped and counted, and traffic never waits.
 
-A batch is two frames: `[source, instance, number, first]` and the rows, both msgpack; each row is a list with the
-fields of `ACCESS_FIELDS`. `first` is the oldest number that the sender still keeps: all before it are on disk, so an
-indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
+A batch is one frame, msgpack: `[source, instance, number, first, rows]`, where `rows` is msgpack in its turn, packed
+once however often it is sent: lists with the fields of `ACCESS_FIELDS`. (Several frames would let libzmq 4.3.5 abort
+when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are on
+disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
@@ -49,6 +50,8 @@ BATCH_ROWS = 1_000
 KEPT_ROWS = 100_000
 FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
+COMPLAINT_PERIOD = 60.0
+"""Seconds between two lines in the log about records that are lost."""
 
 
 class RecordSender:
@@ -64,6 +67,7 @@ class RecordSender:
         self._timed = False
         self._number = 0
         self._last_progress = loop.now
+        self._complained = float("-inf")
         self.dropped = 0
         self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
         self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
@@ -89,6 +93,11 @@ class RecordSender:
         """Is everything that was added on disk?"""
         return not self._rows and not self._unacknowledged
 
+    @property
+    def waiting(self) -> int:
+        """How many records are not on disk, as far as is known."""
+        return len(self._rows) + self._kept
+
     def flush(self) -> None:
         """Send what was added, and once more what has waited too long for its acknowledgement."""
         rows = self._rows
@@ -107,7 +116,7 @@ class RecordSender:
 
     def _send(self, rows: list[Row]) -> None:
         if self._kept + len(rows) > KEPT_ROWS:
-            self.dropped += len(rows)
+            self._drop(len(rows))
             return
         if not self._unacknowledged:
             self._last_progress = self._loop.now
@@ -117,10 +126,18 @@ class RecordSender:
         self._kept += len(rows)
         self._transmit(self._number, frame)
 
+    def _drop(self, count: int) -> None:
+        self.dropped += count
+        if self._loop.now - self._complained >= COMPLAINT_PERIOD:
+            self._complained = self._loop.now
+            log.error(
+                "%d access records are lost so far: the log indexer takes none, and no more are kept", self.dropped
+            )
+
     def _transmit(self, number: int, frame: bytes) -> None:
-        head = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0]])
+        batch = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0], frame])
         try:
-            self._loop.send(self._socket, [head, frame])
+            self._loop.send(self._socket, [batch])
         except zmq.Again:
             return  # the indexer is away and the queue is full: sent again when its acknowledgement stays out
 
@@ -167,11 +184,23 @@ class RecordReceiver:
 
     def _on_batch(self, frames: list[bytes]) -> None:
         try:
-            sender, head, body = frames
-            source, instance, number, first = msgpack.unpackb(head)
-            batch = Batch(source, instance, number, first, msgpack.unpackb(body))
+            sender, packed = frames
+            batch = _batch_of(packed)
         except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
             log.error("batch of records refused: %s", error)
             return
         committed = self._commit(batch)
         self._loop.send(self._socket, [sender, msgpack.packb([batch.source, batch.instance, committed])])
+
+
+def _batch_of(packed: bytes) -> Batch:
+    """Raises what msgpack does, `TypeError` and `ValueError`."""
+    source, instance, number, first, body = msgpack.unpackb(packed)
+    rows = msgpack.unpackb(body)
+    if (
+        not isinstance(source, str)
+        or not isinstance(rows, list)
+        or {type(instance), type(number), type(first)} != {int}
+    ):
+        raise ValueError("not a batch")
+    return Batch(source, instance, number, first, rows)

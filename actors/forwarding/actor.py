@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import resource
 import select
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 from actors.bus.events import counters_topic
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PAGE = resource.getpagesize()
 ACCEPTED_AT_ONCE = 64
 TROUBLE_PERIOD = 60.0
 BREATHER = 0.1
@@ -144,6 +147,7 @@ class ForwardingActor(Actor):
             answer(Failed("not configured yet"))
         else:
             self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
+            self.serving.expect_test(message.user, message.request_id, message.ttl)
             answer(Done())
 
     def _explain(self, question: Explain, answer: Answer) -> None:
@@ -348,6 +352,8 @@ class ForwardingActor(Actor):
             reported=dict(count.reported),
             statuses={str(status): number for status, number in count.statuses.items()},
             latency=sparse(count.latency),
+            cpu_seconds=time.process_time(),
+            resident=_resident(),
         )
 
     # --- ending ---
@@ -412,6 +418,12 @@ class ForwardingActor(Actor):
         """Give everything back."""
         self.records.close()
         super().close()
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has (proc(5), `statm`)."""
+    with open("/proc/self/statm", "rb", buffering=0) as file:
+        return int(file.read().split()[1]) * PAGE
 
 
 def _files(params: Any) -> tuple[str, str] | None:

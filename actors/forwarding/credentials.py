@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from actors.bus.loop import Loop
 from actors.bus.messages import ProxySpec
-from actors.forwarding.workers import Workers
+from actors.workers import Workers
 
 REMEMBERED = 60.0
 MEMORY_SIZE = 1024

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from actors.bus.loop import Loop
 from actors.forwarding.errors import Failure, dns_failed
-from actors.forwarding.workers import Workers
+from actors.workers import Workers
 
 KEPT = 30.0
 FAILURE_KEPT = 3.0

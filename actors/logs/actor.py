@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 import socket
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import Failed, QueryLogs
+from actors.bus.messages import Done, QueryLogs, SetGroup, TailLogs
 from actors.bus.records import Batch, RecordReceiver
+from actors.logs.fields import Row
 from actors.logs.index import LogIndex
+from actors.logs.outlets import Outlets
+from actors.logs.retention import PERIOD, retain
+from actors.logs.searches import Searches
 from actors.process import Actor, Boot
+from config.groups import Logging
 
 log = logging.getLogger(__name__)
 
@@ -20,26 +26,36 @@ COMPLAINT_PERIOD = 60.0
 
 
 class LogsActor(Actor):
-    """Owner of the log index."""
+    """Owner of the log index. `boot.params`: `logging`, that group of the settings."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._index = LogIndex(self.data_dir.logs, boot.log_level)
+        self._settings = Logging.model_validate(boot.params.get("logging", {}))
+        folder = self.data_dir.logs
+        self._outlets = Outlets(folder)
+        self._index = LogIndex(folder, boot.log_level, stored=self._on_stored)
+        self._outlets.choose(self._settings.output)
+        self._searches = Searches(self.loop, folder, lambda: self._index.last)
         self._complained = -COMPLAINT_PERIOD
         self._stored: dict[tuple[str, int], int] = {}
         self._receiver = RecordReceiver(self.loop, self.context, self.run_dir.records, self._commit)
         self.ready()
+        self._retain()
+        self.loop.call_every(PERIOD, self._retain)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Answer a search."""
-        if not isinstance(message, QueryLogs):
+        """Answer a search, or take over settings."""
+        if isinstance(message, QueryLogs):
+            self._searches.find(message, answer)
+        elif isinstance(message, TailLogs):
+            self._searches.tail(message, answer)
+        elif isinstance(message, SetGroup):
+            self._settings = Logging.model_validate(message.settings)
+            self._outlets.choose(self._settings.output)
+            self._retain()
+            answer(Done())
+        else:
             refuse(sender, message, answer)
-            return
-        try:
-            answer(self._index.find(message))
-        except sqlite3.Error as error:
-            log.error("a search failed: %s", error)
-            answer(Failed(f"the log can't be read: {error}"))
 
     def level_changed(self, level: str) -> None:
         """Keep what is at least of this level."""
@@ -50,6 +66,7 @@ class LogsActor(Actor):
         self._receiver.close()
         super().close()
         self._index.close()
+        self._outlets.close()
 
     def _commit(self, batch: Batch) -> int:
         """What can't be stored isn't acknowledged; its sender keeps it and sends it again."""
@@ -61,3 +78,13 @@ class LogsActor(Actor):
                 self._complained = self.loop.now
                 log.error("records can't be stored: %s", error)
         return self._stored.get(sender, batch.first - 1)
+
+    def _on_stored(self, _first: int, rows: Sequence[Row]) -> None:
+        self._outlets.write(rows)
+        self._searches.stored()
+
+    def _retain(self) -> None:
+        try:
+            retain(self._index, self._settings.retention_days, self._settings.retention_size)
+        except (OSError, sqlite3.Error) as error:
+            log.error("old records can't be deleted: %s", error)

@@ -33,11 +33,12 @@ from actors.bus.messages import (
     TellUsage,
     Usage,
 )
+from actors.complaints import Complaint
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.history import History
 from actors.metrics.names import values, wants_latency
 from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
-from actors.metrics.system import Machine
+from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
@@ -62,9 +63,11 @@ class MetricsActor(Actor):
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
+        self._disk = Complaint(log, "the totals and series can't be saved")
         self._forgotten: dict[str, None] = {}
         self._save_due = False
-        self._public = PublicSocket(self.loop, self.context, str(boot.params.get("publish", "")))
+        address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
+        self._public = PublicSocket(self.loop, self.context, address, clients, self.data_dir.curve_key)
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
@@ -78,7 +81,7 @@ class MetricsActor(Actor):
         elif isinstance(message, QuerySystem):
             answer(self._figures())
         elif isinstance(message, QueryRealtime):
-            answer(self._realtime(message.proxy_ids, self._totals.active()))
+            answer(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
             self._tell_series(message, answer)
         elif isinstance(message, TellUsage):
@@ -166,38 +169,45 @@ class MetricsActor(Actor):
             self._public.say(SYSTEM, figures_payload(self._realtime(None, active), self._totals.total()))
         heard = self._public.heard_of(self._totals.proxy_ids())
         for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
-            self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active), stats, proxy_id))
+            self._public.say(
+                PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active, True), stats, proxy_id)
+            )
 
     def _set_group(self, message: SetGroup) -> None:
         if message.name == "alerts":
             self._alerts.settings = AlertSettings.model_validate(message.settings)
+        elif message.name == "curve":
+            self._public.set_clients(message.settings["clients"])
 
     def _judge(self) -> None:
         """Say what has become of error rates."""
-        try:
-            happened = self._alerts.judge(self._totals.stats())
-        except sqlite3.Error as error:
-            log.error("error rates are not judged: %s", error)
-            return
-        for kind, data in happened:
+        for kind, data in self._alerts.judge(self._totals.stats()):
             event = new_event(kind, data)
             self.events.publish(event_topic(event), event)
+        try:
+            self._alerts.save()
+        except sqlite3.Error as error:
+            self._disk.trouble(error)
 
     def _save(self) -> None:
+        """Without a disk everything goes on in memory, and is saved when there is one again."""
         try:
             self._totals.save()
         except sqlite3.Error as error:
-            log.error("the totals can't be saved: %s", error)
+            self._disk.trouble(error)
             self._history.not_stored()
+        else:
+            self._disk.over()
 
-    def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int]) -> Realtime:
+    def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int], of_one: bool = False) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
         metrics = {
             **self._history.live.figures(proxy_ids),
             "active_connections": open_now,
-            "cpu_usage": self._machine.cpu_percent,
-            "memory_usage": self._machine.memory_percent(),
+            "memory_usage": 100 * self._totals.resident(proxy_ids or ()) / MEMORY,
         }
+        if not of_one:
+            metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(self._history.sampled_at, metrics)
 
     def _tell_series(self, question: QueryMetrics, answer: Answer) -> None:
@@ -213,7 +223,8 @@ class MetricsActor(Actor):
             log.error("the series can't be read: %s", error)
             answer(Failed(str(error)))
             return
-        answer(MetricSeries({name: values(name, buckets, step, now) for name in question.names}))
+        values_of = {name: values(name, buckets, step, now, question.of_one) for name in question.names}
+        answer(MetricSeries(values_of))
 
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()

@@ -36,13 +36,14 @@ class _Sample:
 
 
 class Alerts:
-    """One file; raises `sqlite3.Error` when the disk doesn't take it. `clock` is monotonic."""
+    """One file. `clock` is monotonic."""
 
     def __init__(self, folder: Path, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
         self._clock = clock
         self._database = open_database(folder / "alerts.sqlite", _SCHEMA)
         self._on = {str(row[0]) for row in self._database.execute("SELECT proxy_id FROM alerts")}
+        self._saved = set(self._on)
         self._samples: dict[str, deque[_Sample]] = {}
 
     def begin(self, stats: Mapping[str, ProxyStats]) -> None:
@@ -54,9 +55,18 @@ class Alerts:
         """What has happened, given the totals of all proxies at this moment."""
         for gone in {*self._samples, *self._on} - stats.keys():
             self._samples.pop(gone, None)
-            self._off(gone)
+            self._on.discard(gone)
         happened = (self._judge(proxy_id, has) for proxy_id, has in stats.items())
         return [each for each in happened if each is not None]
+
+    def save(self) -> None:
+        """Keep which ones are on. Raises `sqlite3.Error`; then it is for the next time."""
+        for proxy_id in self._on - self._saved:
+            self._database.execute("INSERT OR IGNORE INTO alerts VALUES (?)", (proxy_id,))
+            self._saved.add(proxy_id)
+        for proxy_id in self._saved - self._on:
+            self._database.execute("DELETE FROM alerts WHERE proxy_id = ?", (proxy_id,))
+            self._saved.discard(proxy_id)
 
     def close(self) -> None:
         """Close the file."""
@@ -75,11 +85,10 @@ class Alerts:
         }
         if proxy_id not in self._on:
             if enough and rate >= self.settings.error_rate:
-                self._database.execute("INSERT OR IGNORE INTO alerts VALUES (?)", (proxy_id,))
                 self._on.add(proxy_id)
                 return HIGH, {**data, "threshold": self.settings.error_rate}
         elif (enough and rate < self.settings.error_rate_recovered) or errors == 0:
-            self._off(proxy_id)
+            self._on.discard(proxy_id)
             return RECOVERED, {**data, "threshold": self.settings.error_rate_recovered}
         return None
 
@@ -91,8 +100,3 @@ class Alerts:
         while len(samples) > 1 and samples[1].when <= now - self.settings.window:
             samples.popleft()
         return has.requests - samples[0].requests, has.errors - samples[0].errors
-
-    def _off(self, proxy_id: str) -> None:
-        if proxy_id in self._on:
-            self._database.execute("DELETE FROM alerts WHERE proxy_id = ?", (proxy_id,))
-            self._on.discard(proxy_id)

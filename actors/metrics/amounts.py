@@ -7,10 +7,22 @@ from typing import Self
 
 import msgpack
 
-COUNTED = ("requests", "errors", "denied", "auth_failures", "bytes_in", "bytes_out", "response_seconds", "answered")
-FIELDS = (*COUNTED, "active")
+COUNTED = (
+    "requests",
+    "errors",
+    "denied",
+    "auth_failures",
+    "bytes_in",
+    "bytes_out",
+    "cpu_seconds",
+    "response_seconds",
+    "answered",
+)
+FIELDS = (*COUNTED, "active", "resident", "told")
 """`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
-were open, second by second."""
+were open, second by second. So is `resident`: of the bytes of memory, over the `told` times that they were told."""
+FRACTIONS = ("cpu_seconds", "response_seconds")
+"""Those that are no integers."""
 PLACE = {name: place for place, name in enumerate(FIELDS)}
 
 
@@ -30,6 +42,13 @@ class Amounts:
         made.values[PLACE["active"]] = connections
         return made
 
+    @classmethod
+    def of_resident(cls, size: int) -> Self:
+        """One sample of the memory of a process."""
+        made = cls()
+        made.values[PLACE["resident"]], made.values[PLACE["told"]] = size, 1
+        return made
+
     def __getitem__(self, name: str) -> float:
         return self.values[PLACE[name]]
 
@@ -45,8 +64,7 @@ class Amounts:
         for place, value in enumerate(other.values):
             if value:
                 mine[place] += sign * value
-        for number, count in other.latency.items():
-            self.latency[number] = self.latency.get(number, 0) + sign * count
+        add_counts(self.latency, other.latency, sign)
         return self
 
     def spread(self, parts: int) -> Iterator[Amounts]:
@@ -63,6 +81,12 @@ def sum_of(several: Iterable[Amounts]) -> Amounts:
     for amounts in several:
         total.add(amounts)
     return total
+
+
+def add_counts(latency: dict[int, int], other: dict[int, int], sign: int = 1) -> None:
+    """Add another histogram to `latency`."""
+    for number, count in other.items():
+        latency[number] = latency.get(number, 0) + sign * count
 
 
 def pack_latency(latency: dict[int, int]) -> bytes | None:

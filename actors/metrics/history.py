@@ -47,6 +47,8 @@ class History:
     def take(self, counters: Counters) -> None:
         """A process said its counters."""
         growth = self._totals.take(counters)
+        if counters.resident:
+            self.series.add(counters.proxy_id, Amounts.of_resident(counters.resident), self._wall())
         if not growth.amounts:
             return
         since = self._unheard_since(growth, counters)
@@ -84,7 +86,7 @@ class History:
 
     def store(self) -> None:
         """Within the transaction of the totals."""
-        self.series.store()
+        self.series.store(self._wall())
         if self._clock() - self._cleaned >= CLEAN_PERIOD:
             self.series.forget_old(self._wall())
 
@@ -98,7 +100,7 @@ class History:
 
     def not_stored(self) -> None:
         """The disk can't be written to."""
-        if lost := self.series.give_up():
+        if lost := self.series.failed():
             log.error("%d buckets of metrics are lost: the disk can't be written to", lost)
 
     def _count(self, proxy_id: str, amounts: Amounts, at: float) -> None:

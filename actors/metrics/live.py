@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from actors.latency import percentile
 from actors.metrics.amounts import Amounts
 from actors.metrics.series import TOTAL
+from actors.metrics.system import CPUS
 
 RATE_TICKS = 5
 """Rates are means over so many ticks, which are a second apart."""
@@ -73,6 +74,8 @@ class Live:
     def figures(self, proxy_ids: Iterable[str] | None = None) -> Figures:
         """Rates per second, response times in ms, the error rate in percent; of all proxies when none is named.
 
+        `cpu_usage` is of the processes of these proxies alone, in percent of all processors of the machine.
+
         Where there was no request, a response time is 0.
         """
         names = (TOTAL,) if proxy_ids is None else proxy_ids
@@ -89,6 +92,7 @@ class Live:
             "requests_per_second": recent["requests"] * per_second,
             "bandwidth_in": recent["bytes_in"] * per_second,
             "bandwidth_out": recent["bytes_out"] * per_second,
+            "cpu_usage": 100 * recent["cpu_seconds"] * per_second / CPUS,
         }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from actors.latency import percentile
 from actors.metrics.series import Bucket
+from actors.metrics.system import CPUS, MEMORY
 
 INTERVALS = {"1m": 60, "5m": 300, "1h": 3600, "1d": 86400}
 """Seconds of the intervals that can be asked for."""
@@ -77,18 +78,36 @@ _METRICS: dict[str, _Read] = {
 NAMES = tuple(_METRICS)
 
 
+_OF_ONE: dict[str, _Read] = {
+    "cpu_usage": lambda bucket, seconds: (
+        100 * _counted(bucket, "cpu_seconds") / seconds / CPUS if _ran(bucket) else None
+    ),
+    "memory_usage": lambda bucket, _seconds: _resident(bucket),
+}
+"""What is asked of the process of one proxy instead of the machine."""
+
+
+def _ran(bucket: Bucket) -> bool:
+    return bucket.machine.samples > 0
+
+
+def _resident(bucket: Bucket) -> _Value:
+    told = _counted(bucket, "told")
+    return 100 * _counted(bucket, "resident") / told / MEMORY if told else None
+
+
 def wants_latency(names: Iterable[str]) -> bool:
     """Do any of these metrics need histograms?"""
     return any(name in _PERCENTILES for name in names)
 
 
-def values(name: str, buckets: Iterable[Bucket], step: int, now: float) -> tuple[_Value, ...]:
-    """The metric in each bucket.
+def values(name: str, buckets: Iterable[Bucket], step: int, now: float, of_one: bool = False) -> tuple[_Value, ...]:
+    """The metric in each bucket. With `of_one` the buckets are of one proxy, and so are processors and memory.
 
     A rate is per second of its bucket: of the part that is over, where `now` lies in it, and of all the seconds that it
     was really filled, where the clock was set back.
     """
-    read = _METRICS[name]
+    read = _OF_ONE.get(name, _METRICS[name]) if of_one else _METRICS[name]
     return tuple(_rounded(read(each, _seconds(each, step, now))) for each in buckets)
 
 

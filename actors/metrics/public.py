@@ -3,14 +3,16 @@
 One frame with the topic, one with a msgpack map. Whoever reads too slowly loses messages, and no one else does; what is
 sent to the socket is only ever a subscription, and the number of those has a bound. The socket is an XPUB, so that
 nothing is packed that nobody has ever wanted. (Not in manual mode: there the garbage of one peer can cost another its
-subscription.)
+subscription.) With keys of subscribers it speaks CURVE (`actors.metrics.curve`), else it is for this machine alone.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -18,6 +20,9 @@ import zmq
 
 from actors.bus.loop import Loop, new_socket
 from actors.bus.messages import Event, ProxyStats, Realtime
+from actors.metrics.curve import Doorkeeper, server_keys
+from config.keyfile import KeyFileError
+from config.paths import PathError
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +36,8 @@ RETRY = 10.0
 """Seconds after which a port that was taken is tried again."""
 REBOUND_AFTER = 0.2
 _MESSAGE_MAX = 256
+_CURVE_MESSAGE_MAX = 1_024
+"""The third step of the handshake alone has some 300 bytes."""
 _BACKLOG = 64
 SYSTEM, PROXY, EVENTS = "metrics.system", "metrics.proxy.", "events."
 _WHOLE_ID = re.compile(r"metrics\.proxy\.prx_[0-9a-f]{16}", re.ASCII)
@@ -39,13 +46,24 @@ _WHOLE_ID = re.compile(r"metrics\.proxy\.prx_[0-9a-f]{16}", re.ASCII)
 class PublicSocket:
     """Bound to `address`; with an empty one, nobody ever hears anything.
 
-    A port that somebody else has is said in the log and tried again, while everything else goes on.
+    With `clients`, public keys of subscribers, only they hear anything; our own key is in `key_file` then. A port that
+    somebody else has is said in the log and tried again, while everything else goes on; so is a key that can't be read.
     """
 
-    def __init__(self, loop: Loop, context: zmq.Context[Any], address: str) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        context: zmq.Context[Any],
+        address: str,
+        clients: Iterable[str] = (),
+        key_file: Path | None = None,
+    ) -> None:
         self._loop = loop
         self._context = context
         self._address = address
+        self._clients = tuple(clients)
+        self._key_file = key_file
+        self._door: Doorkeeper | None = None
         self._everything = False
         self._system = False
         self._named: set[str] = set()
@@ -55,6 +73,12 @@ class PublicSocket:
         """Where it listens, with the port that was found for port 0."""
         if address:
             self._bind()
+
+    def set_clients(self, clients: Iterable[str]) -> None:
+        """These are the subscribers' keys from now on: everybody has to come in anew."""
+        before, self._clients = self._clients, tuple(clients)
+        if before != self._clients and self._address:
+            self._rebind()
 
     def hears_system(self) -> bool:
         """Has anybody asked for the figures of everything?"""
@@ -73,40 +97,58 @@ class PublicSocket:
         """Give it back."""
         self._address = ""
         self._unbind()
+        if self._door is not None:
+            self._door.close()
 
     def _bind(self) -> None:
-        if not self._address:
+        if not self._address or self._socket is not None:
             return
         socket = self._new_socket()
         try:
+            self._lock(socket)
             socket.bind(re.sub(":0$", ":*", self._address))
-        except zmq.ZMQError as error:
+        except (zmq.ZMQError, OSError, KeyFileError, PathError) as error:
             socket.close(linger=0)
             self._say_taken(error)
             self._loop.call_later(RETRY, self._bind)
             return
         self.endpoint = self._address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        log.info("live metrics are published at %s", self.endpoint)
+        log.info("live metrics are published at %s%s", self.endpoint, " with CURVE" if self._clients else "")
         self._socket = socket
         self._loop.attach(socket, self._subscribed)
 
     def _new_socket(self) -> zmq.Socket[bytes]:
         socket = new_socket(self._context, zmq.XPUB, QUEUED_MAX)
         socket.setsockopt(zmq.IPV6, int("[" in self._address))
-        socket.setsockopt(zmq.MAXMSGSIZE, _MESSAGE_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, _CURVE_MESSAGE_MAX if self._clients else _MESSAGE_MAX)
         socket.setsockopt(zmq.BACKLOG, _BACKLOG)
         socket.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
         return socket
 
-    def _say_taken(self, error: zmq.ZMQError) -> None:
+    def _lock(self, socket: zmq.Socket[bytes]) -> None:
+        """Let in only who has a key, if there are any."""
+        if not self._clients or self._key_file is None:
+            if not _is_loopback(self._address):  # the last key was taken away, and the address waits for a restart
+                raise OSError(errno.EPERM, "it can be reached from elsewhere and there is no metrics.curve_clients")
+            return
+        if self._door is None:
+            self._door = Doorkeeper(self._loop, self._context)
+        self._door.allow(self._clients)
+        keys = server_keys(self._key_file)
+        socket.curve_server = True
+        socket.curve_secretkey = keys.secret.encode()
+        socket.setsockopt(zmq.ZAP_DOMAIN, b"metrics")
+        log.info("metrics.publish: the server's public key is %s", keys.public)
+
+    def _say_taken(self, error: Exception) -> None:
         level = logging.DEBUG if self._warned else logging.ERROR
         self._warned = True
         log.log(
             level,
             "metrics.publish: %s can't be used: %s; nothing is published, and it is tried again every %d s",
             self._address,
-            error.strerror,
+            getattr(error, "strerror", None) or error,
             RETRY,
         )
 
@@ -120,8 +162,11 @@ class PublicSocket:
                 self._note(frame[1:].decode("ascii", "replace"))
         if len(self._named) > TOPICS_MAX:
             log.warning("more than %d subscriptions: all subscribers are dropped; they may come back", TOPICS_MAX)
-            self._unbind()
-            self._loop.call_later(REBOUND_AFTER, self._bind)  # it is closed in the background
+            self._rebind()
+
+    def _rebind(self) -> None:
+        self._unbind()
+        self._loop.call_later(REBOUND_AFTER, self._bind)  # it is closed in the background
 
     def _note(self, prefix: str) -> None:
         self._system = self._system or SYSTEM.startswith(prefix)
@@ -136,6 +181,10 @@ class PublicSocket:
             self._socket = None
         self._system = self._everything = False
         self._named.clear()
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith(("tcp://127.", "tcp://[::1]:"))
 
 
 def figures_payload(snapshot: Realtime, totals: ProxyStats, proxy_id: str | None = None) -> dict[str, Any]:

@@ -10,11 +10,14 @@ how many seconds each bucket was really filled (by the monotonic clock), and rat
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from actors.metrics.amounts import FIELDS, Amounts, pack_latency, unpack_latency
+from actors.metrics.amounts import FIELDS, Amounts, add_counts, pack_latency, unpack_latency
+from actors.metrics.sheets import Sheets
+from actors.sqlite import add_columns
 
 TOTAL = ""
 """Stands for all proxies together, deleted ones too, in place of an id."""
@@ -36,8 +39,11 @@ CREATE TABLE IF NOT EXISTS machine (
     PRIMARY KEY (step, t)
 ) WITHOUT ROWID;
 """
-_INSERT = f"INSERT OR REPLACE INTO points VALUES (?, ?, ?, {', '.join('?' * len(FIELDS))}, ?)"  # noqa: S608 - question marks
-_SLOTS = "WITH RECURSIVE slot(t) AS (VALUES(?) UNION ALL SELECT t + ? FROM slot WHERE t + ? < ?)"
+_INSERT = (
+    f"INSERT OR REPLACE INTO points (step, t, proxy_id, {_COLUMNS}, latency)"  # noqa: S608 - names of ours
+    f" VALUES (?, ?, ?, {', '.join('?' * len(FIELDS))}, ?)"
+)
+_SLOTS = "WITH slot(t) AS (SELECT value FROM json_each(?))"
 
 _Key = tuple[int, int, str]
 
@@ -67,6 +73,8 @@ class Series:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         database.executescript(SCHEMA)
+        older = add_columns(database, "points", FIELDS)
+        self._sheets = Sheets(database, [step for step in KEPT if step != RAW], anew=older)
         self._open: dict[_Key, Amounts] = {}
         self._changed: set[_Key] = set()
         self._machine: dict[tuple[int, int], Machine] = {}
@@ -94,8 +102,11 @@ class Series:
 
     # --- on disk ---
 
-    def store(self) -> None:
-        """Write what has changed, within the caller's transaction; call `stored` when it is committed."""
+    def store(self, now: float) -> None:
+        """Write what has changed, within the caller's transaction; call `stored` when it is committed.
+
+        What is over by `now` (Unix seconds) is made ready to be read quickly. Call `failed` when it can't be committed.
+        """
         rows = ((*key, *self._open[key].values, pack_latency(self._open[key].latency)) for key in self._changed)
         self._database.executemany(_INSERT, rows)
         seen = ((key, self._machine[key]) for key in self._machine_changed)
@@ -103,6 +114,9 @@ class Series:
             "INSERT OR REPLACE INTO machine VALUES (?, ?, ?, ?, ?, ?)",
             [(*key, each.seconds, each.samples, each.cpu, each.memory) for key, each in seen],
         )
+        for step, t in sorted({key[:2] for key in self._changed}):
+            self._sheets.changed(step, t)
+        self._sheets.seal(now)
 
     def stored(self, now: float) -> None:
         """It is on disk: what is over by `now` need not be remembered."""
@@ -111,8 +125,9 @@ class Series:
         self._open = {key: each for key, each in self._open.items() if key[1] + key[0] > now - RAW}
         self._machine = {key: each for key, each in self._machine.items() if key[1] + key[0] > now - RAW}
 
-    def give_up(self) -> int:
+    def failed(self) -> int:
         """The disk can't be written to: don't let memory fill. The number of buckets that are lost."""
+        self._sheets.reread()
         if len(self._changed) <= UNSTORED_MAX:
             return 0
         lost = {key for key in self._changed if key[0] < 3600}
@@ -124,7 +139,7 @@ class Series:
     def forget_old(self, now: float) -> None:
         """Remove what is older than it is kept."""
         for step, kept in KEPT.items():
-            for table in ("points", "machine"):
+            for table in ("points", "machine", "sheets"):
                 self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - kept - step))  # noqa: S608
 
     def last_filled(self) -> float | None:
@@ -142,9 +157,11 @@ class Series:
         Histograms are only read when `latency` is wanted. What isn't stored yet isn't seen.
         """
         wanted = (TOTAL,) if proxy_ids is None else tuple(proxy_ids)
-        sums = self._sums(step, start, end, wanted)
+        sums = self._sheets.read(step, start, end, wanted, latency)
+        rest = [t for t in range(start, end, step) if t not in sums]
+        sums |= self._sums(step, rest, wanted)
         if latency:
-            self._add_latency(sums, step, start, end, wanted)
+            self._add_latency(sums, step, rest, wanted)
         machines = {
             t: Machine(*seen)
             for t, *seen in self._database.execute(
@@ -154,22 +171,22 @@ class Series:
         }
         return [Bucket(t, sums.get(t), machines.get(t) or Machine()) for t in range(start, end, step)]
 
-    def _sums(self, step: int, start: int, end: int, wanted: tuple[str, ...]) -> dict[int, Amounts]:
+    def _sums(self, step: int, slots: list[int], wanted: tuple[str, ...]) -> dict[int, Amounts]:
         summed = ", ".join(f"SUM({name})" for name in FIELDS)
-        rows = self._select(f"slot.t, {summed}", "GROUP BY slot.t", step, start, end, wanted)
+        rows = self._select(f"slot.t, {summed}", "GROUP BY slot.t", step, slots, wanted)
         return {t: Amounts(list(values)) for t, *values in rows}
 
-    def _add_latency(self, sums: dict[int, Amounts], step: int, start: int, end: int, wanted: tuple[str, ...]) -> None:
-        for t, packed in self._select("slot.t, latency", "AND latency IS NOT NULL", step, start, end, wanted):
-            sums[t].add(Amounts(latency=unpack_latency(packed)))
+    def _add_latency(self, sums: dict[int, Amounts], step: int, slots: list[int], wanted: tuple[str, ...]) -> None:
+        for t, packed in self._select("slot.t, latency", "AND latency IS NOT NULL", step, slots, wanted):
+            add_counts(sums[t].latency, unpack_latency(packed))
 
-    def _select(self, what: str, more: str, step: int, start: int, end: int, wanted: tuple[str, ...]) -> sqlite3.Cursor:
+    def _select(self, what: str, more: str, step: int, slots: list[int], wanted: tuple[str, ...]) -> sqlite3.Cursor:
         marks = ", ".join("?" * len(wanted))
         sql = (
             f"{_SLOTS} SELECT {what} FROM slot CROSS JOIN points "  # noqa: S608 - names of ours and question marks
             f"ON points.step = ? AND points.t = slot.t AND points.proxy_id IN ({marks}) {more}"
         )
-        return self._database.execute(sql, (start, step, step, end, step, *wanted))
+        return self._database.execute(sql, (json.dumps(slots), step, *wanted))
 
     def _read(self, key: _Key) -> Amounts:
         row = self._database.execute(

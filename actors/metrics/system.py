@@ -11,6 +11,9 @@ import psutil
 
 from config.paths import DataDir, RunDir
 
+CPUS = os.cpu_count() or 1
+MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+"""Bytes of the machine."""
 MEMORY_FRESH = 5.0
 """Seconds for which the memory of our processes isn't read again; reading costs the kernel a walk over their pages."""
 

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from actors.bus.messages import Counters, ProxyStats
 from actors.metrics import tallies
-from actors.metrics.amounts import COUNTED, Amounts
+from actors.metrics.amounts import COUNTED, FIELDS, Amounts
 from actors.metrics.tallies import Tally
-from actors.sqlite import open_database
+from actors.sqlite import add_columns, open_database
 
 LIVE_FOR = 12.0
 """Seconds without a word after which a process's active connections count no more."""
@@ -35,16 +35,21 @@ _SUMMED = (
     "bytes_in",
     "bytes_out",
     "response_seconds",
+    "cpu_seconds",
 )
 _FOLDED = 0
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS words (
-    proxy_id TEXT, instance INTEGER, {", ".join(f"{name} NOT NULL" for name in _SUMMED)}, last_request REAL NOT NULL,
+    proxy_id TEXT, instance INTEGER, last_request REAL NOT NULL, {", ".join(f"{name} NOT NULL" for name in _SUMMED)},
     PRIMARY KEY (proxy_id, instance)
 ) WITHOUT ROWID;
 {tallies.SCHEMA}"""
-_MARKS = ", ".join("?" * (len(_SUMMED) + 3))
+_WORD = ("proxy_id", "instance", *_SUMMED, "last_request")
+_COLUMNS, _MARKS = ", ".join(_WORD), ", ".join("?" * len(_WORD))
+_READ = f"SELECT {_COLUMNS} FROM words"  # noqa: S608 - names of ours
+RESIDENT_FOR = 130.0
+"""Seconds that what a process told of its memory is taken for true; an idle one tells every minute."""
 
 
 @dataclass(slots=True)
@@ -59,6 +64,7 @@ class Word:
     bytes_in: int = 0
     bytes_out: int = 0
     response_seconds: float = 0.0
+    cpu_seconds: float = 0.0
     last_request: float = 0.0
     tally: Tally = field(default_factory=dict)
 
@@ -84,6 +90,7 @@ class Word:
 class _Process:
     word: Word
     active: int = 0
+    resident: int = 0
     heard: float = 0.0
     restored: bool = False
     """Is its word from the disk? Then nobody listened for a while."""
@@ -127,8 +134,9 @@ class Totals:
         self._proxies: dict[str, dict[int, _Process]] = {}
         self._unsaved: dict[tuple[str, int], Tally] = {}
         self._folded = clock()
+        add_columns(self._database, "words", _SUMMED)
         self.beside: Beside | None = None
-        for proxy_id, instance, *counted in self._database.execute("SELECT * FROM words"):
+        for proxy_id, instance, *counted in self._database.execute(_READ):
             self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock(), restored=True)
         for proxy_id, instance, tally in tallies.load(self._database):
             tallies.add(self._proxies[proxy_id][instance].word.tally, tally)
@@ -144,6 +152,7 @@ class Totals:
             unsaved.update(tallies.changes(before.tally, word.tally))
         growth = Growth(_grown(before, word), first, process.restored)
         process.word, process.active, process.heard = word, counters.active_connections, self._clock()
+        process.resident = counters.resident
         process.restored = False
         return growth
 
@@ -159,6 +168,12 @@ class Totals:
             for proxy_id, processes in self._proxies.items()
             if proxy_id != DELETED
         }
+
+    def resident(self, proxy_ids: Iterable[str]) -> int:
+        """Bytes of memory of the processes of these proxies, as they told them."""
+        now = self._clock()
+        processes = (process for each in proxy_ids for process in self._proxies.get(each, {}).values())
+        return sum(each.resident for each in processes if now - each.heard < RESIDENT_FOR)
 
     def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False) -> dict[str, ProxyStats]:
         """The totals of these proxies, of all when none is named; unknown ones are left out.
@@ -207,7 +222,7 @@ class Totals:
 
     def _store(self, proxy_id: str, instance: int, word: Word, tally: Tally) -> None:
         row = (proxy_id, instance, *word.columns())
-        self._database.execute(f"INSERT OR REPLACE INTO words VALUES ({_MARKS})", row)  # noqa: S608 - question marks
+        self._database.execute(f"INSERT OR REPLACE INTO words ({_COLUMNS}) VALUES ({_MARKS})", row)  # noqa: S608 - names of ours
         tallies.store(self._database, proxy_id, instance, tally)
 
     def close(self) -> None:
@@ -215,10 +230,11 @@ class Totals:
         self._database.close()
 
     def _stats(self, processes: Iterable[_Process], detailed: bool = False) -> ProxyStats:
-        total, active, now = Word(), 0, self._clock()
+        total, active, resident, now = Word(), 0, 0, self._clock()
         for process in processes:
             total.add(process.word)
             active += process.active if now - process.heard < LIVE_FOR else 0
+            resident += process.resident if now - process.heard < RESIDENT_FOR else 0
         return ProxyStats(
             total.requests,
             total.errors,
@@ -235,6 +251,8 @@ class Totals:
             sum(tallies.of_kind(total.tally, tallies.DROPPED).values()),
             tallies.of_kind(total.tally, tallies.STATUS) if detailed else {},
             tuple(sorted(tallies.histogram(total.tally).items())) if detailed else (),
+            total.cpu_seconds,
+            resident,
         )
 
     def _fold(self) -> None:
@@ -271,4 +289,4 @@ def _grown(before: Word, after: Word) -> Amounts:
     old, new = tallies.histogram(before.tally), tallies.histogram(after.tally)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
     counted = [max(0, getattr(after, name) - getattr(before, name)) for name in COUNTED if name != "answered"]
-    return Amounts([*counted, sum(latency.values()), 0], latency)
+    return Amounts([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)

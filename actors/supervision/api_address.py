@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from actors.supervision.sockets import RESERVED_FOR, listen
+from actors.supervision.sockets import RESERVED_FOR, Store, listen
 from config.paths import RunDir
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,18 @@ class _Reserved:
 class ApiAddress:
     """Where the API listens. `socket` is the supervisor's own copy of the listening socket; `clock` is monotonic."""
 
-    def __init__(self, listener: socket.socket, address: Address, run: RunDir, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        address: Address,
+        run: RunDir,
+        clock: Callable[[], float],
+        store: Store | None = None,
+    ) -> None:
         self.socket = listener
+        self._store = store
+        if store is not None:
+            store.put(listener)
         self.address = address
         """As it was asked for: the host may be a name."""
         self._door = run.api_door
@@ -68,6 +78,9 @@ class ApiAddress:
         self._hand_over(reserved.socket)
         older, self.socket = self.socket, reserved.socket
         self.address = address
+        if self._store is not None:
+            self._store.put(self.socket)
+            self._store.drop(older)
         older.close()  # the API has its own copy, and closes it when it has answered
 
     def lapse(self) -> None:

@@ -19,6 +19,7 @@ from actors.bus.mailbox import Answer, address_of, refuse
 from actors.bus.messages import (
     LOGS,
     METRICS,
+    TELEMETRY,
     WEBHOOKS,
     Configure,
     DescribeFleet,
@@ -71,13 +72,21 @@ REMOVED_REMEMBERED = 1_000
 class Fleet:
     """See the module. `receive` takes the messages to the supervisor."""
 
-    def __init__(self, world: World, events: Forwarder, entries: Entries, orders: Orders, *api: Plan) -> None:
+    def __init__(
+        self,
+        world: World,
+        events: Forwarder,
+        entries: Entries,
+        orders: Orders,
+        *api: Plan,
+        keeper: ListenerKeeper | None = None,
+    ) -> None:
         """`api` are the plans of the API and of what stands in front of it."""
         self._world = world
         self._events = events
         self._entries = entries
         self._orders = orders
-        self._keeper = ListenerKeeper(time.monotonic)
+        self._keeper = keeper or ListenerKeeper(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._proxies: dict[str, Managed] = {}
@@ -95,7 +104,8 @@ class Fleet:
         """Called once, when API, collector, indexer and sender run for the first time."""
         metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
         webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-        plans = (metrics, Plan(LOGS, entries.logs), webhooks, *api)
+        push = [Plan(TELEMETRY, entries.telemetry, orders.telemetry_params)] if orders.telemetry_params else []
+        plans = (metrics, Plan(LOGS, entries.logs, orders.groups.get(LOGS, {})), webhooks, *push, *api)
         self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
@@ -128,6 +138,7 @@ class Fleet:
     def end(self, on_end: Callable[[], None]) -> None:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
         self._ending = on_end
+        self._keeper.leave()
         for proxy_id in self._proxies:
             self._stop(proxy_id, nothing)
         for actor in self._api:
@@ -184,6 +195,12 @@ class Fleet:
         self._keeper.close()
 
     @property
+    def beyond_help(self) -> str:
+        """What is wrong that neither a restart of an actor nor waiting has mended; empty when nothing is."""
+        stuck = [actor.name for actor in self._all() if actor.stuck]
+        return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
+
+    @property
     def summary(self) -> str:
         """One line for `systemctl status`."""
         running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
@@ -202,7 +219,7 @@ class Fleet:
     def actor_up(self, actor: Managed) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
-        if all(each.life.state is State.RUNNING for each in self._fixed.values()):
+        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
         proxy_id = self._proxy_id(actor)
@@ -296,7 +313,11 @@ class Fleet:
         wanted = message.proxy_ids or tuple(self._wish)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
-            proxy_id: self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped
+            proxy_id: replace(
+                self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped,
+                name=self._wish[proxy_id].name,
+                protocol=self._wish[proxy_id].protocol,
+            )
             for proxy_id in wanted
             if proxy_id in self._wish
         }
@@ -437,7 +458,7 @@ class Fleet:
         first = [*self._proxies.values(), *self._api]
         if any(actor.life.state is not State.STOPPED for actor in first):
             return
-        others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS)]
+        others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed]
         for actor in others:
             if actor.life.state not in (State.STOPPED, State.DRAINING):
                 actor.stop(self._orders.drain_timeout, nothing)

@@ -15,7 +15,7 @@ from config.settings import Settings
 
 log = logging.getLogger(__name__)
 
-UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tls", "metrics.publish")
+UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tls", "metrics.publish", "telemetry")
 """Keys of the configuration that are read at the start only. (The API's own address can be changed through the API.)"""
 
 

@@ -37,6 +37,19 @@ def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
     return descriptor
 
 
+def holder(file: Path) -> int | None:
+    """The process that holds the lock now; None when nobody does, or nobody may look."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        return int(owner) if not _try(descriptor) and _lives(owner) else None
+    finally:
+        os.close(descriptor)
+
+
 def _try(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,6 +28,8 @@ SILENCE_MAX = 10.0
 """Seconds beyond what its pulse has promised after which an actor counts as hung and is killed."""
 START_MAX = 30.0
 """Seconds that a new process may take to its hello."""
+STUCK_AFTER = 5.0
+"""Seconds after which a process that was killed should be gone: then only a restart of everything may help."""
 STOP_ANSWER_MAX = 1.0
 """Seconds that an actor may take to stop accepting, once it was asked to stop."""
 
@@ -88,6 +90,11 @@ class _Generation:
             self.heard = max(self.heard, promise)
         elif now - self.heard > SILENCE_MAX / 2 and not self.process.stopped:
             self.heard = now
+
+    def overdue(self, now: float) -> float:
+        """Seconds that it has been silent for longer than it may; negative while it may."""
+        since, allowed = (self.asked, START_MAX) if self.heard is None else (self.heard, SILENCE_MAX)
+        return now - since - allowed
 
 
 class Managed:
@@ -206,10 +213,16 @@ class Managed:
             if each is None:
                 continue
             each.feel(now)
-            since, allowed = (each.asked, START_MAX) if each.heard is None else (each.heard, SILENCE_MAX)
-            if now - since > allowed:
-                log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, now - since)
+            if each.overdue(now) > 0:
+                silent = now - (each.heard or each.asked)
+                log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, silent)
                 each.process.kill()
+
+    @property
+    def stuck(self) -> bool:
+        """Is one of its processes still not gone, long after it was killed for its silence?"""
+        now = self._world.loop.now
+        return any(each.overdue(now) > STUCK_AFTER for each in (self._current, self._successor) if each is not None)
 
     def process_started(self, process: ActorProcess) -> None:
         """It has a pid; its time to hello begins."""
@@ -244,6 +257,7 @@ class Managed:
 
     def _take_over(self, successor: _Generation) -> None:
         older, self._current, self._successor = self._current, successor, None
+        self.life.renewed()
         self.backoff.started(self._world.loop.now)
         if older is not None:
             self._dismiss(older, self.drain, _nothing)

@@ -1,24 +1,59 @@
-"""Telling systemd how it goes: sd_notify(3) in a few lines. Without `$NOTIFY_SOCKET` nothing is sent."""
+"""Talking to the service manager: sd_notify(3) and its store of descriptors. Without `$NOTIFY_SOCKET` nothing is sent.
+
+A message is a datagram of lines. A descriptor that goes with `FDSTORE=1` is kept by the manager until it is taken back
+or the unit is stopped for good, and is given to the next start of the service, whatever became of this one.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+import time
 
 log = logging.getLogger(__name__)
+
+DELIVERED_WITHIN = 2.0
+"""Seconds that a descriptor waits for the manager, whose queue holds few messages, when it is busy."""
 
 
 def notify(*lines: str) -> None:
     """Send `READY=1`, `STATUS=…`, `STOPPING=1`, `WATCHDOG=1` to the service manager, if there is one."""
+    _send("\n".join(lines), (), 0.0)
+
+
+def notify_reloading() -> None:
+    """A reload has begun (with its time, as Type=notify-reload wants it); it ends with `READY=1`."""
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+
+
+def store(name: str, descriptor: int) -> None:
+    """Have the manager keep a copy of the descriptor under this name. What it has already it keeps once."""
+    _send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", (descriptor,), DELIVERED_WITHIN)
+
+
+def unstore(name: str) -> None:
+    """The manager closes its copies of this name."""
+    _send(f"FDSTOREREMOVE=1\nFDNAME={name}", (), DELIVERED_WITHIN)
+
+
+def managed() -> bool:
+    """Is there a service manager that listens?"""
+    return bool(os.environ.get("NOTIFY_SOCKET"))
+
+
+def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
+    """A failure is said in the log and is nobody's business otherwise."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
     if address.startswith("@"):
         address = f"\0{address[1:]}"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
-            manager.sendto("\n".join(lines).encode(), address)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.settimeout(patience)
+            manager.connect(address)
+            socket.send_fds(manager, [text.encode()], descriptors)
     except OSError as error:
         log.warning("the service manager can't be told: %s", error)
 

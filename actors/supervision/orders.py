@@ -16,6 +16,7 @@ class Entries:
     metrics: str = "actors.metrics.actor:MetricsActor"
     logs: str = "actors.logs.actor:LogsActor"
     webhooks: str = "actors.webhooks.actor:WebhooksActor"
+    telemetry: str = "actors.telemetry.actor:TelemetryActor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +31,5 @@ class Orders:
     metrics_params: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By actor: the groups of the settings that it reads, by name."""
+    telemetry_params: dict[str, Any] = field(default_factory=dict)
+    """What the push to a collector is told at its start; empty: there is none."""

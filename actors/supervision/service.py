@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import (
     API,
+    LOGS,
     METRICS,
     WEBHOOKS,
     Done,
@@ -44,11 +45,12 @@ from actors.process import Boot, set_up_logging
 from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
 from actors.supervision.in_force import InForce, hidden_keys
+from actors.supervision.inherited import Inherited
 from actors.supervision.managed import Plan, World
-from actors.supervision.notify import notify, watchdog_period
-from actors.supervision.once import Gate, nothing
+from actors.supervision.notify import notify, notify_reloading, watchdog_period
+from actors.supervision.once import Gate
 from actors.supervision.orders import Entries, Orders
-from actors.supervision.sockets import BACKLOG, ListenError
+from actors.supervision.sockets import BACKLOG, ListenerKeeper, ListenError
 from actors.supervision.spawner import Spawner
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
@@ -70,6 +72,8 @@ class Premises:
     run: RunDir
     locks: tuple[int, ...]
     api_socket: socket.socket
+    inherited: Inherited = field(default_factory=Inherited)
+    """The listening sockets that were there before; the API's is taken already."""
 
 
 class Service:
@@ -91,7 +95,8 @@ class Service:
         settings = self._in_force.now
         self._premises = premises
         address = settings.server.host, settings.server.port
-        self._api = ApiAddress(premises.api_socket, address, premises.run, time.monotonic)
+        inherited = premises.inherited
+        self._api = ApiAddress(premises.api_socket, address, premises.run, time.monotonic, inherited.store)
         self._reload = reload
         self._on_ready = on_ready
         self._last_instance = 0
@@ -110,7 +115,8 @@ class Service:
         self._tls_params: dict[str, Any] = {}
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
         plans = self._api_plans(entries or Entries())
-        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), *plans)
+        keeper = ListenerKeeper(time.monotonic, inherited.listen, inherited.store)
+        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper)
         self._fleet.on_ready = self._ready
 
     def run(self, wish: Iterable[ProxySpec]) -> int:
@@ -119,12 +125,13 @@ class Service:
         self._loop.watch(wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(wake, 4096)))
         period = watchdog_period()
         if period is not None:
-            self._loop.call_every(period, lambda: notify("WATCHDOG=1"))
+            self._loop.call_every(period, self._reassure)
         for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
             log.warning("%s", sentence)
         self._loop.call_every(STATUS_PERIOD, self._api.lapse)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
         self._fleet.start(wish)
+        self._premises.inherited.end_unclaimed()
         self._loop.run()
         self._close()
         return self._status
@@ -148,10 +155,20 @@ class Service:
             },
             {"publish": settings.metrics.publish},
             {
-                METRICS: {"alerts": settings.alerts.model_dump(mode="json")},
+                LOGS: {"logging": settings.logging.model_dump(mode="json")},
+                METRICS: {
+                    "alerts": settings.alerts.model_dump(mode="json"),
+                    "curve": {"clients": settings.metrics.curve_clients},
+                },
                 WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
+            self._telemetry(),
         )
+
+    def _telemetry(self) -> dict[str, dict[str, Any]]:
+        """The push to a collector, if there is one. It holds until the end."""
+        otlp = self._settings.telemetry.otlp
+        return {"otlp": otlp.params()} if otlp.endpoint else {}
 
     def _api_plans(self, entries: Entries) -> list[Plan]:
         """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
@@ -176,7 +193,7 @@ class Service:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
         run, data = str(self._premises.run.path), str(self._premises.data.path)
         style = self._settings.logging
-        return Boot(name, self._last_instance, run, data, style.level, style.format, params)
+        return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
 
     def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
         if isinstance(message, PrepareSettings):
@@ -189,6 +206,14 @@ class Service:
     def _ready(self) -> None:
         notify("READY=1", f"STATUS={self._fleet.summary}")
         self._on_ready()
+
+    def _reassure(self) -> None:
+        """Only while every process is known to turn, or to be mended by us, may systemd believe in the whole."""
+        trouble = self._fleet.beyond_help
+        if trouble:
+            log.critical("the watchdog is not reassured: %s", trouble)
+        else:
+            notify("WATCHDOG=1")
 
     # --- signals ---
 
@@ -220,12 +245,14 @@ class Service:
 
     def _reread(self) -> None:
         before = self._settings
+        notify_reloading()
         try:
             waiting = self._in_force.reread(self._reload())
         except (ConfigError, BadStored) as error:
             log.error("the configuration is not taken over: %s", error)
+            notify("READY=1", "STATUS=the configuration was not taken over; see the log")
             return
-        self._take_over(before, nothing)
+        self._take_over(before, lambda: notify("READY=1", f"STATUS={self._fleet.summary}"))
         self._exchange.tell(API, SetSettings(self._shown()))
         log.info("the configuration was read again")
         if waiting:
@@ -261,10 +288,11 @@ class Service:
         """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
         gate = Gate(then)
         now = self._settings
-        if now.logging != before.logging:
-            set_up_logging(now.logging.level, now.logging.format)
+        style = now.logging.level, now.logging.format, now.logging.log_output
+        if style != (before.logging.level, before.logging.format, before.logging.log_output):
+            set_up_logging(*style)
             self._spawner.set_logging(now.logging.level, now.logging.format)
-            self._fleet.tell_all(SetLogging(now.logging.level, now.logging.format), gate)
+            self._fleet.tell_all(SetLogging(*style), gate)
         orders = self._orders()
         self._fleet.take_over(orders)
         pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
@@ -284,11 +312,12 @@ class Service:
             return
         self._ending = True
         log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
-        notify("STOPPING=1", "STATUS=draining")
+        longest = self._settings.server.drain_timeout + END_GRACE
+        notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int((longest + END_GRACE) * 1e6)}")
         self._api.close()
         if self._inner is not None:
             self._inner.close()
-        self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._out_of_time)
+        self._loop.call_later(longest, self._out_of_time)
         self._fleet.end(self._loop.stop)
 
     def _out_of_time(self) -> None:

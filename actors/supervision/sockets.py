@@ -1,7 +1,8 @@
 """The listening sockets of the product: bound, kept and given up by the supervisor alone.
 
 An actor gets a copy of the descriptor. What it does with its copy, and whether it lives, doesn't matter to the socket:
-it goes on listening, and connections queue in the kernel until the next process takes them.
+it goes on listening, and connections queue in the kernel until the next process takes them. Where a store keeps
+copies (`Store`), that holds for the supervisor itself as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import errno
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from actors.supervision.names import Names
 
@@ -36,6 +37,23 @@ _PORT_ERRORS = {
 
 _NAMES = Names()
 
+Resolved = tuple[int, Any]
+"""An address family and an address as `bind` takes it and `getsockname` gives it."""
+
+
+class Store(Protocol):
+    """Keeps copies of listening sockets which outlive this process (`actors.supervision.inherited.Store`)."""
+
+    @property
+    def outlives(self) -> bool:
+        """Is there such a store?"""
+
+    def put(self, listener: socket.socket) -> None:
+        """Keep a copy."""
+
+    def drop(self, listener: socket.socket) -> None:
+        """Let the copy go. Harmless if there is none."""
+
 
 class ListenError(Exception):
     """An address can't be listened at. `field` is `host` or `port`, `error` a sentence for people."""
@@ -54,7 +72,7 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     `host` is an address or a name, of which the first address is taken; a name that takes long is refused (`names`). An
     IPv6 socket takes IPv6 alone, so that `::` and `0.0.0.0` may be listened at side by side.
     """
-    family, address = _resolve(host, port)
+    family, address = resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,7 +98,8 @@ def refusal(error: OSError, host: str, port: int) -> ListenError:
     return ListenError("port", f"port {port} on {host} {meaning}")
 
 
-def _resolve(host: str, port: int) -> tuple[int, Any]:
+def resolve(host: str, port: int) -> Resolved:
+    """The family and the address that `listen` binds. Raises `ListenError`."""
     try:
         return _NAMES.look_up(host, port)
     except (OSError, UnicodeError) as error:
@@ -100,9 +119,16 @@ class _Held:
 class ListenerKeeper:
     """All listening sockets by the name of what they are for. `clock` is monotonic."""
 
-    def __init__(self, clock: Callable[[], float], bind: Callable[[str, int], socket.socket] = listen) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        bind: Callable[[str, int], socket.socket] = listen,
+        store: Store | None = None,
+    ) -> None:
         self._clock = clock
         self._bind = bind
+        self._store = store
+        self._left = False
         self._held: dict[str, _Held] = {}
         self._retired: dict[str, socket.socket] = {}
         self.changes = 0
@@ -128,6 +154,8 @@ class ListenerKeeper:
         """The socket of `name`, bound now unless it is held; it stays until `release`. Raises `ListenError`."""
         self.reserve(name, host, port)
         held = self._held[name]
+        if held.lapses is not None and self._store is not None:
+            self._store.put(held.socket)
         held.lapses = None
         return held.socket
 
@@ -156,14 +184,14 @@ class ListenerKeeper:
         """What was retired listens no more."""
         retired = self._retired.pop(name, None)
         if retired is not None:
-            _end_listening(retired)
+            self._end(retired)
 
     def release(self, name: str) -> None:
         """Listen no more for `name`, whoever has a copy of its socket. Harmless if not held."""
         held = self._held.pop(name, None)
         if held is not None:
             self.changes += 1
-            _end_listening(held.socket)
+            self._end(held.socket)
 
     def lapse(self) -> list[str]:
         """Let go the reservations whose time is up; their names."""
@@ -179,6 +207,10 @@ class ListenerKeeper:
             host, port = held.socket.getsockname()[:2]
             yield str(host), int(port)
 
+    def leave(self) -> None:
+        """The product ends: what a store has copies of goes on listening for the next start of it."""
+        self._left = self._store is not None and self._store.outlives
+
     def close(self) -> None:
         """Release everything."""
         for name in tuple(self._held):
@@ -186,8 +218,17 @@ class ListenerKeeper:
         for name in tuple(self._retired):
             self.end_retired(name)
 
+    def _end(self, listener: socket.socket) -> None:
+        if self._left:
+            listener.close()
+            return
+        if self._store is not None:
+            self._store.drop(listener)
+        end_listening(listener)
 
-def _end_listening(listener: socket.socket) -> None:
+
+def end_listening(listener: socket.socket) -> None:
+    """Listen no more, whoever has a copy of the socket, and close this one."""
     with contextlib.suppress(OSError):  # it wasn't listening any more, which is what was wanted
         listener.shutdown(socket.SHUT_RDWR)  # ends it for the copies in other processes, too
     listener.close()

@@ -26,6 +26,7 @@ from actors.process import Boot
 from actors.pulse import PulsePage
 from actors.supervision.restarts import Backoff
 from actors.supervision.zygote import PACKET_MAX
+from config.variables import ENV_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -262,7 +263,7 @@ class Spawner:
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(*descriptors, *self._inherited),
-                env={**os.environ, "ZYGOTE_PATH": json.dumps(sys.path)},  # where the supervisor finds its modules
+                env=_environment(),
             )
         ours.setblocking(False)
         self._control = ours
@@ -294,6 +295,12 @@ class Spawner:
             self._zygote.kill()
             self._zygote.wait()
             self._zygote = None
+
+
+def _environment() -> dict[str, str]:
+    """Ours with where the supervisor finds its modules, and without the settings: some of them are secrets."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}
 
 
 def describe_status(status: int | None) -> str:

@@ -96,6 +96,10 @@ class Life:
             self.error = None
         return following
 
+    def renewed(self) -> None:
+        """It runs in a new process, which has taken over from the older one without a gap."""
+        self.since = self._clock()
+
     def runtime(self, pid: int | None) -> Runtime:
         """As the API shows it."""
         return Runtime(self.state.value, pid, self.since, self.restarts, self.error)

@@ -35,9 +35,10 @@ from actors.bus.messages import (
     SetWebhooks,
     WebhookStatuses,
 )
+from actors.complaints import Complaint
 from actors.process import Actor, Boot
 from actors.webhooks.outbox import Outbox
-from actors.webhooks.sender import Sender
+from actors.webhooks.sender import DISK_PAUSE, Sender
 from config.groups import Webhooks as Settings
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class WebhooksActor(Actor):
         self._revision = -1
         self._taken = 0
         self._telling: set[str] = set()
+        self._recalling = False
+        self._disk = Complaint(log, "events are not stored, and are asked for again")
         self._since = max(0.0, self._outbox.newest_event() - RECALL_OVERLAP)
         self._subscription = Subscription(
             self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
@@ -109,8 +112,8 @@ class WebhooksActor(Actor):
                 self._settings = Settings.model_validate(settings)
                 self._sender.take_over(self._settings)
                 answer(Done())
-            case ProbeWebhook(webhook_id):
-                if not self._sender.probe(webhook_id, answer):
+            case ProbeWebhook():
+                if not self._sender.probe(message.webhook_id, answer, message.request_id):
                     answer(Failed("there is no such webhook", "webhook_id"))
             case QueryDeliveries():
                 found, total = self._outbox.deliveries(
@@ -129,12 +132,24 @@ class WebhooksActor(Actor):
     # --- what comes from others ---
 
     def _take_event(self, _topic: str, message: Any) -> None:
-        if not isinstance(message, Event):
-            return
+        """One that can't be stored is asked for again, since the supervisor remembers it."""
+        if isinstance(message, Event) and not self._stored(message):
+            self._recall_soon()
+
+    def _stored(self, event: Event) -> bool:
         try:
-            self._taken += self._sender.take(message)
+            self._taken += self._sender.take(event)
         except sqlite3.Error as error:
-            log.error("event %s (%s) is not stored: %s", message.id, message.type, error)
+            self._disk.trouble(error)
+            self._since = min(self._since, event.timestamp - RECALL_OVERLAP)
+            return False
+        self._disk.over()
+        return True
+
+    def _recall_soon(self) -> None:
+        if not self._recalling:
+            self._recalling = True
+            self.loop.call_later(DISK_PAUSE, self._recall)
 
     def _set_webhooks(self, message: SetWebhooks) -> None:
         if message.revision < self._revision:
@@ -160,12 +175,15 @@ class WebhooksActor(Actor):
             self.loop.call_later(SOON, lambda: self.mailbox.ask(API, FetchWebhooks(), self._fetched))
 
     def _recall(self) -> None:
+        self._recalling = False
         self.mailbox.ask(SUPERVISOR, RecallEvents(self._since), self._recalled)
 
     def _recalled(self, reply: Any) -> None:
         if isinstance(reply, RecalledEvents):
             for event in reply.events:
-                self._take_event("", event)
+                if not self._stored(event):
+                    self._recall_soon()
+                    return
                 self._since = max(self._since, event.timestamp - RECALL_OVERLAP)
 
     # --- webhooks that are given up ---

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from actors.bus.events import new_event
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
+from actors.complaints import Complaint
 from actors.forwarding.guard import Guard
-from actors.forwarding.workers import Workers
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
+from actors.workers import Workers
 from config.groups import Webhooks as Settings
 from config.webhooks import matches
 
@@ -42,6 +43,8 @@ OnProbed = Callable[[WebhookProbed], None]
 @dataclass(slots=True)
 class _Lane:
     under_way: Request | None = None
+    noting: bool = False
+    """Does what came of the last request wait for the disk?"""
     timer: Timer | None = None
     waits_for: tuple[int, float] | None = None
 
@@ -85,6 +88,7 @@ class Sender:
         self._under_way: set[Request] = set()
         self._fanning = False
         self._closed = False
+        self._disk = Complaint(log, "deliveries wait for the disk")
         self.take_over(settings)
 
     @property
@@ -126,12 +130,16 @@ class Sender:
             self._fan_out_soon()
         return taken
 
-    def probe(self, webhook_id: str, on_probed: OnProbed) -> bool:
-        """Send `webhook.test` once, now; False when there is no such webhook. Raises `sqlite3.Error`."""
+    def probe(self, webhook_id: str, on_probed: OnProbed, request_id: str = "") -> bool:
+        """Send `webhook.test` once, now, caused by this request; False when there is no such webhook.
+
+        Raises `sqlite3.Error`.
+        """
         target = (self._targets or {}).get(webhook_id)
         if target is None:
             return False
-        event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name})
+        by = {"request_id": request_id} if request_id else {}
+        event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by})
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
         self._probes[delivery.number] = on_probed
         self._start(target, _Lane(), delivery)
@@ -177,7 +185,7 @@ class Sender:
                 self._outbox.fan_out(wanted, self._clock())
                 self._fan_out_soon()
         except sqlite3.Error as error:
-            log.error("events wait for the disk: %s", error)
+            self._disk.trouble(error)
             self._loop.call_later(DISK_PAUSE, self._fan_out_soon)
             return
         for webhook_id in {each for _number, takers in wanted for each in takers}:
@@ -206,7 +214,7 @@ class Sender:
                 target.ordered.rest()
             self._run(target, target.apart, self._outbox.first_apart)
         except sqlite3.Error as error:
-            log.error("deliveries to %s wait for the disk: %s", target.webhook.id, error)
+            self._disk.trouble(error)
             self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
 
     def _pump_again(self, webhook_id: str) -> None:
@@ -215,7 +223,7 @@ class Sender:
             self._pump(target)
 
     def _run(self, target: _Target, lane: _Lane, next_one: Callable[[str], Waiting | None]) -> None:
-        if lane.under_way is not None:
+        if lane.under_way is not None or lane.noting:
             return
         delivery = next_one(target.webhook.id)
         if delivery is None:
@@ -254,9 +262,10 @@ class Sender:
             lane.under_way = None
             if not self._closed and self._targets is not None and webhook.id in self._targets:
                 attempt = _attempt(webhook, began, outcome)
-                self._done(self._targets[webhook.id], delivery, event, attempt, outcome)
+                self._done(self._targets[webhook.id], lane, delivery, event, attempt, outcome)
             elif delivery.number in self._probes:
                 self._probed(delivery, _attempt(webhook, began, outcome))
+                self._probes.pop(delivery.number, None)
 
         self._workers.submit(request.send, done)
 
@@ -269,29 +278,45 @@ class Sender:
     # --- from requests to what is noted ---
 
     def _done(
-        self, target: _Target, delivery: Waiting, event: Event, attempt: DeliveryAttempt, outcome: Outcome | None
+        self,
+        target: _Target,
+        lane: _Lane,
+        delivery: Waiting,
+        event: Event,
+        attempt: DeliveryAttempt,
+        outcome: Outcome | None,
     ) -> None:
         now = self._clock()
         delivered = outcome is not None and outcome.delivered
         tried = Tried(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
         once = event.type == TEST or not target.webhook.enabled
         verdict = judge(delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter)
-        try:
-            self._note(target, delivery, verdict.delivery, attempt, verdict.give_up)
-        except sqlite3.Error as error:
-            log.error("delivery %s is not noted and will be sent again: %s", delivery.id, error)
-            self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
-        else:
-            if delivered:
-                target.last_success = attempt.timestamp
-            self._pump(target)
+        if delivered:
+            target.last_success = attempt.timestamp
         self._probed(delivery, attempt)
+        self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
+
+    def _settle(self, target: _Target, lane: _Lane, note: Callable[[], None]) -> None:
+        """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""
+        if self._closed or (self._targets or {}).get(target.webhook.id) is not target:
+            return
+        try:
+            note()
+        except sqlite3.Error as error:
+            self._disk.trouble(error)
+            lane.noting = True
+            self._loop.call_later(DISK_PAUSE, lambda: self._settle(target, lane, note))
+            return
+        self._disk.over()
+        lane.noting = False
+        self._pump(target)
 
     def _note(
         self, target: _Target, before: Waiting, after: Waiting, attempt: DeliveryAttempt, give_up: str | None
     ) -> None:
         number = self._outbox.attempts_of(before) + 1
         self._outbox.note(after, DeliveryAttempt(number, *_behind_number(attempt)))
+        self._probes.pop(before.number, None)
         if after.status == DELIVERED:
             self._hurry(target)
         if give_up is not None and not target.given_up and target.webhook.enabled:
@@ -308,10 +333,15 @@ class Sender:
             self._outbox.set_next(first)
 
     def _probed(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
-        on_probed = self._probes.pop(delivery.number, None)
+        on_probed = self._probes.get(delivery.number)
         if on_probed is not None:
+            self._probes[delivery.number] = _told  # until it is noted, it isn't to be sent by anybody else
             answered = None if attempt.status_code is None else attempt.response_time
             on_probed(WebhookProbed(attempt.error is None, attempt.status_code, answered, attempt.error))
+
+
+def _told(_probed: WebhookProbed) -> None:
+    """Whoever asked for the test has its answer."""
 
 
 def _attempt(webhook: WebhookSpec, began: float, outcome: Outcome | None) -> DeliveryAttempt:

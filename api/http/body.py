@@ -76,6 +76,8 @@ def _require_json_type(request: falcon.Request) -> None:
     kind = (request.content_type or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise invalid("Content-Type", "must be application/json", 415)
+    if (request.get_header("Content-Encoding") or "").strip().lower() not in ("", "identity"):
+        raise invalid("Content-Encoding", "is not supported: send the body as it is", 415)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

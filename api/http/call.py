@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -51,9 +51,9 @@ class Call:
 
 
 class Document(NamedTuple):
-    """A body that is in no envelope."""
+    """A body that is in no envelope: all of it, or pieces that are asked for as the client takes them."""
 
-    content: bytes
+    content: bytes | Iterable[bytes]
     media_type: str
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, forms, metric_forms, proxy_forms, system_forms, webhook_forms
+from api.openapi import account_forms, client_forms, forms, metric_forms, proxy_forms, system_forms, webhook_forms
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -35,6 +35,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "stopProxy": proxy_forms.ActedProxy,
     "restartProxy": proxy_forms.ActedProxy,
     "testProxy": proxy_forms.Tested,
+    "getSnippets": client_forms.Snippets,
     "explainAccess": proxy_forms.Explanation,
     "listConnections": proxy_forms.Connections,
     "endConnections": proxy_forms.EndedMany,
@@ -53,6 +54,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "updateUser": forms.OneUser,
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
+    "tailLogs": proxy_forms.LogTail,
     "getSettings": system_forms.SystemSettings,
     "replaceSettings": system_forms.SystemSettings,
     "updateSettings": system_forms.SystemSettings,

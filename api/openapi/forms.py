@@ -120,14 +120,16 @@ class ServerFigures(Form):
 
 
 class ProxyFigures(Form):
-    """All proxies together."""
+    """All proxies together. `records_dropped` are access records that were lost."""
 
     active_proxies: int
     total_connections: int
     active_connections: int
     requests_per_second: float
     total_requests: int
+    total_errors: int
     error_rate: str
+    records_dropped: int
 
 
 class NetworkFigures(Form):
@@ -137,6 +139,8 @@ class NetworkFigures(Form):
     bandwidth_out: str
     total_bytes_in: str
     total_bytes_out: str
+    bytes_in: int
+    bytes_out: int
 
 
 class SystemStatus(Form):

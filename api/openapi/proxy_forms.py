@@ -279,11 +279,24 @@ class LogEntry(Form):
 
 
 class Logs(Form):
-    """Records, newest first."""
+    """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
+
+    Where counting would take too long there are `total` records or more. `tail_cursor` is where a tail goes on.
+    """
 
     logs: list[LogEntry]
     total: int
+    total_is_lower_bound: bool
     has_more: bool
+    next_cursor: str | None
+    tail_cursor: str
+
+
+class LogTail(Form):
+    """Records in the order in which they were stored; `next_cursor` is where the next tail goes on."""
+
+    logs: list[LogEntry]
+    next_cursor: str
 
 
 class TestOutcome(Form):

@@ -17,11 +17,11 @@ class ServerSettings(Form):
 
 
 class LoggingSettings(Form):
-    """The product's own log and its access records."""
+    """The product's own log and its access records. `output`: `stderr`, `stdout`, `journald`, `jsonl` or `jsonl:/…`."""
 
     level: Literal["debug", "info", "warning", "error", "critical"]
     format: Literal["text", "json"]
-    output: Literal["stderr"]
+    output: str
 
 
 class AuthSettings(Form):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from api.operations import (
     accounts,
+    clients,
     connections,
     credentials,
     document,
@@ -27,6 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *metrics.OPERATIONS,
     *credentials.OPERATIONS,
     *proxies.OPERATIONS,
+    *clients.OPERATIONS,
     *connections.OPERATIONS,
     *accounts.OPERATIONS,
     *users.OPERATIONS,

@@ -51,7 +51,15 @@ OPERATIONS: tuple[Operation, ...] = (
         _READ_ONLY,
         matches=True,
     ),
-    Operation("DELETE", _ACCOUNT, "proxy.write", "deleteAccount", "Remove an account", account_handlers.delete_account),
+    Operation(
+        "DELETE",
+        _ACCOUNT,
+        "proxy.write",
+        "deleteAccount",
+        "Remove an account",
+        account_handlers.delete_account,
+        matches=True,
+    ),
     Operation(
         "POST",
         f"{_ACCOUNT}/reset-usage",

@@ -39,6 +39,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "rotateSigningKey",
         "Sign with a new key",
         auth.rotate_signing_key,
+        auth.RotateKey,
+        optional_body=True,
     ),
     Operation("GET", f"{V1}/auth/test", ANY, "testAuth", "Who am I", auth.who_am_i),
     Operation("GET", f"{V1}/api-keys", PERSON, "listApiKeys", "List API keys", key_handlers.list_keys),

@@ -18,7 +18,14 @@ OPERATIONS: tuple[Operation, ...] = (
         names_resource=True,
     ),
     Operation(
-        "GET", f"{V1}/metrics/realtime", "metrics.read", "getRealtimeMetrics", "Metrics of now", metrics.realtime
+        "GET",
+        f"{V1}/metrics/realtime",
+        "metrics.read",
+        "getRealtimeMetrics",
+        "Metrics of now",
+        metrics.realtime,
+        query=queries.REALTIME,
+        names_resource=True,
     ),
     Operation(
         "GET",

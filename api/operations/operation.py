@@ -29,7 +29,8 @@ class Operation:
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
     What `names_resource` in its query answers 404 when there is no such thing.
-    `by_token` ones are opened by `metrics.prometheus_token`, too.
+    `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
+    them to everybody.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -55,6 +56,7 @@ class Operation:
     may_be_unwell: bool = False
     names_resource: bool = False
     by_token: bool = False
+    open_by: str | None = None
     redirects: bool = False
 
     @property

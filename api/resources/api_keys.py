@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from api import api_keys
+from api import api_keys, users
 from api.http.call import Call, Reply
-from api.http.errors import lacks_permission, not_found
+from api.http.errors import lacks_permission, not_found, unauthorized
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
 from api.store import NotStored
@@ -28,7 +28,12 @@ def create_key(call: Call) -> Reply:
     if missing is not None:
         raise lacks_permission(missing, by_key=False)
     record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
-    call.services.store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
+    store = call.services.store
+    with users.one_change:
+        owner = users.by_id(store, caller.user.id)
+        if owner is None or owner.status != "active":
+            raise unauthorized()  # since the request came; nobody is to have a key who is gone
+        store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
     return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 
 from api import users
 from api.audit import origin
@@ -33,6 +33,14 @@ class Refresh(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     refresh_token: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+
+
+class RotateKey(BaseModel):
+    """The optional body of a rotation. `revoke_previous`: all access tokens that are out there end at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    revoke_previous: StrictBool = False
 
 
 def login(call: Call) -> Reply:
@@ -82,9 +90,11 @@ def logout(call: Call) -> Reply:
 
 
 def rotate_signing_key(call: Call) -> Reply:
-    """New tokens are signed with a new key; those that are out there stay good until they end."""
-    call.services.audit.append("signing_key.rotated", {"type": "signing_key", "id": None, "name": None})
-    key_id, until = call.services.tokens.rotate_key()
+    """New tokens are signed with a new key; those that are out there stay good until they end, unless they end now."""
+    revoke = call.body.revoke_previous
+    resource = {"type": "signing_key", "id": None, "name": None}
+    call.services.audit.append("signing_key.rotated", resource, details={"revoke_previous": revoke})
+    key_id, until = call.services.tokens.rotate_key(revoke)
     return Reply({"key_id": key_id, "previous_accepted_until": timestamp_text(until)})
 
 

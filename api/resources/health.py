@@ -16,6 +16,7 @@ import psutil
 from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Runtime
 from actors.bus.messages import Fleet as FleetMessage
 from api.http.call import Call, Reply
+from api.http.errors import forbidden
 from api.services import Services
 from api.store import StoreError
 from config import VERSION
@@ -39,11 +40,11 @@ def live(_call: Call) -> Reply:
 
 
 def report(call: Call) -> Reply:
-    """The health report."""
+    """The health report. For a key with a scope of proxies there are no others."""
     services = call.services
     checks = {
         "database": _database(services),
-        "proxy_service": _proxy_service(services),
+        "proxy_service": _proxy_service(services, call.caller.scope),
         **_resources(services),
     }
     status = _overall(checks["database"], checks["proxy_service"])
@@ -60,7 +61,9 @@ def report(call: Call) -> Reply:
 
 
 def system_status(call: Call) -> Reply:
-    """The system status."""
+    """The system status, which tells of all proxies together."""
+    if call.caller.scope is not None:
+        raise forbidden("a key with a scope of proxies can't see the status of all of them")
     services = call.services
     fleet = services.fleet.whole()
     return Reply(_system(services, fleet))
@@ -79,16 +82,16 @@ def _database(services: Services) -> dict[str, Any]:
     return {**check, "response_time": f"{(time.perf_counter() - began) * 1000:.1f}ms"}
 
 
-def _proxy_service(services: Services) -> dict[str, Any]:
+def _proxy_service(services: Services, scope: frozenset[str] | None = None) -> dict[str, Any]:
     fleet = services.fleet.whole()
     if fleet is None:
         return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
-    active = services.store.find("proxies", status="active")
+    active = services.store.find("proxies", lambda body: scope is None or body["id"] in scope, status="active")
     failed = [each.id for each in active if _is(fleet.proxies.get(each.id), "failed")]
     missing = [name for name in HELPERS if not _is(fleet.actors.get(name), "running")]
     return {
         "status": DEGRADED if failed or missing else HEALTHY,
-        "active_proxies": _running(fleet),
+        "active_proxies": _running(fleet, scope),
         "failed_proxies": failed,
         "missing_actors": missing,
     }
@@ -98,8 +101,9 @@ def _is(runtime: Runtime | None, state: str) -> bool:
     return runtime is not None and runtime.state == state
 
 
-def _running(fleet: FleetMessage) -> int:
-    return sum(_is(each, "running") for each in fleet.proxies.values())
+def _running(fleet: FleetMessage, scope: frozenset[str] | None = None) -> int:
+    mine = [each for name, each in fleet.proxies.items() if scope is None or name in scope]
+    return sum(_is(each, "running") for each in mine)
 
 
 def _resources(services: Services) -> dict[str, Any]:
@@ -173,12 +177,16 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "active_connections": total.active_connections if total else 0,
             "requests_per_second": figure(lambda seen: round(seen.requests_per_second, 3), 0.0),
             "total_requests": requests,
+            "total_errors": errors,
             "error_rate": f"{100 * errors / requests if requests else 0.0:.2f}%",
+            "records_dropped": total.records_dropped if total else 0,
         },
         "network": {
             "bandwidth_in": f"{size_text(figure(lambda seen: seen.bandwidth_in, 0))}/s",
             "bandwidth_out": f"{size_text(figure(lambda seen: seen.bandwidth_out, 0))}/s",
             "total_bytes_in": size_text(total.bytes_in if total else 0),
             "total_bytes_out": size_text(total.bytes_out if total else 0),
+            "bytes_in": total.bytes_in if total else 0,
+            "bytes_out": total.bytes_out if total else 0,
         },
     }

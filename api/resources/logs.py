@@ -1,42 +1,151 @@
-"""Access records, asked of the log indexer."""
+"""Access records, asked of the log indexer: pages, a tail that waits for new ones, and all of them as lines."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from actors.bus.messages import LOGS, Failed, LogPage, QueryLogs
-from api.http.call import Call, Reply
+from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs
+from api.http.call import Call, Document, Reply
 from api.http.errors import internal, invalid
 from api.http.query import Query
+from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
+from api.slots import Slot
+from config.printable import printable, printable_json
 from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 HOUR = 3600.0
 SEARCH_MAX = 500
 WORDS_MAX = 20
+OFFSET_MAX = 100_000
+TAIL_MAX = 30
+"""Seconds that a tail waits at most."""
+EXPORT_PAGE = 2_000
+"""Records that an export holds in memory at a time."""
+SEARCH_TIMEOUT = 10.0
+NDJSON = "application/x-ndjson"
 
 
 def query_logs(call: Call) -> Reply:
     """Newest first. A key with a scope sees only the records of the proxies in it."""
-    question = _question(call)
-    page = call.services.bridge.ask(LOGS, question)
-    if not isinstance(page, LogPage):
-        failed = isinstance(page, Failed)
-        raise internal(call.request_id, "The log can't be read" if failed else "The log indexer does not answer")
-    more = question.offset + len(page.rows) < page.total
-    return Reply({"logs": [_entry(row) for row in page.rows], "total": page.total, "has_more": more})
+    call.query.refuse_others()
+    question = _page_question(call)
+    page = _page(call, question)
+    after = None if page.next is None else _cursor(question, page).text()
+    data = {
+        "logs": [entry(row) for row in page.rows],
+        "total": page.total,
+        "total_is_lower_bound": page.at_least,
+        "has_more": after is not None,
+        "next_cursor": after,
+        "tail_cursor": tail_text(page.upto),
+    }
+    return Reply(data)
 
 
-def _question(call: Call) -> QueryLogs:
-    now = time.time()
+def tail_logs(call: Call) -> Reply:
+    """What was stored after the cursor, in the order of storing; waits for it when there is nothing yet."""
     query = call.query
     query.refuse_others()
+    cursor = query.text("cursor")
+    after = None if cursor is None else tail_of(cursor)
+    wait = query.integer("timeout", 20, 0, TAIL_MAX)
+    question = _filters(call, 0.0, 0.0, query.integer("limit", 100, 1, 1000))
+    with call.services.tails.take():
+        tail = call.services.bridge.ask(LOGS, TailLogs(question, after, float(wait)), wait + SEARCH_TIMEOUT)
+    if not isinstance(tail, LogTail):
+        raise _refusal(call, tail)
+    return Reply({"logs": [entry(row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
+
+
+def export_logs(call: Call) -> Reply:
+    """All records of the search, newest first, a line of JSON each; read page by page as the client takes them."""
+    query = call.query
+    query.refuse_others()
+    now = time.time()
+    start, end = query.moment("start_time", now - HOUR), query.moment("end_time", now)
+    question = replace(_filters(call, start, end, EXPORT_PAGE), count=False)
+    slot = call.services.exports.take()
+    try:
+        first = _page(call, question)
+    except BaseException:
+        slot.release()
+        raise
+    headers = {"Content-Disposition": 'attachment; filename="access.ndjson"'}
+    return Reply({}, headers=headers, document=Document(Lines(call, question, first, slot), NDJSON))
+
+
+class Lines:
+    """The body of an export. It gives its place back at its end, however that comes about."""
+
+    def __init__(self, call: Call, question: QueryLogs, first: LogPage, slot: Slot) -> None:
+        self._call, self._question, self._first, self._slot = call, question, first, slot
+
+    def __iter__(self) -> Iterator[bytes]:
+        page = self._first
+        while True:
+            yield b"".join(map(line, page.rows))
+            if page.next is None:
+                break
+            # An answer that has begun has no other status any more: one that fails breaks off, without its last chunk.
+            page = _page(self._call, replace(self._question, before=page.next, upto=self._first.upto))
+        self.close()
+
+    def close(self) -> None:
+        """The end, or the client has gone."""
+        self._slot.release()
+
+    def __del__(self) -> None:
+        self.close()  # of a HEAD, whose body nobody asks for
+
+
+def entry(row: dict[str, Any]) -> dict[str, Any]:
+    """A record as the API shows it."""
+    reason = f" ({row['reason']})" if row.get("reason") else ""
+    message = f"{row.get('method', '')} {row.get('target_url', '')} {row.get('status_code', '')}{reason}"
+    return {
+        **row,
+        "timestamp": timestamp_text(row["timestamp"]),
+        "response_time": round(row["response_time"]),
+        "message": printable(row.get("message") or message.strip()),
+    }
+
+
+def line(row: dict[str, Any]) -> bytes:
+    """A record as a line of JSON."""
+    return printable_json(json.dumps(entry(row), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+
+
+def _page_question(call: Call) -> QueryLogs:
+    query, now = call.query, time.time()
+    limit, offset = query.integer("limit", 100, 1, 1000), query.integer("offset", 0, 0, OFFSET_MAX)
+    text = query.text("cursor")
+    if text is None:
+        start, end = query.moment("start_time", now - HOUR), query.moment("end_time", now)
+        return replace(_filters(call, start, end, limit), offset=offset)
+    cursor = PageCursor.of(text)
+    for name, value in (("start_time", cursor.start), ("end_time", cursor.end)):
+        if query.moment(name, value) != value:
+            raise invalid(name, "must be that of the first page, or be left out")
+    if offset:
+        raise invalid("offset", "must be left out where a cursor is given")
+    question = _filters(call, cursor.start, cursor.end, limit)
+    if _checksum(question) != cursor.filters:
+        raise invalid("cursor", "is of a search with other filters")
+    return replace(question, before=cursor.position, upto=cursor.upto)
+
+
+def _filters(call: Call, start: float, end: float, limit: int) -> QueryLogs:
+    query = call.query
     return QueryLogs(
-        start=query.moment("start_time", now - HOUR),
-        end=query.moment("end_time", now),
-        limit=query.integer("limit", 100, 1, 1000),
-        offset=query.integer("offset", 0, 0, 1_000_000_000),
+        start=start,
+        end=end,
+        limit=limit,
+        offset=0,
         level=query.one_of("level", LEVELS),
         min_level=query.one_of("min_level", LEVELS),
         client_ip=query.address("client_ip"),
@@ -44,6 +153,30 @@ def _question(call: Call) -> QueryLogs:
         search=_words(query),
         proxy_ids=_proxy_ids(call, query.text("proxy_id")),
     )
+
+
+def _cursor(question: QueryLogs, page: LogPage) -> PageCursor:
+    assert page.next is not None  # its caller looked
+    return PageCursor(question.start, question.end, page.next, page.upto, _checksum(question))
+
+
+def _checksum(question: QueryLogs) -> int:
+    asked = question
+    return checksum([asked.level, asked.min_level, asked.client_ip, asked.status_code, asked.search, asked.proxy_ids])
+
+
+def _page(call: Call, question: QueryLogs) -> LogPage:
+    page = call.services.bridge.ask(LOGS, question, SEARCH_TIMEOUT)
+    if not isinstance(page, LogPage):
+        raise _refusal(call, page)
+    return page
+
+
+def _refusal(call: Call, answer: Any) -> Exception:
+    if isinstance(answer, Failed) and answer.field is not None:
+        return invalid(answer.field, answer.error)
+    failed = isinstance(answer, Failed)
+    return internal(call.request_id, "The log can't be read" if failed else "The log indexer does not answer")
 
 
 def _words(query: Query) -> str | None:
@@ -58,14 +191,3 @@ def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:
     if scope is None:
         return None if wanted is None else (wanted,)
     return tuple(sorted(scope)) if wanted is None else tuple(scope & {wanted})
-
-
-def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    reason = f" ({row['reason']})" if row.get("reason") else ""
-    message = f"{row.get('method', '')} {row.get('target_url', '')} {row.get('status_code', '')}{reason}"
-    return {
-        **row,
-        "timestamp": timestamp_text(row["timestamp"]),
-        "response_time": round(row["response_time"]),
-        "message": row.get("message") or message.strip(),
-    }

@@ -32,17 +32,20 @@ def query_metrics(call: Call) -> Reply:
         raise invalid("start_time", "must not be after end_time")
     if (end - start) / INTERVALS[interval] > POINTS_MAX:
         raise invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
-    if wanted is not None and call.services.store.get("proxies", wanted) is None:
-        raise not_found("The proxy")
-    series = read_series(call.services.bridge, names, start, min(end, time.time()), interval, proxy_ids)
+    _must_exist(call, wanted)
+    until = min(end, time.time())
+    series = read_series(call.services.bridge, names, start, until, interval, proxy_ids, wanted is not None)
     time_range = {"start": timestamp_text(start), "end": timestamp_text(end), "interval": interval}
     return Reply({"time_range": time_range, "metrics": series})
 
 
 def realtime(call: Call) -> Reply:
     """The snapshot."""
+    wanted = call.query.text("proxy_id")
+    proxy_ids = _proxy_ids(call, wanted)
     call.query.refuse_others()
-    snapshot = read_realtime(call.services.bridge, _proxy_ids(call, None))
+    _must_exist(call, wanted)
+    snapshot = read_realtime(call.services.bridge, proxy_ids, wanted is not None)
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
     return Reply({"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics})
 
@@ -76,6 +79,11 @@ def _names(query: Query) -> tuple[str, ...]:
         if name not in NAMES:
             raise invalid("metrics", f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
     return names
+
+
+def _must_exist(call: Call, proxy_id: str | None) -> None:
+    if proxy_id is not None and call.services.store.get("proxies", proxy_id) is None:
+        raise not_found("The proxy")
 
 
 def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:

@@ -119,7 +119,8 @@ def restart_proxy(call: Call) -> Reply:
 def test_proxy(call: Call) -> Reply:
     """One GET through the proxy. Whatever comes of it, the test itself was done: 200."""
     proxy = call.services.proxies.get(call.params["proxy_id"])
-    return Reply({"test_result": call.services.tester.run(proxy, call.body.url, float(call.body.timeout))})
+    url, timeout = call.body.url, float(call.body.timeout)
+    return Reply({"test_result": call.services.tester.run(proxy, url, timeout, call.request_id)})
 
 
 def _one(call: Call, proxy: StoredProxy) -> Reply:

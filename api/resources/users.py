@@ -75,7 +75,7 @@ def delete_user(call: Call) -> Reply:
         _keep_an_administrator(store, user, None)
         store.delete(users.COLLECTION, user.id, before.revision)
         call.services.tokens.revoke_all(user.id)
-    _revoke_keys(call, user.id)
+        _revoke_keys(call, user.id)
     call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 

@@ -64,7 +64,7 @@ def rotate_secret(call: Call) -> Reply:
 def test_webhook(call: Call) -> Reply:
     """One request, now, also to a webhook that is disabled."""
     webhook = call.services.webhooks.get(call.params["webhook_id"])
-    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout)
+    probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout, call.request_id)
     return Reply(
         {
             "delivered": probed.delivered,
@@ -91,7 +91,7 @@ def list_deliveries(call: Call) -> Reply:
     call.services.webhooks.get(webhook_id)
     page = call.services.webhooks.deliveries(question)
     more = question.offset + len(page.deliveries) < page.total
-    shown = [_delivery(each) for each in page.deliveries]
+    shown = [_delivery(call, each) for each in page.deliveries]
     return Reply({"deliveries": shown, "total": page.total, "has_more": more})
 
 
@@ -99,7 +99,7 @@ def redeliver(call: Call) -> Reply:
     """The same event with the same id once more, at once."""
     webhook = call.services.webhooks.get(call.params["webhook_id"])
     page = call.services.webhooks.redeliver(webhook.record.id, call.params["delivery_id"])
-    return Reply({"delivery": _delivery(page.deliveries[0])})
+    return Reply({"delivery": _delivery(call, page.deliveries[0])})
 
 
 # --- forms --------------------------------------------------------------------------------------------------------
@@ -143,8 +143,9 @@ def _status(status: WebhookStatus) -> dict[str, Any]:
     }
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
     event = delivery.event
+    hidden = tells_of_people([event.type]) and not call.caller.may("users.read")
     return {
         "id": delivery.id,
         "webhook_id": delivery.webhook_id,
@@ -157,7 +158,7 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
             "id": event.id,
             "type": event.type,
             "timestamp": timestamp_text(event.timestamp),
-            "data": event.data,
+            "data": {} if hidden else event.data,
         },
         "attempts": [_attempt(each) for each in delivery.attempts],
     }

@@ -25,14 +25,14 @@ from api.security.permissions import holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
 from api.store import Store
 from api.users import User
-from config.passwords import check_password
+from config.passwords import COST, check_password
 from config.units import timestamp_text
 
 BASIC_REMEMBERED = 60.0
 """Seconds that a checked pair of HTTP Basic is remembered, in memory and as a keyed hash."""
 
 _BASIC_PAIRS = 1_000
-_NOBODY = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
+_NOBODY = f"$2b${COST:02d}$CwTycUXWue0Thq9StjUM0uJ8G1rpbQV9lBTiUXHNPvzWb1u6JzpS."
 """A hash like all others, for names that nobody has."""
 
 

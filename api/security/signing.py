@@ -1,7 +1,8 @@
 """The keys that access tokens are signed with: one that signs, and older ones that are still believed for a while.
 
 `keys/access-tokens.key` signs. A rotation first notes it in `keys/access-tokens.older` with the moment at which its
-last token ends, then puts a new one in its place; so a crash between the two loses no token. A token names its key
+last token ends, then puts a new one in its place; so a crash between the two loses no token. (When a key has become
+known to others, nothing is noted, and tokens of all older keys are worth nothing at once.) A token names its key
 (`kid`, RFC 7515, section 4.1.4); tokens of releases that didn't are tried with every key.
 """
 
@@ -59,14 +60,17 @@ class SigningKeys:
         living = [key for key in self._keys if key.until is None or key.until > now]
         return [key for key in living if key_id in (None, key.id)]
 
-    def rotate(self, last_token_ends: float) -> SigningKey:
-        """A new key signs from now on; the one so far is believed until `last_token_ends`. Returns the new one."""
+    def rotate(self, last_token_ends: float | None) -> SigningKey:
+        """A new key signs from now on; the one so far is believed until `last_token_ends`. Returns the new one.
+
+        None: neither that one nor any older one is believed any more.
+        """
         with self._lock:
             now = self._clock()
             older = [key for key in self._keys[1:] if key.until is not None and key.until > now]
             retired = SigningKey(self.current.id, self.current.secret, last_token_ends)
             try:
-                _write(self._older_file, [*older, retired])
+                _write(self._older_file, [] if last_token_ends is None else [*older, retired])
                 make_key(self._data.keys / "access-tokens.key")
             except (OSError, PathError) as error:
                 raise StoreWriteError(f"{self._data.keys}: {error}") from error

@@ -126,14 +126,16 @@ class Tokens:
             raise BadToken
         return Claims(user_id, family, float(claims["exp"]))
 
-    def rotate_key(self) -> tuple[str, float]:
+    def rotate_key(self, revoke_previous: bool = False) -> tuple[str, float]:
         """Sign with a new key from now on: its id, and until when tokens of the one so far are taken.
 
-        Raises `StoreWriteError`.
+        With `revoke_previous` all access tokens that are out there end now; refresh tokens, which no key signs, stay
+        good. Raises `StoreWriteError`.
         """
         with self._lock:
-            until = last_token_end(self._store, self._clock())
-            return self._keys.rotate(until).id, until
+            now = self._clock()
+            until = now if revoke_previous else last_token_end(self._store, now)
+            return self._keys.rotate(None if revoke_previous else until).id, until
 
     def revoke(self, family: str) -> None:
         """End a family, with its access tokens, for good. Raises `StoreWriteError`."""

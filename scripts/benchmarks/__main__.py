@@ -1,10 +1,11 @@
-"""`scripts/bench [soak]`: run the measures that are asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|signin|logs]`: run what is asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import platform
+import sqlite3
 import sys
 import tempfile
 import time
@@ -13,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, python_peers, soak, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, streaming, tunnelling
 from benchmarks.install import install
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
@@ -45,7 +46,7 @@ def main() -> int:
     try:
         if arguments.install:
             install(arguments.peers_dir)
-        rows, about = _soak(arguments) if arguments.command == "soak" else _measure(arguments)
+        rows, about = COMMANDS.get(arguments.command, _measure)(arguments)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -70,10 +71,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak")
+    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
+    guesses = commands.add_parser("signin", help="does the time of a refused sign-in tell what was wrong with it?")
+    guesses.add_argument("--rounds", type=int, default=200, help="sign-ins of each kind")
+    index = commands.add_parser("logs", help="the log index: how fast, how large, how soon found?")
+    index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
+    index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
+    index.add_argument("--seconds", type=float, default=20.0, help="of that")
     return parser
 
 
@@ -97,6 +104,36 @@ def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
         return rows, _about(bench) | samples
 
 
+def _signin(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    """The product alone, without an origin or peers."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        product = Product(folder)
+        stack.callback(product.end)
+        rows = signin.measure(product, arguments.rounds)
+        return rows, {"machine": _machine(), "versions": {"proxyfleet": product.version()}, "rounds": arguments.rounds}
+
+
+def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
+        folder = Path(name)
+        rows = logs.measure(folder, arguments.records)
+        product = Product(folder)
+        try:
+            rows += logs.channel(product, arguments.rate, arguments.seconds)
+            versions = {"proxyfleet": product.version(), "SQLite": sqlite3.sqlite_version}
+            return rows, {"machine": _machine(), "versions": versions}
+        finally:
+            product.end()
+
+
+COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
+    "soak": _soak,
+    "signin": _signin,
+    "logs": _logs,
+}
+
+
 @contextmanager
 def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
     """The origin and the product run. Everything that was started is ended, and the folder removed."""
@@ -116,10 +153,14 @@ def _started(arguments: argparse.Namespace, effort: Effort) -> Iterator[Bench]:
 
 def _about(bench: Bench) -> dict[str, object]:
     return {
-        "machine": f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}",
+        "machine": _machine(),
         "descriptors": bench.descriptors,
         "versions": {"wrk": version_of("wrk", "-v"), **bench.versions},
     }
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, Linux {platform.release()}, CPython {platform.python_version()}"
 
 
 def _heading(about: dict[str, object]) -> str:

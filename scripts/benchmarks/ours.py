@@ -14,6 +14,7 @@ import requests
 from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
 from benchmarks.report import OURS
+from config.paths import RunDir
 
 _PASSWORD = "benchmark-on-loopback"
 
@@ -82,6 +83,11 @@ class Product:
 
         wait_until(runs, f"proxy {proxy_id} runs")
         return found[0]
+
+    @property
+    def run_dir(self) -> RunDir:
+        """Where its sockets are."""
+        return RunDir(self._folder / "run")
 
     def processes(self) -> list[int]:
         """The supervisor and all that descends from it."""

@@ -34,7 +34,9 @@ class Watch:
         before = self.counted.get(proxy_id, (0, 0))
         self.counted[proxy_id] = before[0] + requests, before[1] + errors
         self.clock.now += 10
-        return [kind for kind, _data in self.alerts.judge(self.stats())]
+        happened = [kind for kind, _data in self.alerts.judge(self.stats())]
+        self.alerts.save()
+        return happened
 
     def stats(self) -> dict[str, ProxyStats]:
         return {

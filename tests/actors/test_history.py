@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from actors.latency import bucket_of
 from actors.metrics.history import History
 from actors.metrics.names import INTERVALS, NAMES, values
 from actors.metrics.series import DAY, KEPT, Bucket
+from actors.metrics.system import CPUS, MEMORY
 from actors.metrics.totals import Totals
 from tests.supervision.standins import counters
 
@@ -59,13 +62,15 @@ class Collector:
             self.history.tick(cpu, 50.0)
             self.totals.save()
 
-    def read(self, name: str, interval: str, start: float, end: float, proxy_id: str | None = None) -> list[float]:
+    def read(
+        self, name: str, interval: str, start: float, end: float, proxy_id: str | None = None, of_one: bool = False
+    ) -> list[float]:
         step = INTERVALS[interval]
         ids = None if proxy_id is None else (proxy_id,)
         self.history.ask()
         self.totals.save()
         buckets = self.history.series.read(step, int(start), int(end), ids, latency=True)
-        return list(values(name, buckets, step, self.clocks.wall()))  # type: ignore[arg-type]
+        return list(values(name, buckets, step, self.clocks.wall(), of_one))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -135,6 +140,53 @@ def test_active_connections_are_the_mean_of_the_seconds(collector: Collector) ->
         collector.seconds(1)
     assert collector.read("active_connections", "5m", START, START + 300) == [pytest.approx(2.0)]
     assert collector.read("cpu_usage", "5m", START, START + 300) == [pytest.approx(10.0)]
+
+
+def test_processors_and_memory_of_one_proxy_are_those_of_its_process(collector: Collector) -> None:
+    process = collector.instance()
+    for second in range(60):
+        told = {"cpu_seconds": 0.25 * (second + 1), "resident": MEMORY // 100}
+        collector.history.take(counters("a", process, second, **told))
+        collector.seconds(1)
+    assert collector.read("cpu_usage", "1m", START, START + 60, "a", True) == [pytest.approx(25 / CPUS, rel=0.05)]
+    assert collector.read("memory_usage", "5m", START, START + 300, "a", True) == [pytest.approx(1.0, rel=0.01)]
+    assert collector.read("cpu_usage", "5m", START, START + 300, "a") == [pytest.approx(10.0)], "the machine's"
+    assert collector.history.live.figures(("a",))["cpu_usage"] == pytest.approx(25 / CPUS)
+    assert collector.totals.resident(("a",)) == MEMORY // 100
+    assert collector.read("memory_usage", "5m", START, START + 300, "b", True) == [None]
+
+
+def test_processor_time_while_the_collector_was_away_is_no_spike(collector: Collector) -> None:
+    process = collector.instance()
+    collector.history.take(counters("a", process, 1, cpu_seconds=1.0))
+    collector.seconds(1)
+    collector.die()
+    collector.clocks.now += 600
+    collector.start()
+    collector.history.take(counters("a", process, 1, cpu_seconds=61.0))
+    collector.seconds(1)
+    found = [each for each in collector.read("cpu_usage", "1m", START, START + 720, "a", True) if each is not None]
+    assert max(found) <= 100 * 0.15 / CPUS + 2
+
+
+def test_the_file_of_a_version_that_counted_less_is_taken_over(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "totals.sqlite", isolation_level=None)) as older:
+        columns = "requests, errors, denied, auth_failures, connections, bytes_in, bytes_out, response_seconds"
+        older.execute(
+            f"CREATE TABLE words (proxy_id, instance, {columns}, last_request, PRIMARY KEY (proxy_id, instance))"
+        )
+        older.execute("INSERT INTO words VALUES ('a', 7, 5, 1, 0, 0, 2, 100, 200, 0.5, 1.0)")
+        columns = "requests, errors, denied, auth_failures, bytes_in, bytes_out, response_seconds, answered, active"
+        older.execute(f"CREATE TABLE points (step, t, proxy_id, {columns}, latency, PRIMARY KEY (step, t, proxy_id))")
+        older.execute("INSERT INTO points VALUES (300, ?, '', 5, 1, 0, 0, 100, 200, 0.5, 5, 9, NULL)", (int(START),))
+    collector = Collector(tmp_path / "metrics")
+    collector.history.take(counters("a", 7, 8, cpu_seconds=2.0))
+    collector.seconds(1)
+    assert collector.totals.stats(("a",))["a"].requests == 8
+    assert collector.read("requests_total", "5m", START, START + 300) == [8]
+    collector.die()
 
 
 def test_a_collector_that_dies_loses_nothing_that_it_saved_and_doubles_nothing(collector: Collector) -> None:

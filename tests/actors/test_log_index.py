@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.bus.messages import QueryLogs
-from actors.bus.records import Batch
+from actors.bus.records import ACCESS_FIELDS, Batch
 from actors.logs.index import LogIndex
 from tests.bus.test_records import NOON, row
 
@@ -120,25 +120,37 @@ def test_positions_survive_a_restart_and_a_change_of_day(index: LogIndex, tmp_pa
     again.close()
 
 
-def test_a_failed_commit_changes_nothing_and_can_be_repeated(index: LogIndex) -> None:
-    bad = Batch("s", 1, 1, 1, [list(row(1)), list(row(2, target_url={"no": "SQL value"}))])
-    with pytest.raises(sqlite3.Error):
-        index.commit(bad)
-    assert find(index) == []
-    assert store(index, 1, row(1)) == 1
+def test_what_is_no_record_is_left_out_and_its_batch_is_acknowledged(index: LogIndex) -> None:
+    odd = [row(2, target_url={"no": "text"}), row(3, status_code="200"), row(4)[:-1], "no row"]
+    assert index.commit(Batch("s", 1, 1, 1, [list(row(1)), *odd])) == 1  # type: ignore[list-item]
     assert find(index) == ["host:1"]
 
 
-def test_a_file_of_before_a_field_was_there_is_read_and_written_on(
-    index: LogIndex, tmp_path: Path, clock: Clock
+def test_control_characters_of_texts_are_escaped(index: LogIndex) -> None:
+    store(index, 1, row(1, target_url="a\nb\x1b[2J\u202e", user="\x9b31m"))
+    (found,) = index.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
+    assert (found["target_url"], found["user"]) == ("a\\nb\\x1b[2J\\u202e", "\\x9b31m")
+
+
+def test_numbers_beyond_64_bits_become_the_nearest(index: LogIndex) -> None:
+    store(index, 1, row(1, bytes_in=2**64 - 1, bytes_out=float("inf"), duration=float("nan")))
+    (found,) = index.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
+    assert (found["bytes_in"], found["bytes_out"], found["duration"]) == (2**63 - 1, 2**63 - 1, 0)
+
+
+def test_a_file_of_an_earlier_release_is_packed_at_the_start_with_fields_that_it_lacks(
+    tmp_path: Path, clock: Clock
 ) -> None:
-    store(index, 1, row(1, target_url="old"))
-    index.close()
-    file = next((tmp_path / "logs").glob("*.sqlite"))
-    with sqlite3.connect(file) as database:
-        database.execute("ALTER TABLE records DROP COLUMN parent")
-    again = LogIndex(tmp_path / "logs", "info", clock)
-    store(again, 2, row(2, target_url="new", parent="p"))
-    found = again.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
-    assert {each["target_url"]: each["parent"] for each in found} == {"old": "", "new": "p"}
-    again.close()
+    (tmp_path / "logs").mkdir()
+    fields = [name for name in ACCESS_FIELDS if name != "parent"]
+    for day, count in (("2026-01-01", 5_000), ("2026-01-02", 1)):
+        with sqlite3.connect(tmp_path / "logs" / f"{day}.sqlite") as database:
+            database.execute(f"CREATE TABLE records (number INTEGER PRIMARY KEY, {', '.join(fields)})")
+            rows = [row(at, target_url=f"{day}:{at}")[:-1] for at in range(count)]
+            database.executemany(f"INSERT INTO records ({', '.join(fields)}) VALUES ({', '.join('?' * 14)})", rows)
+    for _start in range(2):
+        again = LogIndex(tmp_path / "logs", "info", clock)
+        found = again.find(QueryLogs(0, NOON + DAY, 10_000, 0, None, None, None))
+        assert [each["target_url"] for each in found.rows[:2]] == ["2026-01-02:0", "2026-01-01:4999"]
+        assert (found.total, found.rows[0]["parent"]) == (5_001, "")
+        again.close()

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -15,6 +16,7 @@ import zmq
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.metrics import public
+from actors.metrics.curve import server_keys
 from actors.metrics.public import PublicSocket, event_payload
 
 DEADLINE = 10.0
@@ -23,10 +25,10 @@ DEADLINE = 10.0
 class Stage:
     """A public socket with its loop, turned by the test, and subscribers."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: tuple[str, ...] = (), key_file: Path | None = None) -> None:
         self.loop = Loop()
         self.context: zmq.Context[Any] = zmq.Context()
-        self.public = PublicSocket(self.loop, self.context, "tcp://127.0.0.1:0")
+        self.public = PublicSocket(self.loop, self.context, "tcp://127.0.0.1:0", clients, key_file)
         self.subscribers: list[zmq.Socket[bytes]] = []
 
     def subscriber(self, *topics: str) -> zmq.Socket[bytes]:
@@ -180,3 +182,104 @@ def test_without_an_address_nothing_is_bound(stage: Stage) -> None:
     silent.say("metrics.system", {})
     assert silent.endpoint == ""
     silent.close()
+
+
+# --- CURVE ---
+
+
+class Keys:
+    """The keys of a subscriber."""
+
+    def __init__(self) -> None:
+        self.public, self.secret = (each.decode() for each in zmq.curve_keypair())
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Stage, Keys, Path]]:
+    """A stage whose socket lets in one key, with the server's key file."""
+    known, file = Keys(), tmp_path / "keys" / "metrics-curve.key"
+    made = Stage((known.public,), file)
+    yield made, known, file
+    made.close()
+
+
+def with_keys(stage: Stage, keys: Keys, server: str) -> zmq.Socket[bytes]:
+    made: zmq.Socket[bytes] = stage.context.socket(zmq.SUB)
+    made.linger = 0
+    made.curve_publickey, made.curve_secretkey = keys.public.encode(), keys.secret.encode()
+    made.curve_serverkey = server.encode()
+    made.subscribe("metrics.")
+    made.connect(stage.public.endpoint)
+    stage.subscribers.append(made)
+    return made
+
+
+def say(stage: Stage) -> None:
+    stage.public.say("metrics.system", {"v": 1})
+
+
+def test_with_curve_a_known_key_hears_and_an_unknown_one_or_none_does_not(
+    guarded: tuple[Stage, Keys, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, known, file = guarded
+    server = file.with_suffix(".pub").read_text().strip()
+    unlisted, without = with_keys(stage, Keys(), server), stage.subscriber("metrics.")
+    stage.until(lambda: "without a key of ours" in caplog.text)
+    welcome = with_keys(stage, known, server)
+    for _ in range(20):
+        stage.until(lambda: received(welcome), lambda: say(stage))
+    assert received(unlisted) is None
+    assert received(without) is None
+
+
+def test_who_expects_another_server_hears_nothing_from_ours(guarded: tuple[Stage, Keys, Path]) -> None:
+    stage, known, file = guarded
+    deceived = with_keys(stage, known, Keys().public)
+    welcome = with_keys(stage, known, file.with_suffix(".pub").read_text().strip())
+    for _ in range(20):
+        stage.until(lambda: received(welcome), lambda: say(stage))
+    assert received(deceived) is None
+
+
+def test_the_key_of_the_server_is_private_and_stays(guarded: tuple[Stage, Keys, Path]) -> None:
+    _stage, _known, file = guarded
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert server_keys(file).public == file.with_suffix(".pub").read_text().strip() == server_keys(file).public
+
+
+def test_a_key_that_is_taken_away_hears_nothing_more_and_the_others_come_back(
+    guarded: tuple[Stage, Keys, Path],
+) -> None:
+    stage, known, file = guarded
+    server, stays = file.with_suffix(".pub").read_text().strip(), Keys()
+    stage.public.set_clients((known.public, stays.public))
+    gone, kept = with_keys(stage, known, server), with_keys(stage, stays, server)
+    for each in (gone, kept):
+        stage.until(lambda each=each: received(each), lambda: say(stage))  # type: ignore[misc]
+    stage.public.set_clients((stays.public,))
+    for each in (gone, kept):
+        while received(each):
+            pass
+    for _ in range(20):
+        stage.until(lambda: received(kept), lambda: say(stage))
+    assert received(gone) is None
+
+
+def test_without_keys_nothing_is_bound_elsewhere_than_on_loopback(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    elsewhere = PublicSocket(stage.loop, stage.context, "tcp://0.0.0.0:0")
+    assert elsewhere.endpoint == ""
+    assert "metrics.curve_clients" in caplog.text
+    elsewhere.close()
+
+
+def test_a_key_file_that_is_none_is_said_and_nothing_is_bound(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "metrics-curve.key"
+    file.write_text("no key")
+    broken = PublicSocket(stage.loop, stage.context, "tcp://127.0.0.1:0", (Keys().public,), file)
+    assert broken.endpoint == ""
+    assert "not a key file" in caplog.text
+    broken.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -379,6 +380,28 @@ def test_what_was_sent_and_not_noted_is_sent_again_with_the_same_id(tmp_path: Pa
     assert target.received[0].body == target.received[1].body
     first.close()
     second.close()
+
+
+def test_what_can_not_be_noted_on_a_full_disk_is_not_sent_again_and_again(
+    office: Office, target: Target, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("actors.webhooks.sender.DISK_PAUSE", 0.02)
+    note, tries = office.outbox.note, 0
+
+    def full(*given: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 5:
+            raise sqlite3.OperationalError("database or disk is full")
+        note(*given)
+
+    monkeypatch.setattr(office.outbox, "note", full)
+    office.sender.set_webhooks((target.spec(),))
+    ids = office.take(2)
+    office.settle()
+    assert target.ids == ids
+    assert caplog.text.count("database or disk is full") == 1, "it is said once"
+    assert [delivery.status for delivery in office.log()] == ["delivered", "delivered"]
 
 
 def test_a_clock_that_is_set_back_makes_no_pause_longer(tmp_path: Path, target: Target) -> None:

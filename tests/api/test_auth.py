@@ -11,10 +11,13 @@ from typing import Any
 import jwt
 import pytest
 
+from api import api_keys
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.security import tokens
+from api.security import authentication, tokens
 from api.security.permissions import PERMISSIONS
 from api.services import ApiSettings
+from config import passwords
+from config.passwords import hash_password
 from config.settings import Auth, Jwt
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
@@ -52,6 +55,50 @@ def test_wrong_password_unknown_user_and_disabled_user_read_the_same(api: Api) -
     assert [answer.status_code for answer in answers] == [401, 401, 401]
     assert len({answer.text for answer in answers}) == 1
     assert len(api.fleet.said("auth.login_failed")) == 3
+
+
+REFUSED = {
+    "wrong password": ("admin", "wrong password"),
+    "unknown name": ("nobody", PASSWORD),
+    "disabled, right password": ("gone", PASSWORD),
+    "disabled, wrong password": ("gone", "wrong password"),
+}
+
+
+@pytest.mark.parametrize("locked", [False, True], ids=["not locked", "locked out"])
+@pytest.mark.parametrize("way", ["login", "basic"])
+def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
+    api: Api, monkeypatch: pytest.MonkeyPatch, locked: bool, way: str
+) -> None:
+    """Of a lock-out the right password is one more thing that must not show."""
+    disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
+    api.store.put("users", disabled.model_dump(mode="json"))
+    names = {"admin", "nobody", "gone"}
+    monkeypatch.setattr(api.services.attempts, "_clock", lambda: 1000.0)
+    if locked:
+        for name in names:
+            for _ in range(5):
+                login(api, name, "wrong password")
+    hashed: list[str] = []
+    right = authentication.check_password
+    monkeypatch.setattr(authentication, "check_password", lambda *given: hashed.append(given[1]) or right(*given))
+    kinds = {**REFUSED, **({"right password": ("admin", PASSWORD)} if locked else {})}
+    answers, rows = set(), []
+    for username, password in kinds.values():
+        seq = api.services.audit.head.seq
+        answer = login(api, username, password) if way == "login" else api.get("/auth/test", basic(username, password))
+        headers = {name: text for name, text in answer.headers.items() if name.lower() != "x-request-id"}
+        answers.add((answer.status_code, answer.text, tuple(sorted(headers.items()))))
+        rows.append(api.services.audit.head.seq - seq)
+    assert len(answers) == 1
+    assert {status for status, *_ in answers} == {429 if locked else 401}
+    assert len(hashed) == len(kinds)
+    assert rows == [1] * len(kinds)
+
+
+def test_a_name_that_nobody_has_is_checked_against_a_hash_of_the_same_cost() -> None:
+    assert authentication._NOBODY[:7] == hash_password("x", passwords.COST)[:7]
+    assert len(authentication._NOBODY) == len(hash_password("x"))
 
 
 def test_refresh_rotates_and_the_new_tokens_work(api: Api) -> None:
@@ -452,6 +499,20 @@ def test_a_deleted_user_takes_tokens_and_keys_along(api: Api) -> None:
     assert [api.get("/auth/test", each).status_code for each in (token, key)] == [401, 401]
     assert api.store.find("api_keys") == []
     assert api.get(f"/users/{ann.id}", api.token()).status_code == 404
+
+
+def test_nobody_is_left_with_a_key_who_is_deleted_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = api.add_user("owner")
+    headers, admin = api.token("owner"), api.token()
+    made = api_keys.new_key
+
+    def meanwhile(*given: Any) -> Any:
+        assert api.request("DELETE", f"/users/{owner.id}", admin).status_code == 200
+        return made(*given)
+
+    monkeypatch.setattr(api_keys, "new_key", meanwhile)
+    assert error_of(api.post("/api-keys", {"name": "k"}, headers))[:2] == (401, "UNAUTHORIZED")
+    assert api.store.find("api_keys") == []
 
 
 def test_of_a_deleted_user_each_key_is_told_as_revoked(api: Api) -> None:

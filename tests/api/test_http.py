@@ -48,6 +48,15 @@ def test_a_body_of_another_type_is_415(api: Api, kind: str) -> None:
     assert error_of(answer)[:2] == (415, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("gzip, identity", 415), ("identity", 201), ("", 201)])
+def test_a_body_in_a_coding_is_415_and_never_read_as_it_is(api: Api, coding: str, status: int) -> None:
+    headers = {**api.token(), **JSON, "Content-Encoding": coding}
+    answer = api.request("POST", "/proxies", headers, body=json.dumps(PROXY))
+    assert answer.status_code == status
+    if status == 415:
+        assert error_of(answer)[2]["field"] == "Content-Encoding"
+
+
 def test_a_charset_parameter_does_not_matter(api: Api) -> None:
     headers = {**api.token(), "Content-Type": "application/json; charset=utf-8"}
     assert api.request("POST", "/proxies", headers, body=json.dumps(PROXY)).status_code == 201
@@ -267,7 +276,7 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
 
     def index(message: QueryLogs) -> LogPage:
         asked.append(message)
-        return LogPage((row,), 7)
+        return LogPage((row,), 7, next=(1_700_000_000_000_000, 5), upto=9)
 
     api.fleet.others["logs"] = index
     query = "level=info&limit=1&search=example&start_time=2023-01-01T00:00:00%2B01:00"

@@ -134,6 +134,19 @@ def test_the_snapshot_has_the_numbers_of_the_contract(api: Api, headers: dict[st
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/realtime"])
+def test_one_proxy_is_asked_for_with_its_own_processors_and_memory(
+    api: Api, headers: dict[str, str], asked: list[Any], path: str
+) -> None:
+    mine, other = new_proxy(api, headers), new_proxy(api, headers, name="second", port=3129)
+    assert api.get(f"{path}?proxy_id={mine}", headers).status_code == 200
+    assert api.get(path, headers).status_code == 200
+    assert [(question.proxy_ids, question.of_one) for question in asked] == [((mine,), True), (None, False)]
+    key = api.key(permissions=["metrics.read"], scope={"proxies": [mine]})
+    assert error_of(api.get(f"{path}?proxy_id={other}", key))[:2] == (403, "FORBIDDEN")
+    assert error_of(api.get(f"{path}?proxy_id=prx_unknown", headers))[:2] == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/realtime"])
 def test_metrics_need_their_permission_and_a_collector(api: Api, headers: dict[str, str], path: str) -> None:
     assert api.get(path).status_code == 401
     assert error_of(api.get(path, api.key(permissions=["proxy.read"])))[:2] == (403, "INSUFFICIENT_PERMISSIONS")

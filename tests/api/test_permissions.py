@@ -26,6 +26,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     "/livez": {"GET": OPEN},
     "/readyz": {"GET": OPEN},
     "/metrics": {"GET": "metrics.read"},
+    "/proxy.pac": {"GET": "proxy.read"},
     f"{V1}/health": {"GET": ANYBODY},
     f"{V1}/status": {"GET": "metrics.read"},
     f"{V1}/auth/login": {"POST": OPEN},
@@ -35,7 +36,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/auth/signing-key/rotate": {"POST": "admin"},
     f"{V1}/auth/test": {"GET": ANYBODY},
     f"{V1}/auth/oauth2/authorize": {"GET": OPEN},
-    f"{V1}/auth/oauth2/callback": {"POST": OPEN, "GET": OPEN},
+    f"{V1}/auth/oauth2/callback": {"POST": OPEN},
     f"{V1}/api-keys": {"GET": PERSON, "POST": PERSON},
     f"{V1}/api-keys/*": {"DELETE": PERSON},
     f"{V1}/proxies": {"GET": "proxy.read", "POST": "proxy.write"},
@@ -45,6 +46,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/proxies/*/restart": {"POST": "proxy.write"},
     f"{V1}/proxies/*/test": {"POST": "proxy.write"},
     f"{V1}/proxies/*/explain": {"POST": "proxy.read"},
+    f"{V1}/proxies/*/snippets": {"GET": "proxy.read"},
     f"{V1}/proxies/*/upstreams": {"GET": "proxy.read"},
     f"{V1}/proxies/*/connections": {"GET": "proxy.read", "DELETE": "proxy.write"},
     f"{V1}/proxies/*/connections/*": {"DELETE": "proxy.write"},
@@ -59,6 +61,8 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/users": {"GET": "users.read", "POST": "users.write"},
     f"{V1}/users/*": {"GET": "users.read", "PUT": "users.write", "PATCH": "users.write", "DELETE": "users.delete"},
     f"{V1}/logs": {"GET": "metrics.read"},
+    f"{V1}/logs/tail": {"GET": "metrics.read"},
+    f"{V1}/logs/export": {"GET": "metrics.read"},
     f"{V1}/metrics": {"GET": "metrics.read"},
     f"{V1}/metrics/realtime": {"GET": "metrics.read"},
     f"{V1}/settings": {"GET": "settings.read", "PUT": "settings.write", "PATCH": "settings.write"},
@@ -130,7 +134,7 @@ def key(has: frozenset[str], scoped: bool = False, proxies: bool = False) -> Cal
             return 403, "INSUFFICIENT_PERMISSIONS"
         beyond = scoped and (required in BEYOND_SCOPES or (proxies and "/proxies/" in path))
         creates = proxies and path == f"{V1}/proxies" and required == "proxy.write"
-        told_of_all = proxies and path.endswith("/deliveries")  # events of other proxies are in them
+        told_of_all = proxies and path.endswith(("/deliveries", "/status"))  # of other proxies, too
         return (403, "FORBIDDEN") if beyond or creates or told_of_all else None
 
     return fate
@@ -181,6 +185,38 @@ def revoked_key(api: Api) -> dict[str, str]:
     return headers
 
 
+def expired_key(api: Api) -> dict[str, str]:
+    headers = api.key()
+    (document,) = api.store.find("api_keys")
+    api.store.put("api_keys", {**document.body, "expires_at": 1_700_000_000.0})
+    return headers
+
+
+def key_of_a_demoted_owner(api: Api) -> dict[str, str]:
+    owner = api.add_user("owner", role="administrator")
+    headers = api.key("owner", permissions=["*"])
+    assert api.patch(f"/users/{owner.id}", {"role": "user"}, api.token()).status_code == 200
+    return headers
+
+
+def token_of_nobody(change: str) -> Callable[[Api], dict[str, str]]:
+    """Of an administrator who is disabled or deleted since."""
+
+    def make(api: Api) -> dict[str, str]:
+        user = api.add_user("somebody", role="administrator")
+        headers, path = api.token("somebody"), f"/users/{user.id}"
+        admin = api.token()
+        done = (
+            api.patch(path, {"status": "disabled"}, admin)
+            if change == "disabled"
+            else api.request("DELETE", path, admin)
+        )
+        assert done.status_code == 200
+        return headers
+
+    return make
+
+
 def orphaned_key(api: Api) -> dict[str, str]:
     owner = api.add_user("owner", role="administrator")
     headers = api.key("owner")
@@ -207,6 +243,10 @@ KINDS: dict[str, Kind] = {
     "key as a bearer": Kind(
         lambda api: {"Authorization": f"Bearer {api.key()['X-API-Key']}"}, always(401, "UNAUTHORIZED")
     ),
+    "token of a disabled user": Kind(token_of_nobody("disabled"), always(401, "UNAUTHORIZED")),
+    "token of a deleted user": Kind(token_of_nobody("deleted"), always(401, "UNAUTHORIZED")),
+    "key of a demoted owner": Kind(key_of_a_demoted_owner, key(ROLES["user"])),
+    "expired key": Kind(expired_key, always(401, "INVALID_API_KEY")),
     "revoked key": Kind(revoked_key, always(401, "INVALID_API_KEY")),
     "key of a disabled owner": Kind(orphaned_key, always(401, "INVALID_API_KEY")),
     "nobody": Kind(lambda _: {}, always(401, "UNAUTHORIZED")),
@@ -231,6 +271,14 @@ def callers() -> Iterator[Api]:
 def test_the_contract_knows_every_operation() -> None:
     unknown = [each.id for each in OPERATIONS if each.method not in REQUIRED.get(starred(each.path), {})]
     assert unknown == []
+
+
+def test_every_method_that_a_path_doesn_t_have_is_405_without_asking_who_it_is(callers: Api) -> None:
+    for path in {each.path for each in OPERATIONS}:
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            if not any((each.path, each.method) == (path, method) for each in OPERATIONS):
+                answer = callers.client.simulate_request(method, re.sub(r"\{[a-z_]+\}", "nothing", path))
+                assert error_of(answer)[:2] == (405, "INVALID_REQUEST"), (method, path)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import LOGS, LogPage, QueryLogs
-from tests.api.support import Api
+from tests.api.support import Api, error_of
 
 
 @pytest.fixture
@@ -32,6 +32,25 @@ def test_a_key_with_a_scope_makes_and_changes_no_user(
     assert (refused.status_code, refused.json["error"]["code"]) == (403, "FORBIDDEN")
     assert "reason" in refused.json["error"]["details"]
     assert api.get("/users", scoped).status_code == 200
+
+
+def test_a_key_of_one_proxy_hears_of_no_other_in_the_health_report(api: Api, headers: dict[str, str]) -> None:
+    bodies = [{"name": f"p{number}", "port": 3128 + number, "protocol": "http"} for number in range(3)]
+    made = [api.post("/proxies", body, headers).json["data"]["proxy"]["id"] for body in bodies]
+    api.fleet.failed = set(made[:2])
+
+    def service(caller: dict[str, str]) -> Any:
+        api.services.fleet._whole = (-1e9, None)  # what was asked a moment ago is remembered
+        return api.get("/api/v1/health", caller).json["data"]["checks"]["proxy_service"]
+
+    told = service(headers)
+    assert (set(told["failed_proxies"]), told["active_proxies"], told["status"]) == (set(made[:2]), 1, "degraded")
+    told = service(api.key(scope={"proxies": made[1:2]}))
+    assert (told["failed_proxies"], told["active_proxies"], told["status"]) == (made[1:2], 0, "degraded")
+    key = api.key(scope={"proxies": made[2:]})
+    told = service(key)
+    assert (told["failed_proxies"], told["active_proxies"], told["status"]) == ([], 1, "healthy")
+    assert error_of(api.get("/status", key))[:2] == (403, "FORBIDDEN")
 
 
 @pytest.mark.parametrize(

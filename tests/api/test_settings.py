@@ -9,8 +9,9 @@ import pytest
 from actors.bus.messages import SUPERVISOR
 from api.services import ApiSettings, names_in
 from api.store import StoreWriteError
+from config.groups import Logging
 from config.live import BadStored, merge, overlay
-from config.settings import Auth, Jwt, Logging, Server
+from config.settings import Auth, Jwt, Server
 from tests.api.support import PROXY, QUIET, Api, error_of
 
 SAMPLE = {

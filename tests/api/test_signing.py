@@ -31,6 +31,20 @@ def test_tokens_of_the_older_key_stay_good_and_new_ones_name_the_new_key(api: Ap
     assert {file.stat().st_mode & 0o777 for file in api.data.keys.iterdir()} == {0o600}
 
 
+def test_with_revoke_previous_all_older_tokens_end_at_once_and_refresh_tokens_get_new_ones(api: Api) -> None:
+    oldest = api.token()
+    api.services.tokens.rotate_key()
+    pair = api.post("/auth/login", {"username": "admin", "password": PASSWORD}).json["data"]
+    older = {"Authorization": f"Bearer {pair['access_token']}"}
+    answer = api.post("/auth/signing-key/rotate", {"revoke_previous": True}, older)
+    assert answer.status_code == 200
+    for _ in range(2):
+        assert [api.get("/auth/test", each).status_code for each in (oldest, older)] == [401, 401]
+        api.start()
+    fresh = api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).json["data"]["access_token"]
+    assert api.get("/auth/test", {"Authorization": f"Bearer {fresh}"}).status_code == 200
+
+
 def test_the_older_key_is_believed_until_its_last_token_has_ended(api: Api) -> None:
     now = time.time()
     clock = [now]

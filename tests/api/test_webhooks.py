@@ -260,7 +260,7 @@ def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
     made = create(api)
     tested = api.post(f"/webhooks/{made['id']}/test", None, api.token())
     assert tested.json["data"] == {"delivered": True, "status_code": 204, "response_time": 12, "error": None}
-    assert sender.asked[-1] == ProbeWebhook(made["id"])
+    assert sender.asked[-1] == ProbeWebhook(made["id"], tested.headers["X-Request-Id"])
     assert api.post("/webhooks/wh_x/test", None, api.token()).status_code == 404
 
 
@@ -282,6 +282,27 @@ def test_deliveries_are_shown_with_their_attempts_and_sent_again(api: Api, sende
     sender.deliveries = ()
     assert api.post(f"{path}/dlv_2/redeliver", None, api.token()).status_code == 404
     assert error_of(api.get(f"{path}?status=lost", api.token()))[2]["field"] == "status"
+
+
+def test_deliveries_tell_of_people_to_those_alone_who_may_read_users(api: Api, sender: FakeSender) -> None:
+    made = create(api)
+    api.add_user("operator", permissions=["settings.read", "settings.write"])
+    api.add_user("auditor", role="auditor")
+    told = {"user.created": {"username": "eve"}, "auth.locked": {"client_ip": "192.0.2.1"}, "proxy.down": {"name": "p"}}
+    sender.deliveries = tuple(
+        Delivery(f"dlv_{kind}", made["id"], Event(f"evt_{kind}", kind, 4.0, data), "waiting", 4.5, 10.0, ())
+        for kind, data in told.items()
+    )
+    path = f"/webhooks/{made['id']}/deliveries"
+
+    def shown_to(name: str) -> dict[str, Any]:
+        found = api.get(path, api.token(name)).json["data"]["deliveries"]
+        return {each["event"]: each["payload"]["data"] for each in found}
+
+    assert shown_to("auditor") == told
+    assert shown_to("operator") == {"user.created": {}, "auth.locked": {}, "proxy.down": {"name": "p"}}
+    again = api.post(f"{path}/dlv_user.created/redeliver", None, api.token("operator"))
+    assert again.json["data"]["delivery"]["payload"]["data"] == {}
 
 
 def test_the_list_says_how_deliveries_go(api: Api, sender: FakeSender) -> None:

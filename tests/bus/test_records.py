@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from actors.bus import records
 from actors.bus.messages import QueryLogs
-from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver, RecordSender
+from actors.bus.records import Batch, RecordReceiver, RecordSender
+from actors.logs.fields import empty_record
 from actors.logs.index import LogIndex
 from tests.bus.conftest import Bench
 
@@ -18,9 +20,25 @@ NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
 
 def row(number: int, **fields: object) -> tuple[object, ...]:
     """One access record whose port tells its number."""
-    values: dict[str, object] = dict.fromkeys(ACCESS_FIELDS, "")
+    values: dict[str, object] = empty_record()
     values |= {"timestamp": NOON, "level": "info", "proxy_id": "p", "target_url": f"host:{number}", "status_code": 200}
     return tuple({**values, **fields}.values())
+
+
+NO_BATCHES: list[list[object]] = [
+    ["s", 1, 1, 1, b"\x05"],
+    ["s", 1, 1, 1, b"\xc0"],
+    ["s", 1, 1, 1, 7],
+    ["s", "1", 1, 1, b"\x90"],
+    [["s"], 1, 1, 1, b"\x90"],
+    ["s", 1, 1, None, b"\x90"],
+    ["s", 1, 1, 1, b"\x93\x05\xc0\x90"],
+]
+"""Rows that are no list, heads of other types; the last is a batch of three things that are no records."""
+
+
+def batch_of(content: list[object]) -> list[bytes]:
+    return [msgpack.packb(content)]
 
 
 def everything(index: LogIndex) -> list[str]:
@@ -113,7 +131,11 @@ def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
 
 
 def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_drops(
-    bench: Bench, sender: RecordSender, index: LogIndex, monkeypatch: pytest.MonkeyPatch
+    bench: Bench,
+    sender: RecordSender,
+    index: LogIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(records, "KEPT_ROWS", 2_000)
     for number in range(5_000):
@@ -121,6 +143,7 @@ def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_
         if number % 1_000 == 999:
             sender.flush()
     assert sender.dropped == 3_000
+    assert caplog.text.count("access records are lost") == 1
     receiver = receive(bench, index.commit)
     bench.until(lambda: sender.settled, "everything that was kept is acknowledged")
     assert everything(index) == [f"host:{number}" for number in range(2_000)]
@@ -164,7 +187,13 @@ def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: Recor
     receiver = receive(bench, index.commit)
     rude = bench.keep(new_socket(bench.context, zmq.DEALER))
     rude.connect(bench.run_dir.records)
-    for frames in ([b"alone"], [b"\xc1", b"\xc1"], [b"\x91\x01", b"\x90"], [b"a", b"b", b"c"]):
+    for frames in (
+        [b"alone"],
+        [b"\xc1", b"\xc1"],
+        [b"\x91\x01", b"\x90"],
+        [b"a", b"b", b"c"],
+        *map(batch_of, NO_BATCHES),
+    ):
         rude.send_multipart(frames)
     sender.add(row(0))
     bench.until(lambda: sender.settled, "the good one is acknowledged")

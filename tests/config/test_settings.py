@@ -185,3 +185,37 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_the_first_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYFLEET_ADMIN_PASSWORD", "planted-secret")
     assert "planted-secret" not in repr(load())
+
+
+def test_every_problem_is_told_at_once_with_its_file_and_line_or_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(
+        "[server]\nport = 0\nprot = 1\n\n[proxy]\negress_allow = [\n  'bad name',\n]\n[logging]\nlevel = 'x'\n"
+    )
+    monkeypatch.setenv("PROXYFLEET_LOGGING__LEVEL", "loud")
+    monkeypatch.setenv("PROXYFLEET_SEVER__PORT", "1")
+    with pytest.raises(ConfigError) as caught:
+        load(file, {"metrics": {"publish": "udp://x"}})
+    beginnings = (
+        "PROXYFLEET_SEVER__PORT: unknown key",
+        f"{file}:2: server.port: ",
+        f"{file}:3: server.prot: unknown key",
+        f"{file}:6: proxy.egress_allow[0]: ",
+        "PROXYFLEET_LOGGING__LEVEL: logging.level: ",
+        "metrics.publish: ",
+    )
+    problems = caught.value.problems
+    assert len(problems) == len(beginnings)
+    for beginning in beginnings:
+        assert any(problem.startswith(beginning) for problem in problems), (beginning, problems)
+    assert any(problem.endswith("did you mean port?") for problem in problems)
+
+
+def test_a_file_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text("[server]\nport = \n")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert caught.value.problems[0].startswith(f"{file}:2: not TOML: ")

@@ -49,6 +49,9 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"provider|state", r"sign-in by OAuth is not enabled", "what the configuration has not enabled"),
     (r"Idempotency-Key", r"was used for another request", "a key is for one request"),
     (r".*", r"the lower one first", "no pattern compares two ports"),
+    (r"cursor", r"must be a cursor|other filters", "cursors come from answers"),
+    (r"start_time|end_time|offset", r"first page|cursor is given", "depends on another parameter"),
+    (r"logging\.output", r"configuration alone", "paths are not written by way of the API"),
     (r"search", r"words", "no schema counts words"),
     (r"headers", r"is set by the sender|is given twice", "names of headers have no case"),
     (r"interval|start_time|end_time", r"buckets|before|after", "no schema compares two times"),
@@ -90,6 +93,8 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
         _keep_the_api(body)
     elif operation == "testProxy" and _matches(patterns.WEB_URL, body.get("url")):
         body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
+    elif operation == "rotateSigningKey" and body.get("revoke_previous") is True:
+        body["revoke_previous"] = False  # the run's own token would end
     elif operation == "explainAccess" and _matches(patterns.TARGET, body.get("target")):
         body["target"] = _LOOKED_UP.sub(r"\1localhost", body["target"], count=1)
 

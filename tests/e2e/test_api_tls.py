@@ -214,6 +214,23 @@ def _is_open(sock: socket.socket) -> bool:
     return True
 
 
+def test_the_address_moves_without_a_gap_and_stays_tls(secured: Secured) -> None:
+    before, new = secured.port, secured.free_port()
+    with secured.connect() as kept:
+        for port in (new, before):
+            assert secured.api("PATCH", "/settings", {"server": {"port": port}}).status_code == 200
+            secured.session.close()
+            secured.port, secured.base_url = port, f"https://127.0.0.1:{port}"
+            wait_until(lambda: _health(secured), "TLS is served at the new address", LONG)
+        assert answer(kept, "/health").status == 200
+    wait_until(lambda: not _listens(new), "the address between is closed")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def test_when_the_front_dies_the_next_one_serves(secured: Secured) -> None:
     secured.actor("tls").kill()
     assert wait_until(lambda: _health(secured), "TLS is served again", LONG)

@@ -8,17 +8,19 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgpack
+import psutil
 import pytest
 import requests
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.units import size_text
+from config.units import parse_moment, size_text
 from tests.forwarding.test_https import make_pair
 from tests.product import Product
 from tests.waiting import wait_until
@@ -108,9 +110,47 @@ def product() -> Iterator[Product]:
         yield running
 
 
+class Listener:
+    """A subscriber that hears every second from before the traffic on."""
+
+    def __init__(self, address: str) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, args=(address,), daemon=True)
+        self._thread.start()
+        wait_until(lambda: self.heard, "the live metrics are heard")
+
+    def _listen(self, address: str) -> None:
+        with self._context.socket(zmq.SUB) as subscriber:
+            subscriber.linger = 0
+            subscriber.subscribe("metrics.system")
+            subscriber.connect(address)
+            while not self._stop.is_set():
+                if subscriber.poll(100):
+                    self.heard.append(msgpack.unpackb(subscriber.recv_multipart()[1]))
+
+    def sum_of(self, name: str) -> float:
+        """What a rate adds up to over the seconds."""
+        pairs = zip(self.heard, self.heard[1:], strict=False)
+        return float(sum(after[name] * (after["timestamp"] - before["timestamp"]) for before, after in pairs))
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(5)
+        self._context.term()
+
+
+@pytest.fixture(scope="module")
+def listener(product: Product) -> Iterator[Listener]:
+    made = Listener(product.publish)
+    yield made
+    made.close()
+
+
 @pytest.fixture(scope="module")
 def traffic(
-    product: Product, target: int, tmp_path_factory: pytest.TempPathFactory
+    product: Product, listener: Listener, target: int, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[dict[str, Any], Sent]]:
     """The proxies by protocol, with what was sent through each; nothing is under way any more."""
     files: Path = tmp_path_factory.mktemp("tls")
@@ -184,9 +224,27 @@ def test_the_stats_of_each_proxy_are_what_its_clients_counted(product: Product, 
         assert stats["bytes_transferred"] == size_text(sent.bytes_in + sent.bytes_out)
 
 
+def test_every_form_of_a_proxy_has_the_same_stats(product: Product, traffic: Traffic) -> None:
+    listed = {each["id"]: each["stats"] for each in product.data("GET", "/proxies")["proxies"]}
+    for proxy, sent in traffic.values():
+        path = f"/proxies/{proxy['id']}"
+        forms = [
+            listed[proxy["id"]],
+            product.data("PATCH", path, {"tags": ["counted"]})["proxy"]["stats"],
+            product.data("POST", f"{path}/start")["proxy"]["stats"],
+        ]
+        for stats in forms:
+            assert (stats["total_requests"], stats["errors"]) == (sent.requests, sent.errors)
+            assert (stats["bytes_in"], stats["bytes_out"]) == (sent.bytes_in, sent.bytes_out)
+
+
 def test_the_status_is_the_sum(product: Product, traffic: Traffic) -> None:
     status = product.data("GET", "/status")
     assert status["proxy"]["total_requests"] == total(traffic, "requests")
+    assert status["proxy"]["total_errors"] == total(traffic, "errors")
+    assert status["proxy"]["records_dropped"] == 0
+    assert status["network"]["bytes_in"] == total(traffic, "bytes_in")
+    assert status["network"]["bytes_out"] == total(traffic, "bytes_out")
     assert status["proxy"]["error_rate"] == f"{100 * REFUSED / (ANSWERED + REFUSED):.2f}%"
     assert status["network"]["total_bytes_in"] == size_text(total(traffic, "bytes_in"))
     assert status["network"]["total_bytes_out"] == size_text(total(traffic, "bytes_out"))
@@ -202,6 +260,39 @@ def test_the_series_add_up_to_it_by_proxy_and_in_total(product: Product, traffic
     assert sums("") == (total(traffic, "requests"), total(traffic, "errors"))
     for proxy, sent in traffic.values():
         assert sums(f"&proxy_id={proxy['id']}") == (sent.requests, sent.errors)
+
+
+def test_bandwidth_over_time_adds_up_to_the_bytes(product: Product, traffic: Traffic) -> None:
+    data = product.data("GET", "/metrics?interval=1m&metrics=bandwidth_in,bandwidth_out")
+    now = time.time()
+
+    def bytes_of(name: str) -> float:
+        """The bucket of now is per second of the part that has passed."""
+        points = ((parse_moment(point["timestamp"]), point["value"]) for point in data["metrics"][name])
+        return sum(value * min(60.0, max(1.0, now - began)) for began, value in points)
+
+    for name in ("bytes_in", "bytes_out"):
+        assert bytes_of(name.replace("bytes", "bandwidth")) == pytest.approx(total(traffic, name), rel=0.2)
+
+
+def test_live_rates_add_up_to_the_requests_and_bytes(listener: Listener, traffic: Traffic) -> None:
+    def over() -> bool:
+        last = listener.heard[-1]
+        return bool(last["requests_total"] == total(traffic, "requests") and last["requests_per_second"] == 0)
+
+    wait_until(over, "all is counted, and the last five seconds were quiet", 20)
+    assert listener.sum_of("requests_per_second") == pytest.approx(total(traffic, "requests"), rel=0.2)
+    assert listener.sum_of("bandwidth_in") == pytest.approx(total(traffic, "bytes_in"), rel=0.2)
+    assert listener.sum_of("bandwidth_out") == pytest.approx(total(traffic, "bytes_out"), rel=0.2)
+
+
+def test_processors_and_memory_of_a_proxy_are_those_of_its_process(product: Product, traffic: Traffic) -> None:
+    for proxy, _sent in traffic.values():
+        metrics = product.data("GET", f"/metrics/realtime?proxy_id={proxy['id']}")["metrics"]
+        resident = psutil.Process(proxy["runtime"]["pid"]).memory_info().rss
+        expected = 100 * resident / psutil.virtual_memory().total
+        assert metrics["memory_usage"] == pytest.approx(expected, rel=0.5, abs=0.002)
+        assert 0 <= metrics["cpu_usage"] <= 100
 
 
 def test_the_snapshot_is_of_the_last_minute_of_the_same_traffic(product: Product, traffic: Traffic) -> None:
@@ -303,3 +394,23 @@ def test_a_killed_collector_makes_no_step(product: Product, traffic: Traffic) ->
     assert sum(point["value"] for point in points) == total(traffic, "requests")
     for proxy, sent in traffic.values():
         wait_until(lambda p=proxy, s=sent: settled(product, p, s), "the totals are what they were")
+
+
+def test_a_restarted_and_a_killed_proxy_make_no_step(product: Product, traffic: Traffic) -> None:
+    for number, (proxy, _sent) in enumerate(traffic.values()):
+        path, before = f"/proxies/{proxy['id']}", product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]
+        if number % 2:
+            product.data("POST", f"{path}/restart")
+        else:
+            psutil.Process(before["pid"]).kill()
+
+        def replaced(path: str = path, before: dict[str, Any] = before) -> bool:
+            now = product.data("GET", path)["proxy"]["runtime"]
+            return bool(now["state"] == "running" and now["pid"] != before["pid"] and now["since"] > before["since"])
+
+        wait_until(replaced, "a new process runs")
+    for proxy, sent in traffic.values():
+        assert settled(product, proxy, sent)
+    status = product.data("GET", "/status")
+    assert status["proxy"]["total_requests"] == total(traffic, "requests")
+    assert status["network"]["bytes_out"] == total(traffic, "bytes_out")

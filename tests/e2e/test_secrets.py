@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.api.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
 from tests.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
@@ -20,9 +21,10 @@ pytestmark = pytest.mark.product
 class Planted:
     """A product, the secrets that were given to it or came from it, and what it answered."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: Product, provider: FakeProvider, configured: dict[str, str]) -> None:
         self.product = product
-        self.secrets = {"the administrator's password": PASSWORD}
+        self.provider = provider
+        self.secrets = {"the administrator's password": PASSWORD, **configured}
         self.answers: list[str] = []
 
     def new(self, what: str) -> str:
@@ -49,6 +51,9 @@ class Planted:
         self.secrets["a key"] = self.call("POST", "/api-keys", {"name": "k"}, shows=True)["key"]
         self._wrong_credentials()
         self._proxy()
+        self._webhook()
+        self._sign_in_elsewhere()
+        self._repeated()
 
     def _wrong_credentials(self) -> None:
         self.call("POST", "/auth/login", {"username": "admin", "password": self.new("a wrong password")})
@@ -90,6 +95,56 @@ class Planted:
         self.call("GET", "/audit")
         self.call("GET", f"{path}/accounts")
 
+    def _webhook(self) -> None:
+        """It is delivered to, well and badly, so that the delivery log is full."""
+        for target in (self.provider.url, "http://127.0.0.1:1/"):
+            headers = {"X-Token": self.new(f"a webhook's header for {target}")}
+            body = {"name": "w", "url": f"{target}/token", "events": ["*"], "headers": headers}
+            made = self.call("POST", "/webhooks", body, shows=True)["webhook"]
+            path = f"/webhooks/{made['id']}"
+            self.secrets[f"the secret of the webhook for {target}"] = made["secret"]
+            rotated = self.call("POST", f"{path}/rotate-secret", shows=True)["webhook"]
+            self.secrets[f"the next secret of the webhook for {target}"] = rotated["secret"]
+            self.call("POST", f"{path}/test")
+            self.call("PATCH", path, {"headers": {"X-Token": self.new(f"the next header for {target}")}}, shows=True)
+            self.call("PATCH", path, {"headers": {"host": self.new("a header that is refused")}})
+            as_reader = {"Authorization": f"Bearer {self._reader()}"}
+            for each in ("/webhooks", path, f"{path}/deliveries"):
+                self.answers.append(requests.get(f"{self.product.base_url}/api/v1{each}", headers=as_reader).text)
+
+    def _reader(self) -> str:
+        """A token of somebody who may see webhooks and not change them."""
+        name = f"reader-{secrets.token_hex(4)}"
+        body = {"username": name, "password": self.new(f"the password of {name}"), "permissions": ["settings.read"]}
+        self.call("POST", "/users", body)
+        login = {"username": name, "password": body["password"]}
+        token = str(self.call("POST", "/auth/login", login, shows=True)["access_token"])
+        self.secrets[f"the token of {name}"] = token
+        return token
+
+    def _sign_in_elsewhere(self) -> None:
+        """Well, then with what the provider doesn't take, then with a provider that is broken."""
+        begin = {"Accept": "application/json"}
+        for broken in (False, True):
+            begun = self.call("GET", "/auth/oauth2/authorize", **begin)
+            back = self.provider.sign_in(begun["authorization_url"])
+            self.secrets[f"a code of the provider, broken: {broken}"] = back["code"]
+            if broken:
+                self.provider.answers["/token"] = (200, {}, b'{"access_token": "' + b"x" * 100)
+            data = self.call("POST", "/auth/oauth2/callback", back, shows=True)
+            if data:
+                self.secrets["a token after a sign-in elsewhere"] = data["access_token"]
+        self.call("POST", "/auth/oauth2/callback", {"code": self.new("a wrong code"), "state": "wrong"})
+        metrics = f"{self.product.base_url}/metrics"
+        for token in (self.secrets["the token of Prometheus"], self.new("a wrong token of Prometheus")):
+            self.answers.append(requests.get(metrics, headers={"Authorization": f"Bearer {token}"}, timeout=30).text)
+
+    def _repeated(self) -> None:
+        """A key that is made is in the answer that is kept for who sends the request again."""
+        for _ in range(2):
+            answer = self.call("POST", "/api-keys", {"name": "again"}, shows=True, **{"Idempotency-Key": "once"})
+            self.secrets["a key that was told twice"] = answer["key"]
+
 
 def _basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"admin:{password}".encode()).decode()
@@ -97,12 +152,26 @@ def _basic(password: str) -> str:
 
 @pytest.fixture(scope="module")
 def planted() -> Iterator[Planted]:
-    environment = {"PROXYFLEET_LOGGING__LEVEL": "debug", "PROXYFLEET_SECURITY__REQUEST_LOGGING": "true"}
-    with Product(environment) as product:
-        made = Planted(product)
+    provider = FakeProvider()
+    configured = {"the client secret": CLIENT_SECRET, "the token of Prometheus": f"planted-{secrets.token_hex(12)}"}
+    settings = {
+        "LOGGING__LEVEL": "debug",
+        "SECURITY__REQUEST_LOGGING": "true",
+        "WEBHOOKS__ALLOW_PRIVATE": "true",
+        "METRICS__PROMETHEUS_TOKEN": configured["the token of Prometheus"],
+        "AUTH__OAUTH2__ENABLED": "true",
+        "AUTH__OAUTH2__PROVIDER": "custom",
+        "AUTH__OAUTH2__DISCOVERY_URL": provider.discovery_url,
+        "AUTH__OAUTH2__CLIENT_ID": CLIENT_ID,
+        "AUTH__OAUTH2__CLIENT_SECRET": CLIENT_SECRET,
+        "AUTH__OAUTH2__REDIRECT_URI": REDIRECT,
+    }
+    with Product({f"PROXYFLEET_{name}": value for name, value in settings.items()}) as product:
+        made = Planted(product, provider, configured)
         made.plant()
         made.secrets["the token of the tests"] = product.token
         yield made
+    provider.close()
 
 
 def files_below(folder: Path) -> list[Path]:

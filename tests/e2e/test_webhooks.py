@@ -178,3 +178,47 @@ def sender_pid(product: Product) -> int:
     assert product.process is not None
     children = psutil.Process(product.process.pid).children(recursive=True)
     return next(each.pid for each in children if "webhooks" in (each.name() + " ".join(each.cmdline())))
+
+
+def test_the_id_of_a_request_is_in_its_answer_its_log_line_its_audit_row_and_its_event(
+    product: Product, target: Target
+) -> None:
+    def ask(method: str, path: str, body: Any = None, own: str | None = None) -> tuple[Any, str]:
+        answer = product.api(method, path, body, headers={} if own is None else {"X-Request-Id": own})
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()["data"], answer.headers["X-Request-Id"]
+
+    with webhook(product, target, "*") as hook, proxy(product, "traced") as made:
+        told: dict[str, str] = {}
+        for kind, method, path, body in (
+            ("proxy.updated", "PATCH", f"/proxies/{made['id']}", {"tags": ["traced"]}),
+            ("user.created", "POST", "/users", {"username": "traced", "password": "long enough"}),
+            ("webhook.test", "POST", f"/webhooks/{hook['id']}/test", None),
+        ):
+            _, told[kind] = ask(method, path, body, f"mine-{kind}")
+            assert told[kind] == f"mine-{kind}"
+            assert heard(target, kind).content["data"]["request_id"] == told[kind]
+        for identifier in told.values():
+            rows = product.data("GET", f"/audit?request_id={identifier}")["audit"]
+            assert [row["request_id"] for row in rows] == [identifier]
+            wait_until(lambda each=identifier: f", {each}" in product.log, f"{identifier} is in the log of requests")
+
+
+@pytest.mark.parametrize("protocol", ["http", "socks4", "socks5"])
+@pytest.mark.parametrize("guarded", [False, True], ids=["open", "with credentials"])
+def test_the_access_record_of_a_test_has_the_id_of_the_request_for_it(
+    product: Product, target: Target, protocol: str, guarded: bool
+) -> None:
+    auth = {"enabled": True, "username": "a", **({} if protocol == "socks4" else {"password": "b"})}
+    made = product.proxy(protocol=protocol, **({"auth": auth} if guarded else {}))
+    answer = product.api("POST", f"/proxies/{made['id']}/test", {"url": target.url, "timeout": 5})
+    assert answer.json()["data"]["test_result"]["status_code"] is not None
+    identifier = answer.headers["X-Request-Id"]
+    assert identifier.startswith("req_")
+    wait_until(lambda: recorded(product, made["id"], identifier), "the record of the test")
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def recorded(product: Product, proxy_id: str, request_id: str) -> dict[str, Any] | None:
+    logs = product.data("GET", f"/logs?proxy_id={proxy_id}")["logs"]
+    return next((each for each in logs if each["request_id"] == request_id), None)

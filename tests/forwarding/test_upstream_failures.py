@@ -190,7 +190,8 @@ def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     with Rig() as rig:
-        rig.configure(upstreams=parents(parent(port), parent(closed_port())))
+        dead = parent(closed_port())
+        rig.configure(upstreams=parents(parent(port), dead))
         for _ in range(3):
             assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
         until(lambda: len(rig.told) >= 3, "two parents down, and none reachable")
@@ -201,7 +202,7 @@ def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it
         ]
         assert str(port) in rig.told[0].detail
         with socket.create_server(("127.0.0.1", port)):
-            rig.configure(upstreams=parents(parent(port), parent(closed_port()), check_enabled=True, check_interval=1))
+            rig.configure(upstreams=parents(parent(port), dead, check_enabled=True, check_interval=1))
             until(lambda: len(rig.told) >= 5, "they hear that one is back")
         back = [(type(each), each.what) for each in rig.told if isinstance(each, Recovered)]
         assert back == [(Recovered, "upstreams_unreachable"), (Recovered, "upstream_down")]
@@ -213,12 +214,28 @@ def test_a_new_list_of_parents_that_works_ends_the_alarm_that_none_can_be_reache
         assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
         rig.configure(upstreams=parents(of_rig(good)))
         with tunnel(rig, target):
-            until(lambda: len(rig.told) >= 3, "operators hear that a parent can be reached")
+            until(lambda: len(rig.told) >= 4, "operators hear that a parent can be reached")
         assert [(type(each), each.what) for each in rig.told] == [
             (Trouble, "upstream_down"),
             (Trouble, "upstreams_unreachable"),
+            (Recovered, "upstream_down"),
             (Recovered, "upstreams_unreachable"),
         ]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_parent_that_is_removed_while_it_is_down_is_told_to_be_over(left: int) -> None:
+    kept, gone = parent(closed_port()), parent(closed_port())
+    with Rig() as rig:
+        rig.configure(upstreams=parents(kept, gone))
+        assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
+        until(lambda: len(rig.told) >= 3, "both are down, and none reachable")
+        rig.configure(upstreams=parents(*[kept][:left]))
+        until(lambda: len(rig.told) >= (4 if left else 6), "what was said is over")
+        over = {(each.what, each.detail) for each in rig.told[3:]}
+        assert all(isinstance(each, Recovered) for each in rig.told[3:])
+    removed = {("upstream_down", f"the parent {each.name} was removed") for each in ([gone] if left else [kept, gone])}
+    assert over == removed | (set() if left else {("upstreams_unreachable", "there are no parents any more")})
 
 
 def test_checks_find_a_dead_parent_before_a_client_does(child: Rig, good: Rig) -> None:

@@ -103,7 +103,8 @@ def test_an_actor_killed_is_back_at_once_and_no_connection_is_refused(supervised
 def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))
-    first = supervised.running("one").pid
+    before = supervised.running("one")
+    first = before.pid
     with socket.create_connection(("127.0.0.1", port), timeout=10) as old, Caller(port) as caller:
         old_lines = old.makefile("r")
         assert int(old_lines.readline().split()[0]) == first
@@ -115,6 +116,7 @@ def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(sup
     assert caller.failures == []
     wait_until(lambda: not psutil.pid_exists(first or 0), "the old process has ended")
     assert supervised.runtime("one").restarts == 0
+    assert supervised.runtime("one").since > before.since
 
 
 def test_twenty_restarts_under_load_refuse_and_drop_nothing(supervised: Supervised) -> None:
@@ -197,7 +199,8 @@ def test_a_proxy_whose_port_is_taken_fails_and_runs_when_the_port_is_free(superv
 def test_a_hung_actor_is_killed_and_started_again(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))
-    first = supervised.running("one").pid
+    before = supervised.running("one")
+    first = before.pid
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b"hang\n")
         wait_until(lambda: supervised.runtime("one").pid != first, "it was killed", seconds=15, pause=0.2)

@@ -21,6 +21,7 @@ from actors.bus.messages.common import (
     LOGS,
     METRICS,
     SUPERVISOR,
+    TELEMETRY,
     WEBHOOKS,
     Done,
     Failed,
@@ -76,7 +77,7 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
     SetPooling,
 )
-from actors.bus.messages.records import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages.webhooks import (
@@ -104,6 +105,7 @@ __all__ = [
     "LOGS",
     "METRICS",
     "SUPERVISOR",
+    "TELEMETRY",
     "WEBHOOKS",
     "AccessSpec",
     "AccountSpec",
@@ -139,6 +141,7 @@ __all__ = [
     "ListenerRefused",
     "ListenerReserved",
     "LogPage",
+    "LogTail",
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
@@ -179,6 +182,7 @@ __all__ = [
     "Stats",
     "Stop",
     "SystemFigures",
+    "TailLogs",
     "TellUsage",
     "Trouble",
     "Unreachable",

@@ -14,6 +14,8 @@ TLS = "tls"
 METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"
+TELEMETRY = "telemetry"
+"""The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 
 
 def forwarding_name(proxy_id: str) -> str:
@@ -62,10 +64,14 @@ class Stop:
 
 @message
 class SetLogging:
-    """Supervisor → actor: `logging.level` or `logging.format` has changed. → `Done`."""
+    """Supervisor → actor: `logging.level`, `logging.format` or where the log goes has changed. → `Done`.
+
+    `output` is `stderr`, `stdout` or `journald`.
+    """
 
     level: str
     format: str
+    output: str = "stderr"
 
 
 @message

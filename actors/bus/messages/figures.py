@@ -17,7 +17,8 @@ class Counters:
     `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules refused, `reported`
     what rules in report mode would have refused. `statuses` counts requests by the status of their record. `latency`
     has number and count of the buckets of `actors.latency` that `response_seconds` fell into: one entry for each
-    request that was answered.
+    request that was answered. `cpu_seconds` is the processor time of the process, `resident` its memory in bytes now;
+    they change by themselves, so that alone is nothing to be told.
     """
 
     proxy_id: str
@@ -37,11 +38,13 @@ class Counters:
     reported: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
+    cpu_seconds: float = field(default=0.0, compare=False)
+    resident: int = field(default=0, compare=False)
 
 
 @message
 class QueryStats:
-    """API → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
+    """API or telemetry → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
 
     Only `detailed` ones have `statuses` and `latency`.
     """
@@ -72,6 +75,8 @@ class ProxyStats:
     records_dropped: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
+    cpu_seconds: float = 0.0
+    resident: int = 0
 
 
 @message
@@ -83,7 +88,7 @@ class Stats:
 
 @message
 class QuerySystem:
-    """API → metrics collector: the system's and all proxies' figures at this moment. Answered by `SystemFigures`."""
+    """API or telemetry → metrics collector: the system's and all proxies' figures now. Answered by `SystemFigures`."""
 
 
 @message
@@ -114,8 +119,8 @@ class QueryMetrics:
     """API → metrics collector: these metrics (names of `actors.metrics.names`) in a row of buckets.
 
     The first bucket begins at `start` (Unix seconds, a multiple of `step`), the last one before `end`. They are of
-    these proxies together; of everything when `proxy_ids` is None. Answered by `MetricSeries`, or `Failed` when the
-    disk can't be read.
+    these proxies together; of everything when `proxy_ids` is None. With `of_one`, processors and memory are of the
+    process of the proxy instead of the machine. Answered by `MetricSeries`, or `Failed` when the disk can't be read.
     """
 
     names: tuple[str, ...]
@@ -123,6 +128,7 @@ class QueryMetrics:
     end: int
     step: int
     proxy_ids: tuple[str, ...] | None = None
+    of_one: bool = False
 
 
 @message
@@ -134,9 +140,13 @@ class MetricSeries:
 
 @message
 class QueryRealtime:
-    """API → metrics collector: what goes on in these proxies together, or in all (None)? Answered by `Realtime`."""
+    """API → metrics collector: what goes on in these proxies together, or in all (None)? Answered by `Realtime`.
+
+    `of_one` as in `QueryMetrics`.
+    """
 
     proxy_ids: tuple[str, ...] | None = None
+    of_one: bool = False
 
 
 @message

@@ -76,7 +76,7 @@ class PutWish:
 
 @message
 class DescribeFleet:
-    """API → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
 
     proxy_ids: tuple[str, ...]
 
@@ -86,7 +86,7 @@ class Runtime:
     """What is really so with one actor. A value, not a message by itself.
 
     `state` is `starting`, `running`, `draining`, `failed` or `stopped`; `since` is when it entered that state;
-    `restarts` counts starts that were not asked for.
+    `restarts` counts starts that were not asked for. `name` and `protocol` are those of a proxy.
     """
 
     state: str
@@ -94,6 +94,8 @@ class Runtime:
     since: float
     restarts: int
     error: str | None
+    name: str = ""
+    protocol: str = ""
 
 
 @message

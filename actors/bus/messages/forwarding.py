@@ -24,11 +24,15 @@ class SetPooling:
 
 @message
 class AdmitTester:
-    """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`."""
+    """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`.
+
+    `request_id` is that of the API's request, which the record of the test gets, too; empty: one of its own.
+    """
 
     user: str
     token: str
     ttl: float
+    request_id: str = ""
 
 
 @message

@@ -9,10 +9,13 @@ from actors.bus.codec import message
 
 @message
 class QueryLogs:
-    """API → log indexer. Newest first; `search` is words that must all occur. Answered by `LogPage`.
+    """API or telemetry → log indexer: records, newest first. Answered by `LogPage` or `Failed`.
+
+    `search` is words that must all occur.
 
     `level` is exact, `min_level` at least; the others are exact too; None means all.
-    `start` and `end` are Unix seconds; `proxy_ids` None means all.
+    `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
+    page that this one follows. Without `count` the total is not asked for.
     """
 
     start: float
@@ -25,11 +28,44 @@ class QueryLogs:
     min_level: str | None = None
     client_ip: str | None = None
     status_code: int | None = None
+    before: tuple[int, int] | None = None
+    upto: int | None = None
+    count: bool = True
 
 
 @message
 class LogPage:
-    """Log indexer → API: the rows as maps with the names of `records.ACCESS_FIELDS`, and how many there are in all."""
+    """Log indexer → API: the rows as maps with the names of `records.ACCESS_FIELDS`, and how many there are in all.
+
+    `at_least`: there are `total` and perhaps more; counting all would have taken too long. `next` (time in
+    microseconds, number of a record) is where the next page begins, None after the last one. `upto` is the number of
+    the last record that was stored when the search began.
+    """
 
     rows: tuple[dict[str, Any], ...]
     total: int
+    at_least: bool = False
+    next: tuple[int, int] | None = None
+    upto: int = 0
+
+
+@message
+class TailLogs:
+    """API or telemetry → log indexer: what was stored after record `after`? → `LogTail` or `Failed`.
+
+    None is from now on.
+    The answer comes as soon as there is something that `query` finds (whose times and offset don't count), or after
+    `wait` seconds, at most 30.
+    """
+
+    query: QueryLogs
+    after: int | None
+    wait: float
+
+
+@message
+class LogTail:
+    """Log indexer → API: rows as in `LogPage`, in the order in which they were stored; `last` is the next `after`."""
+
+    rows: tuple[dict[str, Any], ...]
+    last: int

@@ -58,9 +58,13 @@ class DisableWebhook:
 
 @message
 class ProbeWebhook:
-    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown."""
+    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown.
+
+    `request_id` is that of the API's request, and stands in the event's data.
+    """
 
     webhook_id: str
+    request_id: str = ""
 
 
 @message
@@ -175,9 +179,10 @@ class RecalledEvents:
 
 @message
 class SetGroup:
-    """Supervisor → metrics collector or webhook sender: their group of the settings is another one. → `Done`.
+    """Supervisor → metrics collector, log indexer or webhook sender: their group of the settings has changed. → `Done`.
 
-    `name` is `alerts` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it.
+    `name` is `alerts`, `logging` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it; or
+    `curve`, with `clients`, the public keys of subscribers.
     """
 
     name: str

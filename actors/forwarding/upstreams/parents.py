@@ -82,6 +82,15 @@ class Upstreams:
         if self._checks is not None:
             self._checks.stop()
 
+    def succeeded_by(self, successor: Upstreams | None) -> None:
+        """It has taken over, or there are no parents any more: what was said of those that are gone is over."""
+        kept = [] if successor is None else successor.parents
+        for parent in self.parents:
+            if parent.announced and parent not in kept:
+                self._serving.announce(Recovered("upstream_down", f"the parent {parent.name} was removed"))
+        if successor is None and self._unreachable:
+            self._serving.announce(Recovered("upstreams_unreachable", "there are no parents any more"))
+
     @property
     def timeout(self) -> float:
         """Seconds that a request may wait for its connection: `settings.timeout`."""

@@ -1,0 +1,233 @@
+"""Records by columns: how a block of them is compressed, and which of its rows hold what.
+
+A column of texts is a list of its different values and, for each row, the place of its value in that list. So a
+condition is judged once for each different value, and then by one table look-up a row in the interpreter's own loops.
+Which rows fulfil a condition is a *mask*: one byte for each row, 1 or 0; masks are joined as large integers.
+
+Numbers are eight bytes a row, written plane by plane (first all lowest bytes, then the next, …), where the upper
+planes are nearly constant and vanish in the compression. Times are whole microseconds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgpack
+
+from actors.bus.records import ACCESS_FIELDS
+from actors.logs.fields import FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+
+LEVEL = 2
+"""Of the compression: what more of it gains in size it costs three times over in time."""
+_MICRO = 1_000_000
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_WIDE = 256
+"""Different values from which on a place takes two bytes."""
+
+
+class Texts:
+    """A column of texts. `blob` is its different values with line feeds between, in UTF-8."""
+
+    __slots__ = ("_folded", "_values", "blob", "count", "places")
+
+    def __init__(self, blob: bytes, count: int, places: Sequence[int]) -> None:
+        self.blob = blob
+        self.count = count
+        self.places = places
+        self._values: list[str] | None = None
+        self._folded: bytes | None = None
+
+    @classmethod
+    def of(cls, column: Sequence[str]) -> Texts:
+        """Of the values of all rows, which hold no line feed."""
+        different = list(dict.fromkeys(column))
+        place_of = {value: place for place, value in enumerate(different)}
+        places = map(place_of.__getitem__, column)
+        blob = "\n".join(different).encode()
+        return cls(blob, len(different), bytes(places) if len(different) <= _WIDE else array("H", places))
+
+    @classmethod
+    def of_plain(cls, plain: list[Any]) -> Texts:
+        """The opposite of `plain`."""
+        blob, count, places = plain
+        if count <= _WIDE:
+            return cls(blob, count, places)
+        return cls(blob, count, array("H", places) if places else range(count))
+
+    def plain(self) -> list[Any]:
+        """As msgpack takes it. Where all values differ their places are their numbers, and left out."""
+        all_differ = self.count == len(self.places) > _WIDE
+        return [self.blob, self.count, b"" if all_differ else bytes(self.places)]
+
+    @property
+    def values(self) -> list[str]:
+        """The different values."""
+        if self._values is None:
+            self._values = self.blob.decode().split("\n")
+        return self._values
+
+    @property
+    def folded(self) -> bytes:
+        """`blob` with the letters A to Z in lower case."""
+        if self._folded is None:
+            self._folded = self.blob.lower()
+        return self._folded
+
+    def value(self, row: int) -> str:
+        """Of a row."""
+        return self.values[self.places[row]]
+
+    def holding(self, word: bytes) -> bytes | None:
+        """The mask of rows whose value contains `word`, which is in lower case; None: no row."""
+        if word not in self.folded:
+            return None
+        return self._mask([word in value for value in self.folded.split(b"\n")])
+
+    def parenthesised(self) -> Texts:
+        """The same with parentheses around each value that isn't empty."""
+        values = (b"(" + value + b")" if value else b"" for value in self.blob.split(b"\n"))
+        return Texts(b"\n".join(values), self.count, self.places)
+
+    def among(self, wanted: Collection[str]) -> bytes | None:
+        """The mask of rows whose value is one of these; None: no row."""
+        flags = [value in wanted for value in self.values]
+        return self._mask(flags) if any(flags) else None
+
+    def _mask(self, flags: list[bool]) -> bytes:
+        if isinstance(self.places, bytes):
+            return self.places.translate(bytes(flags).ljust(_WIDE, b"\0"))
+        return bytes(map(flags.__getitem__, self.places))
+
+
+Load = Callable[[str], bytes]
+"""Gives a segment of a block that lies on disk. A segment is some columns, by name, each compressed by itself."""
+SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID)}
+"""The columns of each; what is read together lies together."""
+_SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
+
+
+class Columns:
+    """The columns of some records, from the records themselves or from their segments, which are read when needed."""
+
+    def __init__(self, count: int, load: Load | None = None) -> None:
+        self.count = count
+        self._load = load
+        self._segments: dict[str, dict[str, bytes]] = {}
+        self._texts: dict[str, Texts] = {}
+        self._numbers: dict[str, array[int]] = {}
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Row]) -> Columns:
+        """Of sound rows (`actors.logs.fields`), at least one and at most 65,535."""
+        made = cls(len(rows))
+        for name, column in zip(ACCESS_FIELDS, zip(*rows, strict=True), strict=True):
+            if name == TIMESTAMP:
+                made._numbers[name] = _whole([value * _MICRO for value in column])
+            elif name in NUMBERS:
+                made._numbers[name] = _whole(column)
+            elif name == "status_code":
+                made._texts[name] = Texts.of(list(map(str, map(int, column))))
+            else:
+                made._texts[name] = Texts.of(column)
+        return made
+
+    def texts(self, name: str) -> Texts:
+        """A column of texts: a facet, the target or the request's id."""
+        if name not in self._texts:
+            self._texts[name] = Texts.of_plain(self._unpacked(name))
+        return self._texts[name]
+
+    def searched_texts(self, name: str) -> Texts:
+        """A column of texts as words are looked for in it: a reason is in parentheses, as in the message."""
+        return self.texts(name).parenthesised() if name == "reason" else self.texts(name)
+
+    def numbers(self, name: str) -> array[int]:
+        """A column of numbers."""
+        if name not in self._numbers:
+            self._numbers[name] = _unplaned(self._unpacked(name))
+        return self._numbers[name]
+
+    def times(self) -> array[int]:
+        """Microseconds since 1970, by row."""
+        return self.numbers(TIMESTAMP)
+
+    def record(self, row: int) -> dict[str, Any]:
+        """One record by the names of its fields."""
+        record = empty_record()
+        for name in ACCESS_FIELDS:
+            if name in (TIMESTAMP, *NUMBERS):
+                record[name] = self.numbers(name)[row]
+            else:
+                record[name] = self.texts(name).value(row)
+        record[TIMESTAMP] /= _MICRO
+        record["status_code"] = int(record["status_code"])
+        return record
+
+    def segments(self) -> dict[str, bytes]:
+        """What goes to disk, of what was made of rows."""
+        return {
+            segment: msgpack.packb({name: self._packed(name) for name in names}) for segment, names in SEGMENTS.items()
+        }
+
+    def searched(self, names: Collection[str]) -> bytes:
+        """All different texts of these columns in lower case, with line feeds between."""
+        return b"\n".join(self.searched_texts(name).folded for name in names)
+
+    def _packed(self, name: str) -> bytes:
+        plain = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].plain()
+        return zlib.compress(msgpack.packb(plain), LEVEL)
+
+    def _unpacked(self, name: str) -> Any:
+        segment = _SEGMENT_OF[name]
+        if segment not in self._segments:
+            assert self._load is not None  # what was made of rows has all columns
+            self._segments[segment] = msgpack.unpackb(self._load(segment))
+        return msgpack.unpackb(zlib.decompress(self._segments[segment][name]))
+
+
+def conjunction(masks: Collection[bytes]) -> bytes:
+    """1 where all are 1. At least one; all of one length."""
+    first, *others = masks
+    joined = int.from_bytes(first, "little")
+    for mask in others:
+        joined &= int.from_bytes(mask, "little")
+    return joined.to_bytes(len(first), "little") if others else first
+
+
+def disjunction(masks: Collection[bytes]) -> bytes:
+    """1 where any is 1. At least one; all of one length."""
+    first, *others = masks
+    joined = int.from_bytes(first, "little")
+    for mask in others:
+        joined |= int.from_bytes(mask, "little")
+    return joined.to_bytes(len(first), "little") if others else first
+
+
+def _whole(column: Sequence[float]) -> array[int]:
+    """Whole numbers of 64 bits; what is beyond them becomes the nearest that isn't."""
+    try:
+        return array("q", map(round, column))
+    except (OverflowError, ValueError):  # beyond 64 bits; infinite; not a number
+        return array("q", [_nearest(value) for value in column])
+
+
+def _nearest(value: float) -> int:
+    if value != value:
+        return 0
+    return max(_LEAST, min(_MOST, round(value))) if abs(value) < 2.0**64 else (_MOST if value > 0 else _LEAST)
+
+
+def _planes(numbers: array[int]) -> bytes:
+    raw = numbers.tobytes()
+    return b"".join(raw[plane::8] for plane in range(8))
+
+
+def _unplaned(planes: bytes) -> array[int]:
+    count = len(planes) // 8
+    raw = bytearray(len(planes))
+    for plane in range(8):
+        raw[plane::8] = planes[plane * count : (plane + 1) * count]
+    return array("q", bytes(raw))

@@ -1,0 +1,63 @@
+"""What a record is made of: which fields are texts, which are numbers, where words are looked for.
+
+A record is a list with the values of `ACCESS_FIELDS`. What comes from the bus is checked here once, and all that is
+behind relies on it: texts are `str` without control characters, numbers are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any
+
+from actors.bus.records import ACCESS_FIELDS
+from config.printable import printable
+
+Row = list[Any]
+
+TIMESTAMP = "timestamp"
+NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
+FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
+"""Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
+TARGET = "target_url"
+REQUEST_ID = "request_id"
+SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
+"""A word is looked for in each of them; the first three and the target make up the message of a record."""
+
+LEVEL_AT = ACCESS_FIELDS.index("level")
+_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID) if name != "status_code")
+_texts_of = itemgetter(*_TEXTS)
+_SOUND: set[tuple[type, ...]] = set()
+"""Types of rows that were found sound; there are few."""
+
+
+def sound(rows: Iterable[Any]) -> list[Row]:
+    """The rows that are records, their texts without control characters; others are left out."""
+    return [_clean(row) for row in rows if isinstance(row, list) and _is_sound(row)]
+
+
+def empty_record() -> dict[str, Any]:
+    """Every field with the value that says nothing."""
+    return {name: 0 if name in (TIMESTAMP, *NUMBERS, "status_code") else "" for name in ACCESS_FIELDS}
+
+
+def _is_sound(row: Row) -> bool:
+    types = tuple(map(type, row))
+    if types in _SOUND:
+        return True
+    if len(types) != len(ACCESS_FIELDS):
+        return False
+    for name, kind in zip(ACCESS_FIELDS, types, strict=True):
+        if kind not in ((int, float) if name in (TIMESTAMP, *NUMBERS, "status_code") else (str,)):
+            return False
+    _SOUND.add(types)
+    return True
+
+
+def _clean(row: Row) -> Row:
+    if "".join(_texts_of(row)).isprintable():
+        return row
+    cleaned = list(row)
+    for at in _TEXTS:
+        cleaned[at] = printable(row[at])
+    return cleaned

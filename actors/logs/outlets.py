@@ -1,0 +1,181 @@
+"""Where records go beside the index: lines of JSON in a file, or the journal (`logging.output`).
+
+The index comes first: a record is handed on when it is stored, so neither a full disk nor a slow journal holds up
+anything; what can't be handed on is counted and said. Handing on is a best effort across the death of this process: the
+records of the last moment may be missing in the lines, and never are in the index.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from actors.bus.records import ACCESS_FIELDS
+from actors.journal import PRIORITIES, SOCKET, Journal
+from actors.logs.fields import Row
+from config.printable import printable_json
+from config.units import timestamp_text
+
+log = logging.getLogger(__name__)
+
+COMPLAINT_PERIOD = 60.0
+
+
+class Outlet(Protocol):
+    """Somewhere to hand records on to."""
+
+    def write(self, rows: Sequence[Row]) -> int:
+        """Hand them on; how many were taken. Raises `OSError` when none was."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
+class JsonFile:
+    """Lines of JSON in the file that `path` gives at the moment: always the same, or one for each day."""
+
+    def __init__(self, path: Callable[[], Path]) -> None:
+        self._path = path
+        self._opened: Path | None = None
+        self._file = -1
+
+    def write(self, rows: Sequence[Row]) -> int:
+        """All in one piece; a piece that only half fits is taken back, so that there are whole lines."""
+        file = self._today()
+        lines = "".join(map(line_of, rows)).encode()
+        size = os.fstat(file).st_size
+        try:
+            written = os.write(file, lines)
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+        if written < len(lines):
+            os.ftruncate(file, size)
+            raise OSError(None, "the disk is full")
+        return len(rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._opened = -1, None
+
+    def _today(self) -> int:
+        path = self._path()
+        if path != self._opened or not self._still_there(path):
+            self.close()
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._opened = path
+        return self._file
+
+    def _still_there(self, path: Path) -> bool:
+        """Whoever rotates files moves them away and tells nobody."""
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
+
+
+class JournalOutlet:
+    """An entry of the journal for each record, with its fields as `PROXYFLEET_…`."""
+
+    def __init__(self, path: Path = SOCKET) -> None:
+        self._journal = Journal(path)
+
+    def write(self, rows: Sequence[Row]) -> int:
+        """Until the journal takes no more."""
+        for count, row in enumerate(rows):
+            try:
+                self._journal.send(_entry(row))
+            except OSError:
+                if count == 0:
+                    raise
+                return count
+        return len(rows)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._journal.close()
+
+
+class Outlets:
+    """The outlet that is chosen, and what it did not take."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._choice = "stderr"
+        self._outlet: Outlet | None = None
+        self._complained = float("-inf")
+        self.lost = 0
+        """Records that were not taken."""
+
+    def choose(self, output: str) -> None:
+        """`logging.output` is this from now on."""
+        if output == self._choice:
+            return
+        self.close()
+        self._choice = output
+        kind, _, path = output.partition(":")
+        if kind == "jsonl":
+            self._outlet = JsonFile(lambda: Path(path)) if path else JsonFile(self._day_file)
+        elif kind == "journald":
+            self._outlet = JournalOutlet()
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Hand records on; never raises."""
+        if self._outlet is None:
+            return
+        try:
+            taken, why = self._outlet.write(rows), "it takes no more at the moment"
+        except OSError as error:
+            taken, why = 0, error.strerror or str(error)
+        if taken < len(rows):
+            self.lost += len(rows) - taken
+            self._complain(why)
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._outlet is not None:
+            self._outlet.close()
+            self._outlet = None
+
+    def _day_file(self) -> Path:
+        return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.jsonl"
+
+    def _complain(self, why: str) -> None:
+        now = time.monotonic()
+        if now - self._complained >= COMPLAINT_PERIOD:
+            self._complained = now
+            log.error(
+                "%s took %d records less than there were so far (the index has them): %s", self._choice, self.lost, why
+            )
+
+
+def message_of(record: dict[str, Any]) -> str:
+    """A record in a few words: `GET http://example.com/ 200`."""
+    reason = f" ({record['reason']})" if record.get("reason") else ""
+    return f"{record.get('method', '')} {record.get('target_url', '')} {record.get('status_code', '')}{reason}".strip()
+
+
+def line_of(row: Row) -> str:
+    """A line of JSON, with the names and forms that the management API uses."""
+    record = dict(zip(ACCESS_FIELDS, row, strict=True))
+    record["timestamp"] = timestamp_text(record["timestamp"])
+    record["message"] = message_of(record)
+    return printable_json(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + "\n"
+
+
+def _entry(row: Row) -> dict[str, object]:
+    record = dict(zip(ACCESS_FIELDS, row, strict=True))
+    entry: dict[str, object] = {"MESSAGE": message_of(record), "PRIORITY": PRIORITIES[record["level"]]}
+    for name, value in record.items():
+        entry[f"PROXYFLEET_{name.upper()}"] = timestamp_text(value) if name == "timestamp" else value
+    return entry

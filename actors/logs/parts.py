@@ -1,0 +1,176 @@
+"""What a search reads of the day files: blocks and fresh batches as parts of one kind, in one snapshot.
+
+A snapshot is a read transaction in every file, so it sees each record once, whether it was packed meanwhile or not, and
+no writer waits for it. Files are opened the newest first: a record that is stored while they are opened has a greater
+number than all that a snapshot says that it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.logs.columns import Columns
+from actors.logs.dayfile import BLOCK_ROWS, TALLIED, fresh_batches, runs
+from actors.logs.fields import Row
+from actors.logs.grams import may_hold
+from actors.logs.selection import Selection
+
+log = logging.getLogger(__name__)
+
+FILES_MAX = 100
+"""Files that one search opens."""
+
+Key = tuple[int, int]
+"""When and which: the time of a record in microseconds, and its number. Pages are in this order, downwards."""
+
+
+class Part:
+    """Some records whose numbers follow one another: a block on disk, or some that lie in none yet."""
+
+    def __init__(self, database: sqlite3.Connection, first: int, count: int, oldest: int, newest: int) -> None:
+        self.first, self.count, self.oldest, self.newest = first, count, oldest, newest
+        self.fresh = False
+        self._database = database
+        self._columns: Columns | None = None
+        self._mask: bytes | None = None
+        self._judged = False
+
+    @classmethod
+    def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Part:
+        """Of records that lie in no block."""
+        columns = Columns.of_rows(rows)
+        times = columns.times()
+        made = cls(database, first, len(rows), min(times), max(times))
+        made.fresh, made._columns = True, columns
+        return made
+
+    @property
+    def last(self) -> int:
+        """The number of its last record."""
+        return self.first + self.count - 1
+
+    @property
+    def columns(self) -> Columns:
+        """Its records; see `forget`."""
+        if self._columns is None:
+            self._columns = Columns(self.count, self._load)
+        return self._columns
+
+    def forget(self) -> None:
+        """Let go of what was read, but not of what was found; thousands of parts would not fit into memory."""
+        if not self.fresh:
+            self._columns = None
+
+    def mask(self, selection: Selection, grams: list[frozenset[int]]) -> bytes | None:
+        """Which records `selection` finds, whatever their times; None: none. Always the same is asked."""
+        if not self._judged:
+            self._judged = True
+            if self.fresh or not any(grams) or may_hold(self._load("filter"), grams):
+                self._mask = selection.mask(self.columns)
+        return self._mask
+
+    def _load(self, segment: str) -> bytes:
+        found = self._database.execute(f"SELECT {segment} FROM contents WHERE first = ?", (self.first,)).fetchone()  # noqa: S608 - our own names
+        return bytes(found[0])
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A day file within a snapshot."""
+
+    path: Path
+    database: sqlite3.Connection
+    _fresh: list[Part] | None = field(default=None)
+
+    def fresh(self) -> list[Part]:
+        """What lies in no block."""
+        if self._fresh is None:
+            self._fresh = [
+                Part.of_rows(self.database, first + start, rows[start : start + BLOCK_ROWS])
+                for first, rows in runs(list(fresh_batches(self.database)))
+                for start in range(0, len(rows), BLOCK_ROWS)
+            ]
+        return self._fresh
+
+    def between(self, start: int, end: int) -> list[Part]:
+        """What may hold records of these times."""
+        sql = "SELECT first, rows, oldest, newest FROM blocks WHERE newest >= ? AND oldest <= ?"
+        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (start, end))]
+        return blocks + [part for part in self.fresh() if part.newest >= start and part.oldest <= end]
+
+    def after(self, number: int) -> list[Part]:
+        """What holds records of greater numbers."""
+        sql = "SELECT first, rows, oldest, newest FROM blocks WHERE first + rows - 1 > ? AND first > ? ORDER BY first"
+        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (number, number - BLOCK_ROWS))]
+        return blocks + [part for part in self.fresh() if part.last > number]
+
+    def tallies(self, wanted: dict[str, frozenset[str]]) -> dict[int, int]:
+        """By block, how many of its records are of these; blocks without any are left out."""
+        tests = [f"{name} IN ({', '.join('?' * len(wanted[name]))})" for name in TALLIED if name in wanted]
+        values = [value for name in TALLIED if name in wanted for value in wanted[name]]
+        sql = f"SELECT block, sum(rows) FROM tallies WHERE {' AND '.join(tests)} GROUP BY block"  # noqa: S608 - our own names
+        return dict(self.database.execute(sql, values).fetchall())
+
+
+class Shelf:
+    """The day files, for reading. Belongs to one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[Path, sqlite3.Connection] = {}
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[list[OpenFile], bool]]:
+        """All files, the newest first, at one moment; and whether none is missing. Raises `sqlite3.Error`."""
+        paths = day_files(self._folder)
+        self._close_others(paths[:FILES_MAX])
+        files: list[OpenFile] = []
+        try:
+            for path in paths[:FILES_MAX]:
+                database = self._begun(path)
+                if database is not None:
+                    files.append(OpenFile(path, database))
+            yield files, len(files) == len(paths)
+        finally:
+            for file in files:
+                if file.database.in_transaction:
+                    file.database.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close all files."""
+        self._close_others([])
+
+    def _begun(self, path: Path) -> sqlite3.Connection | None:
+        """A connection in a read transaction; None: the file is gone or unreadable, which hides no other."""
+        try:
+            database = self._open.get(path) or self._connected(path)
+            database.execute("BEGIN")
+            database.execute("SELECT first FROM blocks LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            if path.exists():
+                log.error("%s can't be read: %s", path.name, error)
+            broken = self._open.pop(path, None)
+            if broken is not None:
+                broken.close()
+            return None
+        return database
+
+    def _connected(self, path: Path) -> sqlite3.Connection:
+        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        database.execute("PRAGMA query_only=1")
+        self._open[path] = database
+        return database
+
+    def _close_others(self, paths: list[Path]) -> None:
+        for path in set(self._open) - set(paths):
+            self._open.pop(path).close()
+
+
+def day_files(folder: Path) -> list[Path]:
+    """The newest first."""
+    return sorted(folder.glob("????-??-??.sqlite"), reverse=True)

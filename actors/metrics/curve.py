@@ -1,0 +1,93 @@
+"""CURVE for the public socket: who subscribes from elsewhere is known by a key, and what it hears is encrypted.
+
+The server's key is a file of its own, made when it is first needed; the subscribers' public keys stand in the
+configuration. ZeroMQ asks whether a key may come in by ZAP (ZeroMQ RFC 27), which is answered here in the loop: a
+connection whose key isn't listed gets nothing and is closed. So does one without CURVE.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import zmq
+from zmq.utils import z85
+
+from actors.bus.loop import Loop, new_socket
+from config.keyfile import make_key, read_key
+
+log = logging.getLogger(__name__)
+
+ZAP = "inproc://zeromq.zap.01"
+_QUEUED_MAX = 1_000
+_CURVE_FRAMES = 9
+"""Of a request: routing id, delimiter, version, request id, domain, address, identity, mechanism, key."""
+_COMPLAIN_PERIOD = 60.0
+
+
+class KeyPair(NamedTuple):
+    """Z85, 40 characters each."""
+
+    public: str
+    secret: str
+
+
+def server_keys(file: Path) -> KeyPair:
+    """The keys in `file`, which is made when there is none; beside it (`.pub`) lies the public one, to be handed out.
+
+    Raises `OSError`, `config.keyfile.KeyFileError` and `config.paths.PathError`.
+    """
+    if not file.exists():
+        make_key(file)
+    secret = z85.encode(read_key(file))
+    public = zmq.curve_public(secret).decode()
+    shown = file.with_suffix(".pub")
+    if not shown.exists() or shown.read_text(encoding="ascii") != public + "\n":
+        shown.write_text(public + "\n", encoding="ascii")
+    return KeyPair(public, secret.decode())
+
+
+class Doorkeeper:
+    """Answers ZeroMQ for all sockets of `context`: only the keys in `allowed` may come in. `clock` is monotonic."""
+
+    def __init__(self, loop: Loop, context: zmq.Context[Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._allowed: frozenset[bytes] = frozenset()
+        self._refused = 0
+        self._complained = -_COMPLAIN_PERIOD
+        self._socket = new_socket(context, zmq.ROUTER, _QUEUED_MAX)
+        self._socket.bind(ZAP)
+        loop.attach(self._socket, self._asked)
+
+    def allow(self, keys: Iterable[str]) -> None:
+        """These public keys (Z85), and no others, for connections to come."""
+        self._allowed = frozenset(z85.decode(each) for each in keys)
+
+    def close(self) -> None:
+        """Nobody comes in any more."""
+        self._loop.detach(self._socket)
+        self._socket.close(linger=0)
+
+    def _asked(self, frames: list[bytes]) -> None:
+        if len(frames) < _CURVE_FRAMES - 1:
+            return  # not ZeroMQ's; nobody else is in this process
+        peer, delimiter, version, number, _domain, address, _identity, mechanism, *credentials = frames
+        known = mechanism == b"CURVE" and len(credentials) == 1 and credentials[0] in self._allowed
+        if not known:
+            self._complain(address.decode("ascii", "replace"))
+        status = (b"200", b"OK") if known else (b"400", b"this key may not subscribe")
+        self._loop.send(self._socket, [peer, delimiter, version, number, *status, b"", b""])
+
+    def _complain(self, address: str) -> None:
+        """Once a minute at most: anybody can knock as often as they like."""
+        self._refused += 1
+        if self._clock() - self._complained >= _COMPLAIN_PERIOD:
+            self._complained = self._clock()
+            log.warning(
+                "metrics.publish: %d subscribers without a key of ours, the last from %s", self._refused, address
+            )
+            self._refused = 0

@@ -1,0 +1,154 @@
+"""Buckets of many proxies side by side in one row, so that hundreds of proxies can be added up in no time.
+
+A bucket that is over is copied from the rows of `points`, one for each proxy, to one *sheet*. It holds a record for
+each proxy: the same integers in the same places, little-endian, each in a lane so wide that the sum over all proxies
+fits. Therefore adding up records is adding up long integers, which the interpreter does in compiled code: 288 sheets
+of 200 proxies take some 20 ms, where as many rows with their histograms would take half a second.
+
+A sheet is only ever a copy: what is counted late for a bucket that has one makes it go, and it is made again. With few
+proxies there are none, since rows are as quick.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator
+from math import isqrt
+
+import msgpack
+
+from actors.metrics.amounts import FIELDS, FRACTIONS, PLACE, Amounts, unpack_latency
+
+PROXIES_MIN = 16
+"""Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""
+SEALED_AT_ONCE = 4
+"""Buckets of each level that are copied in one second, so that many that are missing don't hold up the collector."""
+GRACE = 5
+"""Seconds that a bucket has been over when it is copied."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS sheets (
+    step INTEGER, t INTEGER, head BLOB NOT NULL, records BLOB NOT NULL,
+    PRIMARY KEY (step, t)
+);
+CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT NULL);
+"""
+_MICRO = 1e6
+"""Amounts that are no integers are in microseconds in a sheet."""
+_SECONDS = tuple(PLACE[name] for name in FRACTIONS)
+_FIELDS_WIDE = 8 * len(FIELDS)
+_LANES = {2: "H", 4: "I", 8: "Q"}
+
+Row = tuple[str, Amounts]
+"""A proxy and what it counted in some bucket."""
+
+
+class Sheets:
+    """The sheets of these levels (`steps`) in `database`; only reads and writes, the owner commits."""
+
+    def __init__(self, database: sqlite3.Connection, steps: Iterable[int], anew: bool = False) -> None:
+        """With `anew` those that are there are no good, since they know fewer amounts."""
+        self._database = database
+        database.executescript(SCHEMA)
+        if anew:
+            database.executescript("DELETE FROM sheets; DELETE FROM sealed;")
+        known = dict(database.execute("SELECT step, until FROM sealed"))
+        self._sealed: dict[int, int] = {step: known.get(step, 0) for step in steps}
+
+    def changed(self, step: int, t: int) -> None:
+        """The bucket of `t` was written to, within the caller's transaction."""
+        if t < self._sealed.get(step, 0):
+            self._database.execute("DELETE FROM sheets WHERE step = ? AND t >= ?", (step, t))
+            self._seal_until(step, t)
+
+    def seal(self, now: float) -> None:
+        """Copy some of the buckets that are over by `now` (Unix seconds), within the caller's transaction."""
+        for step, until in self._sealed.items():
+            for t in self._over(step, until, now):
+                self._copy(step, t)
+                self._seal_until(step, t + step)
+
+    def reread(self) -> None:
+        """The caller's transaction was rolled back."""
+        known = dict(self._database.execute("SELECT step, until FROM sealed"))
+        self._sealed = {step: known.get(step, 0) for step in self._sealed}
+
+    def read(self, step: int, start: int, end: int, proxy_ids: tuple[str, ...], latency: bool) -> dict[int, Amounts]:
+        """The sums of these proxies in those buckets that have a sheet, by their beginning."""
+        if len(proxy_ids) < PROXIES_MIN or step not in self._sealed:
+            return {}
+        wanted = frozenset(proxy_ids)
+        rows = self._database.execute(
+            "SELECT t, head, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
+        )
+        return {t: self._sum(head, records, wanted, latency) for t, head, records in rows}
+
+    # --- from rows to sheets ---
+
+    def _over(self, step: int, until: int, now: float) -> Iterator[int]:
+        """The next buckets from `until` on that are over and have anything in them."""
+        for _ in range(SEALED_AT_ONCE):
+            row = self._database.execute(
+                "SELECT t FROM points WHERE step = ? AND t >= ? ORDER BY t LIMIT 1", (step, until)
+            ).fetchone()
+            if row is None or row[0] + step + GRACE > now:
+                return
+            yield row[0]
+            until = row[0] + step
+
+    def _copy(self, step: int, t: int) -> None:
+        columns = ", ".join(FIELDS)
+        rows = self._database.execute(
+            f"SELECT proxy_id, latency, {columns} FROM points WHERE step = ? AND t = ? AND proxy_id != ''",  # noqa: S608
+            (step, t),
+        ).fetchall()
+        if len(rows) >= PROXIES_MIN:
+            sheet = pack([(each, Amounts(list(values), unpack_latency(latency))) for each, latency, *values in rows])
+            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?)", (step, t, *sheet))
+
+    def _seal_until(self, step: int, t: int) -> None:
+        self._database.execute("INSERT OR REPLACE INTO sealed VALUES (?, ?)", (step, t))
+        self._sealed[step] = t
+
+    # --- from sheets to sums ---
+
+    def _sum(self, head: bytes, records: bytes, wanted: frozenset[str], latency: bool) -> Amounts:
+        ids, width, numbers = msgpack.unpackb(head, use_list=False)
+        size = _FIELDS_WIDE + width * len(numbers)
+        if not wanted.issuperset(ids):
+            places = (place for place, each in enumerate(ids) if each in wanted)
+            records = b"".join([records[place * size : place * size + size] for place in places])
+        total = _added_up(records, size)
+        values: list[float] = list(struct.unpack_from(f"<{len(FIELDS)}Q", total))
+        for place in _SECONDS:
+            values[place] /= _MICRO
+        counts = struct.unpack_from(f"<{len(numbers)}{_LANES[width]}", total, _FIELDS_WIDE) if latency else ()
+        return Amounts(values, {number: count for number, count in zip(numbers, counts, strict=False) if count})
+
+
+def pack(rows: list[Row]) -> tuple[bytes, bytes]:
+    """Head and records of a sheet. Head: ids of the proxies, bytes of a lane, numbers of the buckets of latency."""
+    numbers = sorted({number for _id, amounts in rows for number in amounts.latency})
+    most = max((sum(amounts.latency.get(number, 0) for _id, amounts in rows) for number in numbers), default=0)
+    width = next(each for each in _LANES if most < 1 << 8 * each)
+    record = struct.Struct(f"<{len(FIELDS)}Q{len(numbers)}{_LANES[width]}")
+    records = [
+        record.pack(*_whole(amounts.values), *(amounts.latency.get(number, 0) for number in numbers))
+        for _id, amounts in rows
+    ]
+    return msgpack.packb(([proxy_id for proxy_id, _amounts in rows], width, numbers)), b"".join(records)
+
+
+def _whole(values: list[float]) -> Iterator[int]:
+    for place, value in enumerate(values):
+        yield max(0, round(value * _MICRO) if place in _SECONDS else int(value))
+
+
+def _added_up(records: bytes, size: int) -> bytes:
+    """The sum of all records, lane by lane: first of long rows of records, then of those in the row that is left."""
+    side = isqrt(len(records) // size) + 1
+    for stride in (side * size, size):
+        parts = [int.from_bytes(records[at : at + stride], "little") for at in range(0, len(records), stride)]
+        records = sum(parts).to_bytes(stride, "little")
+    return records

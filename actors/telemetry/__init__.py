@@ -1,0 +1,1 @@
+"""Push of metrics and access records to an OpenTelemetry collector, when one is configured."""

@@ -1,0 +1,108 @@
+"""The process that pushes to an OpenTelemetry collector (OTLP over HTTP): metrics now and then, records as they come.
+
+It only asks others for what they know and owns nothing but two small files: who it is to the collector, so that series
+go on after a restart, and how far it has pushed the access records. A collector that is away, slow or refuses harms
+nobody else: totals are cumulative, so the next push makes up for one that was lost, and records wait in the index.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from actors.bus.messages import METRICS, SUPERVISOR, DescribeFleet, Fleet, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.process import Actor, Boot
+from actors.telemetry.identity import read_identity
+from actors.telemetry.metrics import Figures, export_of
+from actors.telemetry.records import RecordPush
+from actors.telemetry.sending import Collector, Outcome
+from actors.workers import Workers
+from config.telemetry import Otlp
+
+log = logging.getLogger(__name__)
+
+ASKED_MAX = 5.0
+COMPLAINT_PERIOD = 300.0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What was heard so far of what a push is made of."""
+
+    stats: Stats | None = None
+    system: SystemFigures | None = None
+    fleet: Fleet | None = None
+
+
+class TelemetryActor(Actor):
+    """Asks, packs and pushes; one push at a time."""
+
+    def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
+        super().__init__(boot, sockets)
+        self._settings = Otlp.model_validate(boot.params["otlp"])
+        self._identity = read_identity(self.data_dir.telemetry)
+        self._collector = Collector(self._settings)
+        self._workers = Workers(self.loop, 2)
+        self._pushing = False
+        self._complaints: dict[str, tuple[float, str]] = {}
+        if self._settings.metrics:
+            self.loop.call_every(float(self._settings.interval), self._begin)
+        self._records: RecordPush | None = None
+        if self._settings.logs:
+            file = self.data_dir.telemetry / "records.json"
+            self._records = RecordPush(
+                self.loop,
+                self.mailbox,
+                file,
+                self._identity,
+                lambda message, done: self._push("logs", message, done),
+                lambda error: self._say("records", error),
+            )
+        self.ready()
+
+    def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
+        self._workers.submit(lambda: self._collector.push(signal, message), done)
+
+    def _begin(self) -> None:
+        if self._pushing:
+            log.debug("the collector has not answered yet: one push is left out")
+            return
+        self._pushing = True
+        asked = _Asked()
+        self.mailbox.ask(METRICS, QueryStats((), detailed=True), lambda reply: self._stats(asked, reply), ASKED_MAX)
+
+    def _stats(self, asked: _Asked, reply: Any) -> None:
+        asked.stats = reply if isinstance(reply, Stats) else None
+        self.mailbox.ask(METRICS, QuerySystem(), lambda reply: self._system(asked, reply), ASKED_MAX)
+
+    def _system(self, asked: _Asked, reply: Any) -> None:
+        asked.system = reply if isinstance(reply, SystemFigures) else None
+        self.mailbox.ask(SUPERVISOR, DescribeFleet(()), lambda reply: self._fleet(asked, reply), ASKED_MAX)
+
+    def _fleet(self, asked: _Asked, reply: Any) -> None:
+        asked.fleet = reply if isinstance(reply, Fleet) else None
+        if asked.stats is None or asked.fleet is None:
+            self._pushing = False  # the next time
+            return
+        figures = Figures(asked.fleet.proxies, asked.stats.proxies, asked.system, time.time())
+        self._push("metrics", export_of(self._identity, figures), self._pushed)
+
+    def _pushed(self, outcome: Outcome | None) -> None:
+        self._pushing = False
+        self._say("metrics", outcome.error if outcome is not None else "the push failed")
+        if outcome is not None and outcome.error is None and self._records is not None:
+            self._records.hurry()
+
+    def _say(self, what: str, error: str | None) -> None:
+        """What goes wrong, when it begins, when it is another thing, and now and then while it lasts; and its end."""
+        before = self._complaints.get(what)
+        if error is None:
+            if self._complaints.pop(what, None) is not None:
+                log.info("telemetry.otlp: %s takes %s again", self._settings.endpoint, what)
+        elif before is None or before[1] != error or self.loop.now - before[0] > COMPLAINT_PERIOD:
+            self._complaints[what] = (self.loop.now, error)
+            log.warning("telemetry.otlp: %s for %s: %s; traffic goes on", self._settings.endpoint, what, error)

@@ -1,0 +1,60 @@
+"""Who pushes: the resource of OpenTelemetry, which stays the same over all restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from config import VERSION
+from config.paths import private_directory
+
+
+class Identity(NamedTuple):
+    """Who is told of, and since when its sums count (Unix seconds)."""
+
+    instance_id: str
+    since: float
+
+
+def read_identity(folder: Path) -> Identity:
+    """Who we are to the collector, made at the first start. Raises `OSError`, `config.paths.PathError`."""
+    file = private_directory(folder) / "identity.json"
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return Identity(str(known["instance_id"]), float(known["since"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none yet, or not whole: begin anew
+        made = Identity(str(uuid.uuid4()), time.time())
+    fresh = file.with_suffix(".new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+        json.dump({"instance_id": made.instance_id, "since": made.since}, opened)
+    fresh.rename(file)
+    return made
+
+
+def resource_of(identity: Identity) -> Any:
+    """Whose metrics and records they are."""
+    named = {
+        "service.name": "proxyfleet",
+        "service.version": VERSION,
+        "service.instance.id": identity.instance_id,
+    }
+    return Resource(attributes=attributes(named))
+
+
+def attributes(values: Mapping[str, Any]) -> list[Any]:
+    """As key-value pairs of OTLP."""
+    return [KeyValue(key=key, value=_any(value)) for key, value in values.items()]
+
+
+def _any(value: str | float) -> Any:
+    if isinstance(value, str):
+        return AnyValue(string_value=value)
+    return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(double_value=value)

@@ -1,0 +1,172 @@
+"""Access records as OTLP logs, each once, in the order in which they were stored.
+
+The log indexer numbers its records; what was pushed up to which number is kept in a file. So a collector that is away
+gets what it has missed when it is back, as long as the index has it. A push that was taken but not noted is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+
+from actors.bus.loop import Loop, Timer
+from actors.bus.mailbox import Mailbox
+from actors.bus.messages import LOGS, LogPage, LogTail, QueryLogs, TailLogs
+from actors.telemetry.identity import Identity, attributes, resource_of
+from actors.telemetry.sending import Outcome
+from config import VERSION
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 500
+"""Records of one push."""
+WAIT = 20.0
+ANSWER_MAX = 40.0
+PAUSE_FIRST, PAUSE_MAX = 1.0, 60.0
+"""Seconds until a push that failed is tried again; each time twice as long."""
+_EVER = 1e10
+"""Unix seconds beyond every record."""
+_NANO = 1_000_000_000
+_SEVERITY = {
+    "debug": SeverityNumber.SEVERITY_NUMBER_DEBUG,
+    "info": SeverityNumber.SEVERITY_NUMBER_INFO,
+    "warning": SeverityNumber.SEVERITY_NUMBER_WARN,
+    "error": SeverityNumber.SEVERITY_NUMBER_ERROR,
+    "critical": SeverityNumber.SEVERITY_NUMBER_FATAL,
+}
+_ATTRIBUTES = {
+    "proxy_id": "proxy",
+    "client_ip": "client.address",
+    "user": "user.name",
+    "method": "http.request.method",
+    "target_url": "url.full",
+    "status_code": "http.response.status_code",
+    "response_time": "response_time_ms",
+    "duration": "duration_ms",
+    "bytes_in": "bytes_in",
+    "bytes_out": "bytes_out",
+    "request_id": "request_id",
+    "reason": "reason",
+    "parent": "parent",
+}
+"""Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
+
+Push = Callable[[Any, Callable[[Outcome | None], None]], None]
+"""Sends a message off the loop, then calls with how it went."""
+
+
+class RecordPush:
+    """Follows the log indexer. `say` hears what goes wrong (None: nothing any more)."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        mailbox: Mailbox,
+        file: Path,
+        identity: Identity,
+        push: Push,
+        say: Callable[[str | None], None],
+    ) -> None:
+        self._loop = loop
+        self._mailbox = mailbox
+        self._file = file
+        self._identity = identity
+        self._push = push
+        self._say = say
+        self._pause = PAUSE_FIRST
+        self._again: tuple[LogTail, Timer] | None = None
+        self._after = _read(file)
+        self._begin()
+
+    def hurry(self) -> None:
+        """The collector lives, or the pause is over: what waits for its next attempt is sent now."""
+        if self._again is not None:
+            (tail, timer), self._again = self._again, None
+            timer.cancel()
+            self._send(tail)
+
+    def _begin(self) -> None:
+        """A number beyond the last is of an index that is gone; without a number it goes on from now."""
+        newest = QueryLogs(0.0, _EVER, 1, 0, None, None, None, count=False)
+        self._mailbox.ask(LOGS, newest, self._begun, ANSWER_MAX)
+
+    def _begun(self, reply: Any) -> None:
+        if not isinstance(reply, LogPage):
+            self._loop.call_later(PAUSE_FIRST, self._begin)
+            return
+        self._after = reply.upto if self._after is None else min(self._after, reply.upto)
+        self._follow()
+
+    def _follow(self) -> None:
+        query = QueryLogs(0.0, 0.0, AT_ONCE, 0, None, None, None)
+        self._mailbox.ask(LOGS, TailLogs(query, self._after, WAIT), self._heard, ANSWER_MAX)
+
+    def _heard(self, reply: Any) -> None:
+        if not isinstance(reply, LogTail):
+            self._loop.call_later(PAUSE_FIRST, self._follow)
+        elif reply.rows:
+            self._send(reply)
+        else:
+            self._after = reply.last
+            self._follow()
+
+    def _send(self, tail: LogTail) -> None:
+        self._push(export_of_records(self._identity, tail.rows), lambda outcome: self._sent(tail, outcome))
+
+    def _sent(self, tail: LogTail, outcome: Outcome | None) -> None:
+        error = "the push failed" if outcome is None else outcome.error
+        self._say(error)
+        if error is not None and (outcome is None or outcome.again):
+            self._again = tail, self._loop.call_later(self._pause, self.hurry)
+            self._pause = min(2 * self._pause, PAUSE_MAX)
+            return
+        if error is not None:
+            log.error("telemetry.otlp: %d access records are not taken and left out", len(tail.rows))
+        self._pause = PAUSE_FIRST
+        self._after = tail.last
+        self._note()
+        self._follow()
+
+    def _note(self) -> None:
+        fresh = self._file.with_suffix(".new")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+                json.dump({"after": self._after}, opened)
+            fresh.rename(self._file)
+        except OSError as error:
+            log.warning("telemetry.otlp: how far was pushed can't be noted: %s", error)
+
+
+def _read(file: Path) -> int | None:
+    try:
+        return int(json.loads(file.read_text())["after"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # none yet, or not whole
+
+
+def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]]) -> Any:
+    """The message to `/v1/logs`: rows as maps with the names of `actors.bus.records.ACCESS_FIELDS`."""
+    scope = ScopeLogs(scope=InstrumentationScope(name="proxyfleet", version=VERSION))
+    scope.log_records.extend(_record(row) for row in rows)
+    return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=resource_of(identity), scope_logs=[scope])])
+
+
+def _record(row: dict[str, Any]) -> Any:
+    when = round(row["timestamp"] * _NANO)
+    told = {name: row[field] for field, name in _ATTRIBUTES.items() if row.get(field) not in ("", None)}
+    return LogRecord(
+        time_unix_nano=when,
+        observed_time_unix_nano=when,
+        severity_number=_SEVERITY.get(row["level"], SeverityNumber.SEVERITY_NUMBER_UNSPECIFIED),
+        severity_text=row["level"],
+        body=AnyValue(string_value=f"{row['method']} {row['target_url']} {row['status_code']}"),
+        attributes=attributes(told),
+    )

@@ -1,0 +1,79 @@
+"""All commands but `serve`, put into one application."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from api.cli import (
+    check,
+    connections,
+    fleet_file,
+    keys,
+    offline,
+    proxies,
+    records,
+    sign_in,
+    system,
+    top,
+    users,
+    webhooks,
+)
+from api.cli.commands import command, local_command
+from api.cli.output import Output
+from config import VERSION
+
+COMPLETE_VARIABLE = "_PROXYFLEET_COMPLETE"
+
+
+def new_application() -> typer.Typer:
+    """Without commands. Help is drawn on a terminal only, so that it can be searched and piped."""
+    return typer.Typer(
+        name="proxyfleet",
+        help="A forward-proxy service with a management API.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None,
+        epilog="Exit statuses and all options: docs/cli.md. Sign in first: proxyfleet login",
+    )
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put them in, in the order that help shows them in."""
+    local_command(app, "check-config")(check.check_config)
+    sign_in.add_commands(app)
+    app.add_typer(proxies.group, name="proxies")
+    app.add_typer(connections.group, name="connections")
+    app.add_typer(users.group, name="users")
+    app.add_typer(keys.group, name="keys")
+    app.add_typer(webhooks.group, name="webhooks")
+    records.add_logs(app)
+    system.add_commands(app)
+    top.add_commands(app)
+    fleet_file.add_commands(app)
+    app.add_typer(system.settings_group, name="settings")
+    audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
+    command(audit, "list")(records.list_audit)
+    local_command(audit, "verify")(offline.verify_audit)
+    app.add_typer(audit, name="audit")
+    offline.add_commands(app)
+    local_command(app, "completion")(completion)
+    local_command(app, "version")(version)
+
+
+def completion(
+    out: Output, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")] = "bash"
+) -> None:
+    """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = get_completion_script(prog_name="proxyfleet", complete_var=COMPLETE_VARIABLE, shell=shell)
+    out.data({"shell": shell, "script": script}, lambda: out.line(script))
+
+
+def version(out: Output) -> None:
+    """Print the version."""
+    out.data({"version": VERSION}, lambda: out.line(f"proxyfleet {VERSION}"))

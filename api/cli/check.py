@@ -1,0 +1,87 @@
+"""`proxyfleet check-config`: everything that is wrong with the configuration at once, before the product is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.offline import ConfigOption, DataOption, refuse_newer, settings_of, translated
+from api.cli.output import Output
+from api.cli.trouble import Trouble
+
+if TYPE_CHECKING:
+    from api.cli.probing import Finding
+    from config.paths import DataDir
+    from config.proxies import ProxyRecord
+    from config.settings import Settings
+
+ProbeOption = Annotated[
+    bool, typer.Option("--probe", help="Also try whether ports are free and the parents of proxies can be reached.")
+]
+
+
+def check_config(
+    out: Output, config: ConfigOption = None, data_dir: DataOption = None, probe: ProbeOption = False
+) -> None:
+    """Say all that is wrong with the configuration, with file and line; and what was set through the API instead.
+
+    Certificates are looked at, of the stored proxies too. Ends with 1 when the product or a proxy could not start.
+    """
+    from actors.supervision.in_force import hidden_keys, with_stored
+    from api.offline import peek_proxies, peek_settings
+    from config.live import BadStored
+    from config.paths import DataDir, default_data_dir
+
+    settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
+    data = DataDir(settings.data_dir or default_data_dir())
+    if os.access(data.path, os.R_OK | os.X_OK):  # else it is somebody who wants to know of the configuration alone
+        refuse_newer(data.path)
+    stored = translated(ValueError, lambda: peek_settings(data))
+    in_force = translated(BadStored, lambda: with_stored(settings, stored))
+    proxies = translated(ValueError, lambda: peek_proxies(data))
+    findings = list(_findings(in_force, proxies, data, probe))
+    bad = [finding for finding in findings if finding.bad]
+    notes = hidden_keys(settings, stored) + [
+        f"{one.where}: {one.error}" for one in findings if one.error and not one.bad
+    ]
+    if bad:
+        problems = tuple((finding.where, str(finding.error)) for finding in bad)
+        raise Trouble(
+            f"The configuration is well-formed, but {_count(len(bad), 'thing')} would fail", problems=problems
+        )
+    data_of_it: dict[str, Any] = {"good": True, "notes": notes, "looked_at": [finding.where for finding in findings]}
+    out.data(data_of_it, lambda: _view(out, notes, len(findings)))
+
+
+def _view(out: Output, notes: list[str], looked_at: int) -> None:
+    out.message("The configuration is good." + (f" Looked at: {_count(looked_at, 'thing')}." if looked_at else ""))
+    for sentence in notes:
+        out.message(f"note: {sentence}")
+
+
+def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, probe: bool) -> Iterator[Finding]:
+    from api.cli import probing
+
+    yield from probing.certificates(settings, proxies)
+    if not probe:
+        return
+    holder = _holder(data)
+    if holder is None:
+        yield from probing.ports(settings, proxies)
+    else:
+        yield probing.Finding("ports", f"not tried: the product runs as process {holder} and has them", "note")
+    yield from probing.parents(proxies)
+
+
+def _holder(data: DataDir) -> int | None:
+    """The process that runs the product on this data."""
+    from actors.supervision.locks import holder
+
+    return holder(data.lock)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

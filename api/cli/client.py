@@ -1,0 +1,312 @@
+"""The management API as commands see it: a method, a path, data in and data out; everything else is a `Trouble`.
+
+Credentials are an API key, or the tokens of a login, which are renewed when they are over. The environment's proxies
+are heeded as curl does it, but no `.netrc`: requests would send what is in it in place of our own credentials.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from api.cli.credentials import Credentials, Tokens
+from api.cli.trouble import Status, Trouble
+from config import VERSION
+
+if TYPE_CHECKING:  # requests is loaded by the first call
+    import requests
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+PAGE = 100
+BASE = "/api/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the last answer said of the rate limit: requests that are left, and when (Unix seconds) there are more."""
+
+    remaining: int
+    reset: float
+
+    def pause(self, wanted: float, requests_a_turn: int) -> float:
+        """Seconds between turns, `wanted` or as many as make what is left last."""
+        left = max(0.0, self.reset - time.time())
+        turns = max(1, self.remaining - RESERVE) / requests_a_turn
+        return max(wanted, left / turns) if left else wanted
+
+
+RESERVE = 10
+"""Requests that somebody who watches leaves to other commands of the same user."""
+
+
+def check_url(text: str) -> str:
+    """The base address of an API without a trailing slash. Raises `Trouble`."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise Trouble(
+            f"--url: {text!r} is not the address of an API", "Such as http://127.0.0.1:8080", status=Status.USAGE
+        )
+    if parts.username is not None or parts.password is not None:
+        raise Trouble("--url: must not hold a password", "Sign in by proxyfleet login", status=Status.USAGE)
+    return text.rstrip("/").removesuffix(BASE)
+
+
+class Client:
+    """Calls to the API at `url`. `key` wins over the tokens of a login. `timeout` is in seconds."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        credentials: Credentials | None = None,
+        timeout: float = 30.0,
+        ca_file: str | None = None,
+    ) -> None:
+        self.url = check_url(url)
+        self.credentials = credentials or Credentials()
+        self.allowance: Allowance | None = None
+        self.etag: str | None = None
+        """The `ETag` of the last answer."""
+        self._key = key
+        self._timeout = timeout
+        self._ca_file = ca_file
+        self._session: requests.Session | None = None
+
+    @property
+    def signed_in(self) -> Tokens | None:
+        """The login at this API; None with a key."""
+        return None if self._key else self.credentials.tokens(self.url)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """`data` of a GET below `/api/v1`. Parameters that are None are left out."""
+        return self.call("GET", path, query=query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """`data` of a POST."""
+        return self.call("POST", path, body=body)
+
+    def patch(self, path: str, body: Any) -> Any:
+        """`data` of a PATCH."""
+        return self.call("PATCH", path, body=body)
+
+    def delete(self, path: str, **query: Any) -> Any:
+        """`data` of a DELETE."""
+        return self.call("DELETE", path, query=query)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        anonymous: bool = False,
+        timeout: float | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+    ) -> Any:
+        """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `Trouble`."""
+        credentials = {} if anonymous else self._authorization()
+        more = dict(headers or {})
+        answer = self._send(method, path, query, body, {**more, **credentials}, timeout)
+        if answer.status_code == 401 and not anonymous and "Authorization" in credentials and _expired(answer):
+            answer = self._send(method, path, query, body, {**more, **self._renewed()}, timeout)
+        self.etag = answer.headers.get("ETag")
+        return _data(answer, self.url, signed_in=bool(credentials))
+
+    def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """All entries of a list that comes in pages."""
+        page = 1
+        while True:
+            data = self.get(path, **query, page=page, per_page=PAGE)
+            yield from data[name]
+            if not data["pagination"]["has_next"]:
+                return
+            page += 1
+
+    def sign_in(self, username: str, password: str) -> dict[str, Any]:
+        """Sign in and keep the tokens; the user."""
+        body = {"username": username, "password": password}
+        try:
+            data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
+        except Trouble as trouble:
+            if trouble.status is Status.NOT_AUTHORISED:
+                trouble.hint = "A forgotten one is replaced on its machine: proxyfleet reset-password"
+            raise
+        with self.credentials.locked():
+            self.credentials.put(self.url, Tokens.of_answer(data, username))
+        user: dict[str, Any] = data["user"]
+        return user
+
+    def sign_out(self) -> bool:
+        """End the login, here and there; False when there was none."""
+        if self.credentials.tokens(self.url) is None:
+            return False
+        try:
+            self.call("POST", "/auth/logout")
+        except Trouble as trouble:
+            if trouble.status is not Status.NOT_AUTHORISED:
+                raise  # of one that is dead already nothing is left to end
+        with self.credentials.locked():
+            self.credentials.forget(self.url)
+        return True
+
+    def _authorization(self) -> dict[str, str]:
+        if self._key:
+            return {"X-API-Key": self._key}
+        tokens = self.credentials.tokens(self.url)
+        if tokens is None:
+            return {}
+        return self._renewed() if tokens.over else {"Authorization": f"Bearer {tokens.access_token}"}
+
+    def _renewed(self) -> dict[str, str]:
+        """With a new access token. Another process may have got it while we waited for the lock."""
+        before = self.credentials.tokens(self.url)
+        with self.credentials.locked():
+            tokens = self.credentials.tokens(self.url)
+            if tokens is None:
+                return {}
+            if tokens == before or tokens.over:
+                body = {"refresh_token": tokens.refresh_token}
+                answer = self._send("POST", "/auth/refresh", None, body, {}, None)
+                if answer.status_code == 401:
+                    self.credentials.forget(self.url)
+                    raise Trouble("The sign-in is over", "proxyfleet login", Status.NOT_AUTHORISED)
+                tokens = tokens.renewed(_data(answer, self.url, signed_in=True))
+                self.credentials.put(self.url, tokens)
+        return {"Authorization": f"Bearer {tokens.access_token}"}
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Any,
+        headers: Mapping[str, str | bytes],
+        timeout: float | None,
+    ) -> requests.Response:
+        import requests
+
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        try:
+            answer = self._open().request(
+                method,
+                f"{self.url}{BASE}{path}",
+                params=given,
+                json=body,
+                headers=headers,
+                timeout=timeout or self._timeout,
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:
+            raise _unreachable(self.url, error) from error
+        self.allowance = _allowance(answer.headers) or self.allowance
+        return answer
+
+    def _open(self) -> requests.Session:
+        import requests
+
+        if self._session is None:
+            self._session = requests.Session()
+            self._session.trust_env = False
+            self._session.proxies.update(requests.utils.get_environ_proxies(self.url))
+            self._session.headers["User-Agent"] = f"proxyfleet/{VERSION}"
+            if self._ca_file:
+                self._session.verify = self._ca_file
+        return self._session
+
+
+def quoted(part: str) -> str:
+    """A part of a path; what people type may hold a slash."""
+    return quote(part, safe="")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _allowance(headers: Mapping[str, str]) -> Allowance | None:
+    try:
+        return Allowance(int(headers["X-RateLimit-Remaining"]), float(headers["X-RateLimit-Reset"]))
+    except (KeyError, ValueError):
+        return None  # there are no limits
+
+
+def _expired(answer: requests.Response) -> bool:
+    """Not only TOKEN_EXPIRED: with a wrong clock here, a token may be refused before we think that it is over."""
+    return _error(answer).get("code") in ("TOKEN_EXPIRED", "UNAUTHORIZED")
+
+
+def _error(answer: requests.Response) -> dict[str, Any]:
+    try:
+        error = answer.json().get("error")
+    except (ValueError, AttributeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _data(answer: requests.Response, url: str, signed_in: bool) -> Any:
+    """`data` of the envelope. Raises `Trouble`."""
+    try:
+        envelope = answer.json()
+        success = envelope["success"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Trouble(
+            f"What answers at {url} is not the management API (status {answer.status_code})",
+            "Give its address with --url or PROXYFLEET_URL",
+            Status.UNREACHABLE,
+        ) from error
+    if success:
+        return envelope["data"]
+    raise refused(answer.status_code, envelope["error"], signed_in)
+
+
+_STATUSES = {401: Status.NOT_AUTHORISED, 403: Status.NOT_AUTHORISED, 404: Status.NOT_FOUND}
+
+
+def refused(status_code: int, error: dict[str, Any], signed_in: bool) -> Trouble:
+    """What the API refused, with what to do next."""
+    details = error.get("details") or {}
+    each = details.get("errors") or ([details] if "error" in details else [])
+    problems = tuple((one.get("field"), str(one.get("error"))) for one in each)
+    message = str(error.get("message"))
+    if details.get("reason"):
+        message += f": {details['reason']}"
+    hint = _hint(status_code, error, details, signed_in)
+    return Trouble(message, hint, _STATUSES.get(status_code, Status.FAILED), problems, error)
+
+
+def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], signed_in: bool) -> str | None:
+    if status_code == 401:
+        return "Sign in again: proxyfleet login" if signed_in else "Sign in: proxyfleet login; or give --key"
+    if details.get("required_permission"):
+        return f"Ask an administrator for the permission {details['required_permission']}; yours: proxyfleet whoami"
+    if error.get("code") == "RATE_LIMITED":
+        return f"Try again in {details.get('retry_after', 60)} s"
+    if status_code >= 500:
+        request = details.get("request_id")
+        return f"The log of the product has more under the request id {request}" if request else None
+    return None
+
+
+def _unreachable(url: str, error: Exception) -> Trouble:
+    import requests
+
+    if isinstance(error, requests.exceptions.SSLError):
+        hint = "--ca-file FILE (or PROXYFLEET_CA_FILE) names the certificate authority to trust"
+        return Trouble(f"{url}: the certificate is not trusted: {_cause(error)}", hint, Status.UNREACHABLE)
+    if isinstance(error, requests.exceptions.Timeout):
+        return Trouble(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
+    hint = "Does it run? Start it: proxyfleet serve; or give its address with --url or PROXYFLEET_URL"
+    return Trouble(f"{url} can't be reached: {_cause(error)}", hint, Status.UNREACHABLE)
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost of what went wrong: requests and urllib3 wrap it several times."""
+    while True:
+        inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return str(getattr(error, "strerror", None) or error)

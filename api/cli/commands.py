@@ -1,0 +1,179 @@
+"""What all commands have in common: their options, their session, and what becomes of a `Trouble`.
+
+    @command(group, "show")
+    def show_proxy(session: Session, proxy: ProxyArgument) -> None:
+        "Show a proxy."
+
+Typer sees the function without `session` and with the common options behind its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn, get_type_hints
+
+import typer
+
+from api.cli.client import DEFAULT_URL, Client
+from api.cli.credentials import Credentials
+from api.cli.output import Format, Output
+from api.cli.trouble import Status, Trouble
+from config.variables import ENV_PREFIX
+
+Command = Callable[..., None]
+
+URL_VARIABLE = f"{ENV_PREFIX}URL"
+KEY_VARIABLE = f"{ENV_PREFIX}API_KEY"
+CA_VARIABLE = f"{ENV_PREFIX}CA_FILE"
+_PANEL = "Connection and output"
+
+OutputOption = Annotated[
+    Format, typer.Option("--output", "-o", help="A table for people, or JSON for programs.", rich_help_panel=_PANEL)
+]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar=URL_VARIABLE,
+        show_envvar=True,
+        help=f"The management API; unless said where the last login was, else {DEFAULT_URL}.",
+        rich_help_panel=_PANEL,
+    ),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        envvar=KEY_VARIABLE,
+        show_envvar=True,
+        show_default=False,
+        help="An API key in place of a login. Better in the variable: others on this machine see arguments.",
+        rich_help_panel=_PANEL,
+    ),
+]
+CaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ca-file",
+        envvar=CA_VARIABLE,
+        show_envvar=True,
+        help="A PEM file with the certificate authority to trust.",
+        rich_help_panel=_PANEL,
+    ),
+]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds that an answer may take.", rich_help_panel=_PANEL)
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a command works with."""
+
+    api: Client
+    out: Output
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Go on only if somebody at a terminal says so, or `--yes` did. Raises `Trouble`."""
+        confirm(question, yes)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """As `Session.confirm`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Trouble("This is not done without being asked for", "There is no terminal here: --yes", Status.USAGE)
+    if not typer.confirm(question, err=True):
+        raise Trouble("Nothing was done")
+
+
+def common_options() -> list[inspect.Parameter]:
+    """The options that every command of the API has."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = (
+        ("output_", OutputOption, "table"),  # a command may have arguments of the names without the underscore
+        ("url_", UrlOption, None),
+        ("key_", KeyOption, None),
+        ("ca_file_", CaOption, None),
+        ("timeout_", TimeoutOption, 30.0),
+    )
+    return [inspect.Parameter(name, keyword, default=default, annotation=kind) for name, kind, default in options]
+
+
+def command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
+    """Make a function of a session a command of `group`."""
+
+    def decorate(function: Command) -> Command:
+        def run(**given: Any) -> None:
+            out = Output(given.pop("output_"))
+            connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
+            guarded(out, lambda: function(connect(out, **connection), **given))
+
+        group.command(name, **settings)(_with_signature(run, function, drop=1, more=common_options()))
+        return function
+
+    return decorate
+
+
+def local_command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
+    """Make a function of an `Output` a command that talks to no API."""
+
+    def decorate(function: Command) -> Command:
+        def run(**given: Any) -> None:
+            out = Output(given.pop("output_"))
+            guarded(out, lambda: function(out, **given))
+
+        more = common_options()[:1]
+        group.command(name, **settings)(_with_signature(run, function, drop=1, more=more))
+        return function
+
+    return decorate
+
+
+def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, timeout: float) -> Session:
+    """A session at the API that was named, or was signed in at last."""
+    credentials = Credentials()
+    where = url or (credentials.last_url if key is None else None) or DEFAULT_URL
+    return Session(Client(where, key or None, credentials, timeout, ca_file), out)
+
+
+def guarded(out: Output, work: Callable[[], None]) -> None:
+    """Do it; what goes wrong becomes its words and its exit status."""
+    try:
+        work()
+        out.out.flush()
+    except Trouble as trouble:
+        out.trouble(trouble)
+        raise typer.Exit(int(trouble.status)) from trouble
+    except KeyboardInterrupt as error:
+        raise typer.Exit(int(Status.INTERRUPTED)) from error
+    except BrokenPipeError as error:
+        _reader_left()
+        raise typer.Exit(int(Status.OK)) from error
+
+
+def _reader_left() -> None:
+    """Whoever read our output has seen enough (`| head`): the interpreter must not try to flush at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def usage(message: str, hint: str | None = None) -> NoReturn:
+    """The command line is wrong."""
+    raise Trouble(message, hint, Status.USAGE)
+
+
+def _with_signature(run: Command, function: Command, drop: int, more: list[inspect.Parameter]) -> Command:
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[drop:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(kind=keyword, annotation=hints[each.name]) for each in own] + more
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,126 @@
+"""Who we are: the tokens of `proxyfleet login`, one sign-in for each address of an API, in a private file.
+
+The file is `$XDG_CONFIG_HOME/proxyfleet/credentials.json`, mode 0600 in a directory of mode 0700. It is replaced as a
+whole, never altered in place. A refresh token is good once, and using it twice ends the sign-in; so whoever refreshes
+holds a lock, and first looks whether another process has done it meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from api.cli.trouble import Trouble
+
+EARLY = 30.0
+"""Seconds before its end that an access token counts as over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A sign-in; `expires_at` is the end of the access token in Unix seconds."""
+
+    access_token: str
+    refresh_token: str
+    expires_at: float
+    username: str
+
+    @classmethod
+    def of_answer(cls, data: dict[str, Any], username: str) -> Tokens:
+        """From the answer to a login or a refresh."""
+        return cls(data["access_token"], data["refresh_token"], time.time() + float(data["expires_in"]), username)
+
+    @property
+    def over(self) -> bool:
+        """Has the access token ended, or is it about to?"""
+        return time.time() >= self.expires_at - EARLY
+
+    def renewed(self, data: dict[str, Any]) -> Tokens:
+        """After a refresh."""
+        return Tokens.of_answer(data, self.username)
+
+
+def directory() -> Path:
+    """Where this user's configuration of ours lies."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "proxyfleet"
+
+
+class Credentials:
+    """The file. Its methods raise `Trouble` when it can't be read or written."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or directory()
+        self.file = self._folder / "credentials.json"
+
+    def tokens(self, url: str) -> Tokens | None:
+        """The sign-in at `url`."""
+        found = self._read()["servers"].get(url)
+        try:
+            return None if found is None else Tokens(**found)
+        except TypeError:
+            return None  # of another version; a new login replaces it
+
+    @property
+    def last_url(self) -> str | None:
+        """Where the last login was."""
+        url = self._read().get("last_url")
+        return url if isinstance(url, str) else None
+
+    def put(self, url: str, tokens: Tokens) -> None:
+        """Keep a sign-in."""
+        whole = self._read()
+        whole["servers"][url] = asdict(replace(tokens))
+        self._write({**whole, "last_url": url})
+
+    def forget(self, url: str) -> None:
+        """Drop a sign-in, if there is one."""
+        whole = self._read()
+        if whole["servers"].pop(url, None) is not None:
+            self._write(whole)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Held by whoever changes it."""
+        self._make_folder()
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            whole = json.loads(self.file.read_bytes())
+        except FileNotFoundError:
+            whole = {}
+        except (OSError, ValueError) as error:
+            raise Trouble(f"{self.file}: {error}", "Remove the file and sign in again: proxyfleet login") from error
+        servers = whole.get("servers") if isinstance(whole, dict) else None
+        last = whole.get("last_url") if isinstance(whole, dict) else None
+        return {"version": 1, "last_url": last, "servers": servers if isinstance(servers, dict) else {}}
+
+    def _write(self, whole: dict[str, Any]) -> None:
+        self._make_folder()
+        try:
+            handle, name = tempfile.mkstemp(dir=self._folder, prefix=".credentials-")  # mkstemp makes it 0600
+            with os.fdopen(handle, "w") as file:
+                json.dump(whole, file, indent=2)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self.file)
+        except OSError as error:
+            raise Trouble(f"{self.file}: {error.strerror or error}") from error
+
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+        except OSError as error:
+            raise Trouble(f"{self._folder}: {error.strerror or error}", "XDG_CONFIG_HOME chooses another") from error

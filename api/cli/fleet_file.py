@@ -1,0 +1,201 @@
+"""`proxyfleet export`, `import` and `apply`: the whole configuration as one document, in TOML or JSON.
+
+The document is the API's (`GET /config/export`). `apply` first asks what would change and shows it; what is then
+carried out is bound by `If-Match` to the very configuration that was compared, so nobody approves one change and gets
+another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from api.cli import toml
+from api.cli.bodies import read_mapping
+from api.cli.commands import Session, YesOption, command
+from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
+from api.cli.secrets import password
+from api.cli.trouble import Status, Trouble
+
+KIND = {"kind": "proxyfleet.config", "version": 1}
+PATIENCE = 300.0
+"""Seconds that an import may take: it binds every new address first."""
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML or JSON; - is standard input.")]
+PruneOption = Annotated[
+    bool, typer.Option("--prune", help="Delete what is not in the file, of the sections that it has.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option("--passphrase-file", metavar="FILE", help="Its first line opens the secrets; else it is asked for."),
+]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put them into `app`."""
+    command(app, "export")(export_config)
+    command(app, "import")(import_config)
+    command(app, "apply")(apply_config)
+
+
+def export_config(
+    session: Session,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Where to; JSON if it ends in .json. Standard output unless said."),
+    ] = None,
+    secrets: Annotated[bool, typer.Option("--secrets", help="With the secrets, sealed under a passphrase.")] = False,
+    passphrase_file: PassphraseOption = None,
+) -> None:
+    """Write the whole configuration as one document: TOML, or JSON with -o json."""
+    query, headers = {}, {}
+    if secrets:
+        query, headers = {"secrets": "encrypted"}, _passphrase(passphrase_file, twice=True)
+    data = session.api.call("GET", "/config/export", query=query, headers=headers)
+    as_json = session.out.form == "json" if file is None else file.suffix == ".json"
+    text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if as_json else _as_toml(data)
+    if file is None:
+        session.out.out.write(text)
+        return
+    _write(file, text)
+    kinds = ", ".join(f"{len(data[kind])} {kind}" for kind in ("proxies", "users", "webhooks"))
+    session.out.data({"file": str(file)}, lambda: session.out.message(f"{file}: {kinds}, and the settings."))
+
+
+def import_config(
+    session: Session,
+    file: FileArgument,
+    prune: PruneOption = False,
+    dry_run: DryRunOption = False,
+    passphrase_file: PassphraseOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Take over a document that was exported, all of it or nothing; shows what changes, and asks first."""
+    _carry_out(session, read_mapping(file), prune, dry_run, passphrase_file, yes)
+
+
+def apply_config(
+    session: Session,
+    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="TOML or JSON; - is standard input.")],
+    prune: PruneOption = False,
+    dry_run: DryRunOption = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="As --dry-run, and end with 6 when something would change.")
+    ] = False,
+    passphrase_file: PassphraseOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Make the configuration what a file says, all of it or nothing; what is so already stays untouched.
+
+    A section or field that the file does not have stays as it is. Shows what changes, and asks first.
+    """
+    document = {**KIND, **read_mapping(file)}
+    changed = _carry_out(session, document, prune, dry_run or check, passphrase_file, yes)
+    if check and changed:
+        raise typer.Exit(int(Status.DIFFERENT))
+
+
+def _carry_out(
+    session: Session, document: dict[str, Any], prune: bool, dry_run: bool, passphrase_file: Path | None, yes: bool
+) -> bool:
+    """Whether something changed, or would."""
+    headers = _passphrase(passphrase_file) if "secrets" in document else {}
+    query = {"prune": prune, "dry_run": True}
+    plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=PATIENCE)
+    if dry_run or not plan["changed"]:
+        session.out.data(plan, lambda: session.out.lines(_told(session, plan)))
+        return bool(plan["changed"])
+    if session.out.form != "json":
+        session.out.lines(_told(session, plan))
+    session.confirm("Do it?", yes)
+    done = _commit(session, document, prune, headers)
+    session.out.data(done, lambda: session.out.lines(_done(done)))
+    return True
+
+
+def _commit(session: Session, document: dict[str, Any], prune: bool, headers: dict[str, str | bytes]) -> Any:
+    """Carry out what was shown, if the configuration is still the one that it was compared with."""
+    bound = {**headers, "If-Match": session.api.etag or "*"}
+    query = {"prune": prune}
+    try:
+        return session.api.call("POST", "/config/import", query=query, body=document, headers=bound, timeout=PATIENCE)
+    except Trouble as trouble:
+        if any(field == "If-Match" for field, _ in trouble.problems):
+            raise Trouble("Somebody changed the configuration meanwhile; nothing was done", "Look again") from trouble
+        raise
+
+
+SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}
+
+
+def _told(session: Session, plan: dict[str, Any]) -> Iterator[str]:
+    """The differences, a line for each field."""
+    for change in plan["changes"]:
+        if change["action"] not in SIGNS:
+            continue
+        sign, colour = SIGNS[change["action"]]
+        yield session.out.colour(f"{sign} {change['kind']} {safe(change['name'])}", colour)
+        if change["action"] == "update":
+            yield from (_field(session, each) for each in change["fields"])
+        elif change["action"] == "create":
+            yield from (f"    {safe(each['field'])}: {shown(each['after'])}" for each in change["fields"])
+    yield _summary(plan["summary"], "would be " if plan["dry_run"] else "")
+
+
+def _field(session: Session, each: dict[str, Any]) -> str:
+    before = session.out.colour(shown(each["before"]), DIM)
+    return f"    {safe(each['field'])}: {before} → {shown(each['after'])}"
+
+
+def _done(done: dict[str, Any]) -> Iterator[str]:
+    yield _summary(done["summary"], "")
+    for change in done["changes"]:
+        if change.get("secret"):
+            yield f"{safe(change['name'])}: {change['secret']} (its secret, shown this once)"
+
+
+def _summary(summary: dict[str, int], mood: str) -> str:
+    words = (("create", "created"), ("update", "changed"), ("delete", "deleted"))
+    parts = [f"{summary[name]} {mood}{word}" for name, word in words if summary[name]]
+    return f"{', '.join(parts) or 'Nothing to change'}; {summary['unchanged']} as they are."
+
+
+def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
+    """The header with the passphrase; of UTF-8 bytes, since a header as text would be Latin-1."""
+    if file is None:
+        text = password("Passphrase of the secrets", False, twice=twice)
+    else:
+        try:
+            text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Trouble(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
+    return {"X-Passphrase": text.encode()}
+
+
+def _as_toml(data: dict[str, Any]) -> str:
+    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty."""
+    document = {name: value for name, value in data.items() if value is not None}
+    document["webhooks"] = [
+        {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}} for hook in data["webhooks"]
+    ]
+    return toml.dumps(document)
+
+
+def _write(file: Path, text: str) -> None:
+    """A private file, whole or not at all: names of users and addresses of proxies are nobody else's business."""
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).replace(file)
+    except OSError as error:
+        raise Trouble(f"{file}: {error.strerror or error}") from error

@@ -1,0 +1,83 @@
+"""`proxyfleet keys …`: API keys. A key can't make or revoke keys, so these want a login."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from api.cli.bodies import body_of
+from api.cli.commands import Session, YesOption, command
+from api.cli.completion import key_names, proxy_names
+from api.cli.finding import KEY, PROXY, find, find_id
+from api.cli.moments import from_now
+from api.cli.output import Column
+
+group = typer.Typer(help="API keys, for programs.", no_args_is_help=True)
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("PREFIX", "prefix"),
+    Column("PERMISSIONS", "permissions"),
+    Column("EXPIRES", "expires_at"),
+    Column("LAST USED", "last_used"),
+    Column("OWNER", "user_id"),
+    Column("ID", "id"),
+)
+
+
+@command(group, "list")
+def list_keys(session: Session) -> None:
+    """List API keys: your own, or all of them for administrators."""
+    data = session.api.get("/api-keys")
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["api_keys"], "There is no API key."))
+
+
+@command(group, "create")
+def create_key(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    permission: Annotated[
+        list[str] | None, typer.Option("--permission", help="May be given several times; all of yours unless said.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", help="When it ends: 30d, 12h, or an ISO 8601 date and time.")
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy", help="Good for this proxy alone; may be given several times.", autocompletion=proxy_names
+        ),
+    ] = None,
+    network: Annotated[
+        list[str] | None, typer.Option("--network", help="Good from this network alone; may be given several times.")
+    ] = None,
+) -> None:
+    """Make an API key. It is shown this once."""
+    given = {
+        "name": name,
+        "permissions": permission or None,
+        "expires_at": from_now(expires) if expires else None,
+        "scope.proxies": [find_id(session.api, PROXY, each) for each in proxy] if proxy else None,
+        "scope.ip_whitelist": network or None,
+    }
+    data = session.api.post("/api-keys", body_of(given, None))
+
+    def view() -> None:
+        session.out.line(data["key"])
+        session.out.note("The key is shown this once; keep it where secrets are kept.")
+
+    session.out.data(data, view)
+
+
+@command(group, "revoke")
+def revoke_key(
+    session: Session,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.", autocompletion=key_names)],
+    yes: YesOption = False,
+) -> None:
+    """Revoke an API key."""
+    found = find(session.api, KEY, key)
+    session.confirm(f"Revoke the key {found['name']} ({found['prefix']}…)?", yes)
+    data = session.api.delete(f"/api-keys/{found['id']}")
+    session.out.data(data, lambda: session.out.message(f"{found['name']} is revoked."))

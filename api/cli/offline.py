@@ -1,0 +1,184 @@
+"""Commands that work on the data directory itself, since the product must be stopped for them, or can't be asked.
+
+They are for whoever runs the product on its machine. What they do to the configuration is in `api/offline.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from api.cli.commands import local_command
+from api.cli.output import Output
+from api.cli.secrets import StdinOption
+from api.cli.secrets import password as ask_password
+from api.cli.trouble import Status, Trouble
+from config.variables import ENV_PREFIX
+
+if TYPE_CHECKING:  # the settings take time to import, and only these commands need them
+    from config.paths import DataDir
+    from config.settings import Settings
+
+T = TypeVar("T")
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")]
+DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must outlive the product.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put them into `app`."""
+    local_command(app, "reset-settings")(reset_settings)
+    local_command(app, "rotate-signing-key")(rotate_signing_key)
+    local_command(app, "reset-password")(reset_password)
+
+
+def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Forget what was set through the API, while the product doesn't run; the configuration alone counts again."""
+    from api.offline import reset_settings as reset
+    from api.store import StoreError
+
+    data = locked_data(config, data_dir)
+    forgotten = translated(StoreError, lambda: reset(data))
+    text = f"Forgotten: {', '.join(forgotten)}." if forgotten else "Nothing was set through the API."
+    out.data({"forgotten": forgotten}, lambda: out.message(text))
+
+
+def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
+    """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
+    from api.offline import rotate_signing_key as rotate
+    from api.store import StoreError
+    from config.units import timestamp_text
+
+    data = locked_data(config, data_dir)
+    key_id, until = translated(StoreError, lambda: rotate(data))
+    told = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
+    text = f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
+    out.data(told, lambda: out.message(text))
+
+
+def reset_password(
+    out: Output,
+    user: Annotated[str, typer.Argument(help="The user name.")],
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask for the new one in place of a random one.")] = False,
+    password_stdin: StdinOption = False,
+) -> None:
+    """Give a user a new password while the product doesn't run: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
+    from api.offline import reset_password as reset
+    from api.store import StoreError
+
+    chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
+    if ask or password_stdin:
+        chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
+    data = locked_data(config, data_dir)
+    fresh = translated((StoreError, LookupError, ValueError), lambda: reset(data, user, chosen))
+    told = {"username": user, "password": fresh if chosen is None else None}
+    text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
+    out.data(told, lambda: out.message(text))
+
+
+def verify_audit(
+    out: Output,
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    head: Annotated[
+        str | None, typer.Option(help="SEQ:HASH as an earlier verify printed it; it must be in the chain.")
+    ] = None,
+) -> None:
+    """Follow the hash chain of the audit trail; ends with 1 and names the row when it is broken. Only reads."""
+    from api.audit import Broken, verify
+    from api.store import StoreError
+
+    noted = _noted(head)
+    data = data_of(config, data_dir)
+    refuse_newer(data.path)
+    found = translated(StoreError, lambda: verify(data, noted))
+    if isinstance(found, Broken):
+        raise Trouble(f"row {found.seq} {found.error}")
+    text = f"The audit trail is whole: {found.seq} rows.\nhead {found.seq}:{found.hash}"
+    out.data({"seq": found.seq, "hash": found.hash}, lambda: out.line(text))
+
+
+def _noted(text: str | None) -> Any:
+    from api.audit import Head
+
+    if text is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text, re.ASCII)
+    if match is None:
+        raise Trouble("--head: must be a number, a colon and 64 hex digits", status=Status.USAGE)
+    return Head(int(match[1]), match[2])
+
+
+# --- what they have in common ---
+
+
+def settings_of(config: Path | None, overrides: dict[str, Any]) -> Settings:
+    """The operator's configuration. Raises `Trouble` with all that is wrong with it."""
+    from config.settings import ConfigError, load
+
+    return translated(ConfigError, lambda: load(config, overrides))
+
+
+def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
+    """Where the data directory is; it isn't looked at."""
+    from config.paths import DataDir, default_data_dir
+
+    settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
+    return DataDir(settings.data_dir or default_data_dir())
+
+
+def locked_data(config: Path | None, data_dir: Path | None) -> DataDir:
+    """The data directory of a product that doesn't run, locked until we end."""
+    from config.data_format import NAME
+    from config.paths import PathError, open_data_dir
+
+    found = data_of(config, data_dir)
+    refuse_newer(found.path)
+    if not found.store.is_dir() and not (found.path / NAME).is_file():
+        raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
+    data = translated(PathError, lambda: open_data_dir(found.path))
+    take_lock(data.lock, "data directory", "This works while the product is stopped")
+    bring_up_to_date(data)
+    return data
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
+    from api.store.steps import DATA_FORMAT
+    from config import data_format
+    from config.paths import PathError
+
+    translated(PathError, lambda: data_format.refuse_newer(folder, DATA_FORMAT))
+
+
+def bring_up_to_date(data: DataDir) -> None:
+    """Bring older data to the format of this program, with the lock held and before anything of them is read."""
+    from api.store import migration, steps
+    from config.paths import PathError
+
+    translated(PathError, lambda: migration.bring_up_to_date(data, steps.STEPS))
+
+
+def take_lock(file: Path, what: str, hint: str | None = None) -> int:
+    """Lock it until we end. Raises `Trouble` that says who holds it."""
+    from actors.supervision.locks import LockedError, lock
+
+    try:
+        return lock(file, what)
+    except (LockedError, OSError) as error:
+        raise Trouble(str(error), hint) from error
+
+
+def translated(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], T]) -> T:
+    """What `call` gives; an exception of this kind becomes a `Trouble` of the same text."""
+    try:
+        return call()
+    except kind as error:
+        raise Trouble(str(error)) from error

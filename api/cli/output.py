@@ -1,0 +1,185 @@
+"""What commands print.
+
+For people on a terminal: tables, with colours unless NO_COLOR is set. In a pipe: the same cells, tab-separated under a
+line of titles, never cut and never coloured. With `-o json`: the data of the API's answer.
+
+What is shown comes from elsewhere (a client chose the URL in an access record), so characters that a terminal would
+obey are written as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+from api.cli.trouble import Trouble
+
+Format = Literal["table", "json"]
+Row = Mapping[str, Any]
+
+GOOD, BAD, DIM, WARN = "green", "red", "bright_black", "yellow"
+WORDS = {
+    **dict.fromkeys(("active", "running", "healthy", "up", "success", "delivered", "done", "allow"), GOOD),
+    **dict.fromkeys(("failed", "unhealthy", "down", "error", "critical", "timeout", "deny", "disabled"), BAD),
+    **dict.fromkeys(("degraded", "starting", "draining", "waiting", "warning"), WARN),
+    **dict.fromkeys(("inactive", "stopped", "unknown", "debug"), DIM),
+}
+"""Colours of words that say how something is."""
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Controls, and marks that turn the direction of what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, and how its cell is made of a row: a key, with dots for what is inside, or a function."""
+
+    title: str
+    value: str | Callable[[Row], Any]
+    right: bool = False
+
+    def cell(self, row: Row) -> str:
+        """The text of its cell."""
+        return shown(self.value(row) if callable(self.value) else inside(row, self.value))
+
+
+def inside(row: Row, path: str) -> Any:
+    """The value at `a.b`; None where there is none."""
+    value: Any = row
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as a cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(each) for each in value) or "-"
+    if isinstance(value, Mapping):
+        return safe(json.dumps(value, ensure_ascii=False))
+    return safe(str(value)) or "-"
+
+
+def safe(text: str) -> str:
+    """`text` without what a terminal would obey."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+class Output:
+    """Where results go (`out`) and where the rest goes (`err`)."""
+
+    def __init__(self, form: Format = "table", out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.form = form
+        self.out = out or sys.stdout
+        self.err = err or sys.stderr
+
+    @property
+    def terminal(self) -> bool:
+        """Do people read the results as they come?"""
+        return self.out.isatty()
+
+    @property
+    def coloured(self) -> bool:
+        """https://no-color.org: any text in NO_COLOR turns colours off."""
+        return self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    # --- results ---
+
+    def data(self, data: Any, view: Callable[[], None]) -> None:
+        """The result: `data` for programs, `view` for people."""
+        if self.form == "json":
+            self.line(json.dumps(data, indent=2, ensure_ascii=not self._unicode()))
+        else:
+            view()
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str | None = None) -> None:
+        """Rows under titles; on a terminal the sentence `nothing` in place of a table without rows."""
+        cells = [[column.cell(row) for column in columns] for row in rows]
+        if not self.terminal:
+            self.lines(["\t".join(column.title for column in columns), *("\t".join(row) for row in cells)])
+        elif not cells and nothing:
+            self.line(nothing)
+        else:
+            self._drawn(columns, cells)
+
+    def details(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        """Names and values, one below the other."""
+        if not self.terminal:
+            self.lines(f"{name}\t{shown(value)}" for name, value in pairs)
+            return
+        width = max(len(name) for name, _ in pairs)
+        for name, value in pairs:
+            text = shown(value)
+            self.line(f"{self.colour(name.ljust(width), DIM)}  {self.colour(text, WORDS.get(text))}")
+
+    def line(self, text: str) -> None:
+        """A line of the result."""
+        self.out.write(text + "\n")
+        self.out.flush()
+
+    def lines(self, texts: Iterable[str]) -> None:
+        """Several lines."""
+        for text in texts:
+            self.out.write(text + "\n")
+        self.out.flush()
+
+    def message(self, text: str) -> None:
+        """What was done, in words; programs have the data."""
+        if self.form != "json":
+            self.line(safe(text))
+
+    # --- the rest ---
+
+    def note(self, text: str) -> None:
+        """Something to know that is no result."""
+        self.err.write(safe(text) + "\n")
+        self.err.flush()
+
+    def trouble(self, trouble: Trouble) -> None:
+        """What went wrong and what to do next."""
+        if self.form == "json":
+            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self._unicode()) + "\n")
+            return
+        bold = self.err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        name = "\x1b[31mproxyfleet:\x1b[0m" if bold else "proxyfleet:"
+        for line in trouble.message.splitlines():
+            self.err.write(f"{name} {safe(line)}\n")
+        for field, error in trouble.problems:
+            self.err.write(f"  {safe(f'{field}: {error}' if field else error)}\n")
+        if trouble.hint:
+            self.err.write(f"  → {safe(trouble.hint)}\n" if self._unicode() else f"  -> {safe(trouble.hint)}\n")
+
+    def colour(self, text: str, name: str | None) -> str:
+        """`text` in a colour, where there are colours."""
+        if name is None or not self.coloured:
+            return text
+        return f"\x1b[{_CODES[name]}m{text}\x1b[0m"
+
+    def _unicode(self) -> bool:
+        return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
+
+    def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell, style=WORDS.get(cell) or "") for cell in row))
+        Console(file=self.out, no_color=not self.coloured, highlight=False, emoji=False).print(table)
+
+
+_CODES = {GOOD: "32", BAD: "31", DIM: "90", WARN: "33"}

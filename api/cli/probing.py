@@ -1,0 +1,103 @@
+"""What a configuration needs of the world: certificates that can be used, ports that are free, parents that answer.
+
+Nothing is changed, and nothing is sent to a parent but a TCP handshake.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from actors.supervision.sockets import ListenError, listen
+from config.certificates import CertificateError, server_context
+from config.proxies import ProxyRecord
+from config.settings import Settings
+from config.units import timestamp_text
+
+PATIENCE = 5.0
+"""Seconds that a parent has."""
+AT_ONCE = 32
+SOON = 21 * 86400.0
+"""Seconds before its end from which a certificate is warned of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: where it is configured, and what is wrong with it, if anything is."""
+
+    where: str
+    error: str | None = None
+    grade: Literal["error", "note"] = "error"
+
+    @property
+    def bad(self) -> bool:
+        """Would the product fail for it?"""
+        return self.error is not None and self.grade == "error"
+
+
+def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
+    """Those of `server.tls` and of the proxies that have their own."""
+    tls = settings.server.tls
+    if tls.cert_file and tls.key_file:
+        yield from _certificate("server.tls", tls.cert_file, tls.key_file)
+    for proxy in proxies:
+        if proxy.tls is not None:
+            yield from _certificate(f"proxy {proxy.name}: tls", Path(proxy.tls.cert_file), Path(proxy.tls.key_file))
+
+
+def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
+    """Can every address be listened at that the product would listen at?"""
+    yield _address("server", settings.server.host, settings.server.port)
+    for proxy in proxies:
+        if proxy.status == "active":
+            yield _address(f"proxy {proxy.name}", proxy.host, proxy.port)
+
+
+def parents(proxies: Iterable[ProxyRecord]) -> list[Finding]:
+    """Does every parent take a connection? They are asked side by side."""
+    asked = [
+        (f"proxy {proxy.name}: upstreams: {parent.name}", parent.host, parent.port)
+        for proxy in proxies
+        for parent in proxy.upstreams
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda each: _reachable(*each), asked))
+
+
+def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Finding]:
+    try:
+        server_context(cert_file, key_file)
+    except CertificateError as error:
+        yield Finding(f"{where}.{error.field}", error.error)
+        return
+    from cryptography import x509
+
+    end = x509.load_pem_x509_certificate(cert_file.read_bytes()).not_valid_after_utc.timestamp()
+    left, told = end - time.time(), timestamp_text(end)
+    if left <= 0:
+        yield Finding(f"{where}.cert_file", f"{cert_file}: has ended at {told}; replace it")
+    elif left < SOON:
+        yield Finding(f"{where}.cert_file", f"{cert_file}: ends at {told}, in {left / 86400:.0f} days", "note")
+    else:
+        yield Finding(f"{where}.cert_file")
+
+
+def _address(where: str, host: str, port: int) -> Finding:
+    try:
+        listen(host, port).close()
+    except ListenError as error:
+        return Finding(f"{where}.{error.field}" if where == "server" else f"{where}: {error.field}", error.error)
+    return Finding(f"{where}: {host}:{port}")
+
+
+def _reachable(where: str, host: str, port: int) -> Finding:
+    try:
+        socket.create_connection((host, port), PATIENCE).close()
+    except OSError as error:
+        return Finding(where, f"{host}:{port} can't be reached: {error.strerror or error}")
+    return Finding(where)

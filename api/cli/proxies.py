@@ -1,0 +1,337 @@
+"""`proxyfleet proxies …`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.client import quoted
+from api.cli.commands import Session, YesOption, command
+from api.cli.completion import proxy_names
+from api.cli.finding import PROXY, find, find_id
+from api.cli.output import Column
+from api.cli.secrets import StdinOption, password
+from api.cli.trouble import Status, Trouble
+
+group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
+
+ProxyArgument = Annotated[str, typer.Argument(metavar="PROXY", help="Its name or id.", autocompletion=proxy_names)]
+ProxiesArgument = Annotated[
+    list[str], typer.Argument(metavar="PROXY...", help="Names or ids.", autocompletion=proxy_names)
+]
+Protocol = Literal["http", "https", "socks4", "socks5"]
+Wish = Literal["active", "inactive"]
+
+
+def address(row: Any) -> str:
+    """Where it listens."""
+    host = str(row["host"])
+    return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
+
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("PROTOCOL", "protocol"),
+    Column("ADDRESS", address),
+    Column("STATUS", "status"),
+    Column("STATE", lambda row: (row["runtime"] or {}).get("state", "unknown")),
+    Column("CONNECTIONS", "stats.active_connections", right=True),
+    Column("REQUESTS", "stats.total_requests", right=True),
+    Column("TRANSFERRED", "stats.bytes_transferred", right=True),
+    Column("UPTIME", "stats.uptime", right=True),
+    Column("TAGS", "tags"),
+    Column("ID", "id"),
+)
+
+NameOption = Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")]
+HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen at; 127.0.0.1 unless said.")]
+PortOption = Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")]
+ProtocolOption = Annotated[Protocol | None, typer.Option("--protocol", help="What clients speak.")]
+UsernameOption = Annotated[
+    str | None, typer.Option("--username", help="Whom clients must sign in as; the password is asked for.")
+]
+TimeoutSetting = Annotated[int | None, typer.Option("--idle-timeout", help="settings.timeout in seconds.")]
+ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", help="settings.max_connections.")]
+KeepAliveSetting = Annotated[
+    bool | None, typer.Option("--keep-alive/--no-keep-alive", help="settings.keep_alive.", show_default=False)
+]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
+
+
+@command(group, "list")
+def list_proxies(
+    session: Session,
+    status: Annotated[Wish | None, typer.Option("--status", help="Only those of this status.")] = None,
+    protocol: Annotated[Protocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
+    tag: TagOption = None,
+) -> None:
+    """List proxies."""
+    found = list(session.api.pages("/proxies", "proxies", status=status, protocol=protocol))
+    proxies = [proxy for proxy in found if set(tag or ()) <= set(proxy["tags"])]
+    nothing = "There is no such proxy." if found or status or protocol or tag else FIRST_STEP
+    data = {"proxies": proxies, "pagination": one_page(len(proxies))}
+    session.out.data(data, lambda: session.out.table(COLUMNS, proxies, nothing))
+
+
+def one_page(total: int) -> dict[str, Any]:
+    """All on one page, as the API would say it."""
+    whole = {"page": 1, "per_page": total, "total": total, "pages": 1}
+    return {**whole, "has_next": False, "has_prev": False}
+
+
+FIRST_STEP = "There is no proxy yet. Create one: proxyfleet proxies create --name first --protocol http --port 3128"
+
+
+@command(group, "show")
+def show_proxy(session: Session, proxy: ProxyArgument) -> None:
+    """Show a proxy with all that is configured, and how it is."""
+    _show(session, session.api.get(_path(session, proxy)))
+
+
+@command(group, "create")
+def create_proxy(
+    session: Session,
+    name: NameOption = None,
+    protocol: ProtocolOption = None,
+    port: PortOption = None,
+    host: HostOption = None,
+    username: UsernameOption = None,
+    password_stdin: StdinOption = False,
+    idle_timeout: TimeoutSetting = None,
+    max_connections: ConnectionsSetting = None,
+    keep_alive: KeepAliveSetting = None,
+    tag: TagOption = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Create a proxy and start it. A name, a protocol and a port are needed, by options or by a file."""
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, tag)
+    body = body_of(given, settings, file)
+    socks4 = body.get("protocol") == "socks4"
+    _credentials(body, username, password_stdin, wants_password=not socks4)
+    data = session.api.post("/proxies", body)
+    made = data["proxy"]
+    session.out.data(data, lambda: session.out.message(f"{made['name']} listens at {address(made)} ({made['id']})."))
+
+
+@command(group, "update")
+def update_proxy(
+    session: Session,
+    proxy: ProxyArgument,
+    name: NameOption = None,
+    protocol: ProtocolOption = None,
+    port: PortOption = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen at.")] = None,
+    username: UsernameOption = None,
+    password_stdin: StdinOption = False,
+    idle_timeout: TimeoutSetting = None,
+    max_connections: ConnectionsSetting = None,
+    keep_alive: KeepAliveSetting = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tags in place of those it has.")] = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, tag)
+    body = body_of(given, settings, file)
+    _credentials(body, username, password_stdin, wants_password=password_stdin)
+    if not body:
+        raise Trouble("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
+    data = session.api.patch(_path(session, proxy), body)
+    session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
+
+
+@command(group, "delete")
+def delete_proxy(session: Session, proxies: ProxiesArgument, yes: YesOption = False) -> None:
+    """Delete proxies; their connections drain."""
+    found = [find(session.api, PROXY, each) for each in proxies]
+    names = ", ".join(one["name"] for one in found)
+    session.confirm(f"Delete {names}?", yes)
+    _each(session, found, lambda one: session.api.delete(f"/proxies/{one['id']}"), "is deleted")
+
+
+@command(group, "start")
+def start_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Start proxies."""
+    _act(session, proxies, "start")
+
+
+@command(group, "stop")
+def stop_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Stop proxies; their connections drain."""
+    _act(session, proxies, "stop")
+
+
+@command(group, "restart")
+def restart_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Restart proxies, each with a new process on the same socket: no connection is refused."""
+    _act(session, proxies, "restart")
+
+
+@command(group, "test")
+def try_proxies(
+    session: Session,
+    proxies: ProxiesArgument,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The URL to ask for; proxy.test_url unless said.")
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0.1, max=60, help="Seconds that a test may take.")] = 15.0,
+) -> None:
+    """Send one request through each proxy; ends with 1 when one of them failed."""
+    found = [find(session.api, PROXY, each) for each in proxies]
+    body = {"timeout": wait} if target is None else {"timeout": wait, "url": target}
+    results = []
+    for one in found:
+        path = f"/proxies/{one['id']}/test"
+        answer = session.api.call("POST", path, body=body, timeout=wait + 15)
+        results.append({"proxy": one["name"], **answer["test_result"]})
+    session.out.data({"test_results": results}, lambda: session.out.table(TESTED, results))
+    if any(result["status"] != "success" for result in results):
+        raise typer.Exit(int(Status.FAILED))
+
+
+TESTED = (
+    Column("PROXY", "proxy"),
+    Column("RESULT", "status"),
+    Column("STATUS", "status_code", right=True),
+    Column("MS", "response_time", right=True),
+    Column("EXTERNAL IP", "external_ip"),
+    Column("PARENT", "parent"),
+    Column("ERROR", "error"),
+)
+
+
+@command(group, "snippets")
+def show_snippets(
+    session: Session,
+    proxy: ProxyArgument,
+    client: Annotated[
+        str | None,
+        typer.Argument(metavar="[CLIENT]", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
+) -> None:
+    """Show lines to copy for clients of a proxy; PASSWORD stands for the password, which nobody can show."""
+    data = session.api.get(f"{_path(session, proxy)}/snippets", host=host)
+    snippets = data["snippets"]
+    if client is not None:
+        if client not in snippets:
+            raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
+        snippets = data["snippets"] = {client: snippets[client]}
+    texts = [text or "the client doesn't speak this protocol" for text in snippets.values()]
+    titled = [f"# {name}\n{text}\n" for name, text in zip(snippets, texts, strict=True)]
+    session.out.data(data, lambda: session.out.lines(texts if client else titled))
+
+
+@command(group, "explain")
+def explain(
+    session: Session,
+    proxy: ProxyArgument,
+    target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
+    client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
+    user: Annotated[str | None, typer.Option("--user", help="Whom the client signs in as.")] = None,
+) -> None:
+    """Say what would happen to a request, and which rule decides."""
+    body = {"client_ip": client, "target": target, **({"user": user} if user else {})}
+    data = session.api.post(f"{_path(session, proxy)}/explain", body)
+    names = ("decision", "reason", "rule", "stage", "mode")
+    addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
+    session.out.data(data, lambda: session.out.details([*((name, data[name]) for name in names), *addresses]))
+
+
+def _given(
+    name: str | None,
+    protocol: str | None,
+    port: int | None,
+    host: str | None,
+    idle_timeout: int | None,
+    max_connections: int | None,
+    keep_alive: bool | None,
+    tag: list[str] | None,
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "protocol": protocol,
+        "port": port,
+        "host": host,
+        "settings.timeout": idle_timeout,
+        "settings.max_connections": max_connections,
+        "settings.keep_alive": keep_alive,
+        "tags": tag or None,
+    }
+
+
+def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, wants_password: bool) -> None:
+    if username is None and not from_stdin:
+        return
+    auth = body.setdefault("auth", {})
+    if username is not None:
+        auth |= {"enabled": True, "username": username}
+    if wants_password:
+        auth["password"] = password("The proxy's password", from_stdin, twice=True)
+
+
+def _path(session: Session, proxy: str) -> str:
+    return f"/proxies/{quoted(find_id(session.api, PROXY, proxy))}"
+
+
+def _act(session: Session, proxies: list[str], action: str) -> None:
+    found = [find(session.api, PROXY, each) for each in proxies]
+    _each(session, found, lambda one: session.api.post(f"/proxies/{one['id']}/{action}"), None)
+
+
+def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str | None) -> None:
+    """Act on each; what fails is told, the others are done all the same."""
+    results, first = [], None
+    for one in found:
+        try:
+            answer = act(one)
+        except Trouble as trouble:
+            session.out.note(f"{one['name']}: {trouble.message}") if session.out.form != "json" else None
+            first = first or trouble
+            continue
+        results.append(answer)
+        session.out.message(f"{one['name']}: {done or answer['message']}")
+    session.out.data({"results": results}, lambda: None)
+    if first is not None:
+        raise first
+
+
+def _show(session: Session, data: dict[str, Any]) -> None:
+    proxy = data["proxy"]
+    runtime, stats = proxy["runtime"] or {}, proxy["stats"]
+    pairs = [
+        ("name", proxy["name"]),
+        ("id", proxy["id"]),
+        ("address", f"{proxy['protocol']}://{address(proxy)}"),
+        ("status", proxy["status"]),
+        ("state", runtime.get("state", "unknown")),
+        ("error", runtime.get("error")),
+        ("process", runtime.get("pid")),
+        ("restarts", runtime.get("restarts")),
+        ("uptime", stats["uptime"]),
+        ("connections", stats["active_connections"]),
+        ("requests", f"{stats['total_requests']} ({stats['errors']} failed, {stats['denied']} denied)"),
+        ("transferred", stats["bytes_transferred"]),
+        ("last request", stats["last_request"]),
+        ("sign-in", proxy["auth"]["username"] or "accounts" if proxy["auth"]["enabled"] else "nobody needs to"),
+        ("accounts", [each["username"] for each in proxy["accounts"]]),
+        ("settings", _flat(proxy["settings"])),
+        ("limits", _flat(proxy["limits"])),
+        ("access", _flat(proxy["access"])),
+        ("parents", [each["name"] for each in proxy["upstreams"]]),
+        ("tags", proxy["tags"]),
+        ("created", proxy["created_at"]),
+        ("updated", proxy["updated_at"]),
+    ]
+    session.out.data(data, lambda: session.out.details(pairs))
+
+
+def _flat(values: dict[str, Any]) -> str:
+    """`timeout 30, keep_alive yes`, without what is empty."""
+    from api.cli.output import shown
+
+    return ", ".join(f"{name} {shown(value)}" for name, value in values.items() if value not in ([], 0)) or "-"

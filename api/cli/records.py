@@ -1,0 +1,162 @@
+"""`proxyfleet logs` and `proxyfleet audit list`: what happened."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.commands import Session, command
+from api.cli.completion import proxy_names
+from api.cli.finding import PROXY, find_id
+from api.cli.moments import SinceOption, UntilOption, ago
+from api.cli.output import BAD, DIM, WARN, Column, safe
+from config.units import size_text
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+
+PATIENCE = 20
+"""Seconds that the API waits for a record before it says that there is none."""
+
+LOG_COLUMNS = (
+    Column("TIME", "timestamp"),
+    Column("LEVEL", "level"),
+    Column("CLIENT", "client_ip"),
+    Column("USER", "user"),
+    Column("METHOD", "method"),
+    Column("TARGET", "target_url"),
+    Column("STATUS", "status_code", right=True),
+    Column("MS", "duration", right=True),
+    Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
+    Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),
+    Column("REASON", "reason"),
+    Column("PROXY", "proxy_id"),
+)
+
+
+def add_logs(app: typer.Typer) -> None:
+    """Put `logs` into `app`."""
+    command(app, "logs")(logs)
+
+
+def logs(
+    session: Session,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    search: Annotated[str | None, typer.Option("--search", help="Words that must all occur.")] = None,
+    proxy: Annotated[
+        str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
+    ] = None,
+    level: Annotated[Level | None, typer.Option("--level", help="Exactly this level.")] = None,
+    min_level: Annotated[Level | None, typer.Option("--min-level", help="At least this level.")] = None,
+    client: Annotated[str | None, typer.Option("--client", help="Only of this client address.")] = None,
+    status: Annotated[int | None, typer.Option("--status", min=100, max=599, help="Only with this status.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """Show access records, oldest first; with -o json --follow one object on each line."""
+    query = {
+        "search": search,
+        "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,
+        "level": level,
+        "min_level": min_level,
+        "client_ip": client,
+        "status_code": status,
+        "start_time": ago(since) if since else None,
+        "end_time": ago(until, "--until") if until else None,
+        "limit": limit,
+    }
+    data = session.api.get("/logs", **query)
+    data["logs"].reverse()
+    if not follow:
+        session.out.data(data, lambda: _show(session, data))
+        return
+    _print_all(session, data["logs"])
+    of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
+    for entry in _following(session, of_tail, data["tail_cursor"]):
+        _print_all(session, [entry])
+
+
+def _show(session: Session, data: dict[str, Any]) -> None:
+    if session.out.terminal:
+        _print_all(session, data["logs"])
+        if not data["logs"]:
+            session.out.note("There is no such record; --since 1d looks further back.")
+    else:
+        session.out.table(LOG_COLUMNS, data["logs"])
+    if data["has_more"]:
+        total = f"{data['total']} or more" if data["total_is_lower_bound"] else str(data["total"])
+        session.out.note(f"These are the last {len(data['logs'])} of {total}; --limit shows more.")
+
+
+def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator[dict[str, Any]]:
+    """Records that come, each once, in the order in which they are stored."""
+    while True:
+        data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        yield from data["logs"]
+        cursor = data["next_cursor"]
+        allowance = session.api.allowance
+        time.sleep(allowance.pause(0.0, 1) if allowance and data["logs"] else 0.0)
+
+
+def _print_all(session: Session, entries: list[dict[str, Any]]) -> None:
+    if session.out.form == "json":
+        session.out.lines(json.dumps(entry) for entry in entries)
+    elif session.out.terminal:
+        session.out.lines(_line(session, entry) for entry in entries)
+    else:
+        session.out.lines("\t".join(column.cell(entry) for column in LOG_COLUMNS) for entry in entries)
+
+
+def _line(session: Session, entry: dict[str, Any]) -> str:
+    """One record for people: what matters, in a line."""
+    out, code = session.out, entry["status_code"]
+    status = out.colour(f"{code:>3}", BAD if code >= 500 else WARN if code >= 400 else None)
+    moment = out.colour(str(entry["timestamp"])[11:23], DIM)
+    sizes = out.colour(f"{size_text(entry['bytes_in'])}/{size_text(entry['bytes_out'])} {entry['duration']} ms", DIM)
+    who = entry["client_ip"] + (f" {entry['user']}" if entry["user"] else "")
+    reason = out.colour(f" {safe(entry['reason'])}", WARN) if entry["reason"] else ""
+    return f"{moment} {status} {safe(who)} {safe(entry['method'])} {safe(entry['target_url'])} {sizes}{reason}"
+
+
+def _resource(row: Any) -> str | None:
+    resource = row["resource"]
+    return f"{resource['type']} {resource['name'] or resource['id'] or ''}".strip() if resource else None
+
+
+AUDIT_COLUMNS = (
+    Column("SEQ", "seq", right=True),
+    Column("TIME", "timestamp"),
+    Column("ACTION", "action"),
+    Column("OUTCOME", "outcome"),
+    Column("BY", lambda row: row["actor"]["username"] or row["actor"]["type"]),
+    Column("FROM", "address"),
+    Column("RESOURCE", _resource),
+)
+
+
+def list_audit(
+    session: Session,
+    action: Annotated[str | None, typer.Option("--action", help="Exactly this, or a group such as proxy.*")] = None,
+    username: Annotated[str | None, typer.Option("--username", help="Only by this user.")] = None,
+    resource: Annotated[str | None, typer.Option("--resource-id", help="Only to this resource.")] = None,
+    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="What became of it.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """Show who changed what, newest first."""
+    data = session.api.get(
+        "/audit",
+        action=action,
+        username=username,
+        resource_id=resource,
+        outcome=outcome,
+        start_time=ago(since) if since else None,
+        end_time=ago(until, "--until") if until else None,
+        limit=limit,
+    )
+    session.out.data(data, lambda: session.out.table(AUDIT_COLUMNS, data["audit"], "There is no such row."))

@@ -1,0 +1,125 @@
+"""`proxyfleet status`, `metrics` and `settings …`: the system as a whole."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.bodies import body_of
+from api.cli.commands import Session, command
+from api.cli.completion import proxy_names
+from api.cli.finding import PROXY, find_id
+from api.cli.moments import SinceOption, UntilOption, ago
+from api.cli.output import Column, Row
+from api.cli.trouble import Status
+
+settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
+Interval = Literal["1m", "5m", "1h", "1d"]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put `status` and `metrics` into `app`."""
+    command(app, "status")(status)
+    command(app, "metrics")(metrics)
+
+
+def status(session: Session) -> None:
+    """Show how the product is; ends with 1 when it is unhealthy."""
+    report, figures = session.api.get("/health"), session.api.get("/status")
+    checks = [(name, _check(check)) for name, check in report["checks"].items()]
+    server, proxy, network = figures["server"], figures["proxy"], figures["network"]
+    pairs = [
+        ("status", report["status"]),
+        ("version", report["version"]),
+        ("uptime", report["uptime"]),
+        *checks,
+        ("process", server["pid"]),
+        ("resident", server["memory"]["rss"]),
+        ("processor", server["cpu"]["usage"]),
+        ("active proxies", proxy["active_proxies"]),
+        ("connections", proxy["active_connections"]),
+        ("requests", proxy["total_requests"]),
+        ("requests/s", proxy["requests_per_second"]),
+        ("error rate", proxy["error_rate"]),
+        ("in", f"{network['bandwidth_in']} ({network['total_bytes_in']})"),
+        ("out", f"{network['bandwidth_out']} ({network['total_bytes_out']})"),
+    ]
+    session.out.data({"health": report, "status": figures}, lambda: session.out.details(pairs))
+    if report["status"] == "unhealthy":
+        raise typer.Exit(int(Status.FAILED))
+
+
+def _check(check: dict[str, Any]) -> str:
+    rest = ", ".join(f"{name} {value}" for name, value in check.items() if name != "status" and value not in (None, []))
+    return f"{check['status']} ({rest})" if rest else str(check["status"])
+
+
+def metrics(
+    session: Session,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[METRIC]...", help="Names such as error_rate; all unless said.")
+    ] = None,
+    interval: Annotated[Interval, typer.Option("--interval", help="How wide the buckets are.")] = "5m",
+    proxy: Annotated[
+        str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    now: Annotated[bool, typer.Option("--now", help="The values of this moment alone.")] = False,
+) -> None:
+    """Show metrics over time, one row for each bucket."""
+    if now:
+        _snapshot(session, names or [])
+        return
+    data = session.api.get(
+        "/metrics",
+        metrics=",".join(names) if names else None,
+        interval=interval,
+        proxy_id=find_id(session.api, PROXY, proxy) if proxy else None,
+        start_time=ago(since) if since else None,
+        end_time=ago(until, "--until") if until else None,
+    )
+    columns, rows = _by_moment(data["metrics"])
+    session.out.data(data, lambda: session.out.table(columns, rows, "There is nothing in this time."))
+
+
+def _snapshot(session: Session, names: list[str]) -> None:
+    data = session.api.get("/metrics/realtime")
+    if names:
+        data["metrics"] = {name: value for name, value in data["metrics"].items() if name in names}
+    session.out.data(data, lambda: session.out.details([("time", data["timestamp"]), *data["metrics"].items()]))
+
+
+def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], list[Row]]:
+    """Series as a table: a row for each moment, a column for each metric."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, points in series.items():
+        for point in points:
+            rows.setdefault(point["timestamp"], {"timestamp": point["timestamp"]})[name] = point["value"]
+    columns = [Column("TIME", "timestamp"), *(Column(name, name, right=True) for name in series)]
+    return columns, [rows[moment] for moment in sorted(rows)]
+
+
+SETTINGS_COLUMNS = (Column("SETTING", "name"), Column("VALUE", "value"))
+
+
+@command(settings_group, "show")
+def show_settings(session: Session) -> None:
+    """Show the settings that are in force."""
+    data = session.api.get("/settings")
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+@command(settings_group, "set")
+def set_settings(
+    session: Session,
+    values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE...", help="Such as logging.level=debug")],
+) -> None:
+    """Change settings; they hold at once, and over the configuration file."""
+    data = session.api.patch("/settings", body_of({}, values))
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:
+    return [{"name": f"{group}.{key}", "value": value} for group, keys in groups.items() for key, value in keys.items()]

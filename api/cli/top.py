@@ -1,0 +1,259 @@
+"""`proxyfleet top`: what all proxies do at this moment, full screen, until `q`.
+
+Rates of a proxy are differences of its counters between two looks. The rate limit of the API is heeded: looks are as
+far apart as what is left of it allows, and while the API doesn't answer the last figures stay with what is wrong above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.commands import Session, command
+from api.cli.output import WORDS, safe, shown
+from api.cli.proxies import address
+from api.cli.trouble import Status, Trouble
+from config.units import size_text
+
+if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
+    from rich.console import RenderableType
+
+HISTORY = 60
+BARS = "▁▂▃▄▅▆▇█"
+SORTS = ("requests", "connections", "in", "out", "errors", "name")
+KEYS = "q quit   s sort   r reverse   ↑ ↓ scroll"
+_ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"k": -1, b"j": 1}
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put it into `app`."""
+    command(app, "top")(top)
+
+
+def top(
+    session: Session,
+    interval: Annotated[float, typer.Option("--interval", min=0.5, help="Seconds between two looks.")] = 2.0,
+    sort: Annotated[str, typer.Option("--sort", help=f"One of {', '.join(SORTS)}.")] = SORTS[0],
+    once: Annotated[bool, typer.Option("--once", help="Two looks, and print the table; for pipes.")] = False,
+) -> None:
+    """Show live what all proxies do, full screen; q ends it."""
+    if sort not in SORTS:
+        raise Trouble(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
+    view = View(sort=sort)
+    if once:
+        _once(session, view, interval)
+        return
+    if not session.out.terminal or not sys.stdin.isatty():
+        raise Trouble("There is no terminal to draw on", "proxyfleet top --once, or proxyfleet status", Status.USAGE)
+    _live(session, view, interval)
+
+
+@dataclass(slots=True)
+class View:
+    """What is shown: figures of two looks, and how somebody wants to see them."""
+
+    sort: str = SORTS[0]
+    reverse: bool = False
+    offset: int = 0
+    now: Mapping[str, Any] = field(default_factory=dict)
+    proxies: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    history: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    trouble: str | None = None
+    pause: float = 0.0
+    _seen: float = 0.0
+
+    def look(self, now: Mapping[str, Any], proxies: list[dict[str, Any]], moment: float) -> None:
+        """Take in new figures, seen at `moment` of the monotonic clock."""
+        before = {proxy["id"]: proxy["stats"] for proxy in self.proxies}
+        seconds = moment - self._seen if self._seen else 0.0
+        self.rows = [_row(proxy, before.get(proxy["id"]), seconds) for proxy in proxies]
+        self.now, self.proxies, self._seen, self.trouble = now, proxies, moment, None
+        self.history.append(float(now["requests_per_second"]))
+
+    def pressed(self, key: bytes) -> bool:
+        """Do what a key means; False for the end."""
+        if key in (b"q", b"Q", b"\x1b"):
+            return False
+        if key == b"s":
+            self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+        elif key == b"r":
+            self.reverse = not self.reverse
+        elif key in _ARROWS:
+            self.offset = max(0, min(len(self.rows) - 1, self.offset + _ARROWS[key]))
+        return True
+
+    def sorted_rows(self) -> list[dict[str, Any]]:
+        """Greatest first, names from A to Z; the other way round if somebody wants it."""
+        by_name = self.sort == "name"
+        key = "name" if by_name else self.sort
+        return sorted(self.rows, key=lambda row: row[key], reverse=by_name == self.reverse)
+
+
+def _row(proxy: dict[str, Any], before: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+    stats = proxy["stats"]
+
+    def rate(name: str) -> float:
+        grown = stats[name] - before[name] if before is not None and seconds > 0 else 0
+        return max(0.0, grown / seconds) if seconds > 0 else 0.0  # counters may begin anew
+
+    return {
+        "name": proxy["name"],
+        "protocol": proxy["protocol"],
+        "address": address(proxy),
+        "state": (proxy["runtime"] or {}).get("state", "unknown"),
+        "connections": stats["active_connections"],
+        "requests": rate("total_requests"),
+        "errors": rate("errors"),
+        "in": rate("bytes_in"),
+        "out": rate("bytes_out"),
+        "total": stats["total_requests"],
+    }
+
+
+COLUMNS = (
+    ("NAME", "name"),
+    ("PROTOCOL", "protocol"),
+    ("ADDRESS", "address"),
+    ("STATE", "state"),
+    ("CONNECTIONS", "connections"),
+    ("REQUESTS/S", "requests"),
+    ("ERRORS/S", "errors"),
+    ("IN/S", "in"),
+    ("OUT/S", "out"),
+    ("REQUESTS", "total"),
+)
+_SIZES = ("in", "out")
+_NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """The texts of a row."""
+    return [size_text(row[key]) if key in _SIZES else shown(row[key]) for _, key in COLUMNS]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A small bar for each value, the greatest of them the highest."""
+    highest = max(values, default=0.0) or 1.0
+    return "".join(BARS[min(len(BARS) - 1, int(value / highest * (len(BARS) - 1) + 0.5))] for value in values)
+
+
+def summary(now: Mapping[str, Any]) -> str:
+    """The product as a whole, in a line."""
+    parts = (
+        f"{shown(now['requests_per_second'])} requests/s",
+        f"{now['active_connections']} connections",
+        f"{shown(now['error_rate'])} % errors",
+        f"{shown(now['response_time_avg'])} ms (p95 {shown(now['response_time_p95'])})",
+        f"in {size_text(now['bandwidth_in'])}/s",
+        f"out {size_text(now['bandwidth_out'])}/s",
+        f"processor {shown(now['cpu_usage'])} %",
+        f"memory {shown(now['memory_usage'])} %",
+    )
+    return "   ".join(parts)
+
+
+def _fetch(session: Session, view: View) -> int:
+    """Look; the number of requests that it took."""
+    proxies = list(session.api.pages("/proxies", "proxies"))
+    now = session.api.get("/metrics/realtime")["metrics"]
+    view.look(now, proxies, time.monotonic())
+    return 1 + max(1, -(-len(proxies) // 100))
+
+
+def _once(session: Session, view: View, interval: float) -> None:
+    _fetch(session, view)
+    time.sleep(interval)
+    _fetch(session, view)
+    rows = view.sorted_rows()
+    titles = "\t".join(title for title, _ in COLUMNS)
+    data = {"metrics": view.now, "proxies": rows}
+    session.out.data(data, lambda: session.out.lines([titles, *("\t".join(cells(row)) for row in rows)]))
+
+
+def _live(session: Session, view: View, interval: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=session.out.out, no_color=not session.out.coloured, highlight=False, emoji=False)
+    _look_or_tell(session, view, interval)  # what is wrong from the beginning is told without a screen
+    if view.trouble is not None and not view.rows:
+        _fetch(session, view)
+    with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            until = time.monotonic() + view.pause
+            while (left := until - time.monotonic()) > 0:
+                live.update(drawn(view, session.api.url, console.height), refresh=True)
+                key = keyboard(left)
+                if key is not None and not view.pressed(key):
+                    return
+            _look_or_tell(session, view, interval)
+
+
+def _look_or_tell(session: Session, view: View, interval: float) -> None:
+    """Look; if that fails, say so above the last figures and go on."""
+    requests_a_turn = 2
+    try:
+        requests_a_turn = _fetch(session, view)
+    except Trouble as trouble:
+        if trouble.status is Status.NOT_AUTHORISED:
+            raise  # waiting makes that no better
+        view.trouble = f"{trouble.message}; trying again"
+    allowance = session.api.allowance
+    view.pause = allowance.pause(interval, requests_a_turn) if allowance else interval
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Any]:
+    """A function that waits so many seconds for a key; without echo and lines, which come back at the end."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+
+    def wait(seconds: float) -> bytes | None:
+        readable, _, _ = select.select([descriptor], [], [], seconds)
+        return os.read(descriptor, 8) if readable else None
+
+    try:
+        tty.setcbreak(descriptor)
+        yield wait
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def drawn(view: View, url: str, height: int) -> RenderableType:
+    """The whole screen."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=True)
+    for title, key in COLUMNS:
+        marked = f"{title} {'▲' if view.reverse else '▼'}" if key == view.sort else title
+        table.add_column(marked, justify="right" if key in _NUMBERS else "left", no_wrap=True, overflow="ellipsis")
+    rows = view.sorted_rows()
+    for row in rows[view.offset : view.offset + max(1, height - 7)]:
+        table.add_row(*(Text(cell, style=WORDS.get(cell) or "") for cell in cells(row)))
+    head = Text(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", style="bold")
+    head.append(f"{len(rows)} proxies", style="not bold")
+    if view.pause > PATIENCE:
+        head.append(f"   every {view.pause:.0f} s, for the rate limit", style="yellow not bold")
+    trouble = Text(safe(view.trouble or ""), style="red")
+    figures = Text(summary(view.now) if view.now else "")
+    history = Text(sparkline(list(view.history)), style="green")
+    return Group(head, figures, history, trouble, table, Text(KEYS, style="bright_black"))
+
+
+PATIENCE = 10.0
+"""Seconds between two looks from which it is said why."""

@@ -1,0 +1,187 @@
+"""`proxyfleet webhooks …`"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.client import quoted
+from api.cli.commands import Session, YesOption, command
+from api.cli.completion import webhook_names
+from api.cli.finding import WEBHOOK, find, find_id
+from api.cli.output import Column
+from api.cli.trouble import Status, Trouble
+
+group = typer.Typer(help="Webhooks and their deliveries.", no_args_is_help=True)
+
+WebhookArgument = Annotated[
+    str, typer.Argument(metavar="WEBHOOK", help="Its name or id.", autocompletion=webhook_names)
+]
+EventOption = Annotated[
+    list[str] | None, typer.Option("--event", help="An event, a group (`proxy.*`) or `*`; may be given several times.")
+]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="May be given several times.")
+]
+EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Send or don't.", show_default=False)]
+UrlArgument = Annotated[str | None, typer.Option("--target", help="The URL that events are sent to.")]
+
+
+def _last(delivery: Any) -> str | None:
+    attempts = delivery["attempts"]
+    if not attempts:
+        return None
+    last = attempts[-1]
+    return str(last["error"] or last["status_code"])
+
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("URL", "url"),
+    Column("EVENTS", "events"),
+    Column("ENABLED", "enabled"),
+    Column("WAITING", "delivery_status.waiting", right=True),
+    Column("LAST SUCCESS", "delivery_status.last_success_at"),
+    Column("LAST ERROR", "delivery_status.last_error"),
+    Column("ID", "id"),
+)
+DELIVERIES = (
+    Column("CREATED", "created_at"),
+    Column("EVENT", "event"),
+    Column("STATUS", "status"),
+    Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True),
+    Column("LAST", _last),
+    Column("NEXT", "next_attempt_at"),
+    Column("ID", "id"),
+)
+
+
+@command(group, "list")
+def list_webhooks(session: Session) -> None:
+    """List webhooks."""
+    data = session.api.get("/webhooks")
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["webhooks"], "There is no webhook."))
+
+
+@command(group, "show")
+def show_webhook(session: Session, webhook: WebhookArgument) -> None:
+    """Show a webhook."""
+    data = session.api.get(_path(session, webhook))
+    session.out.data(data, lambda: session.out.details(list(data["webhook"].items())))
+
+
+@command(group, "create")
+def create_webhook(
+    session: Session,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
+    target: UrlArgument = None,
+    event: EventOption = None,
+    header: HeaderOption = None,
+    enabled: EnabledOption = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Create a webhook. Its secret is shown this once."""
+    data = session.api.post("/webhooks", body_of(_given(name, target, event, header, enabled), settings, file))
+    made = data["webhook"]
+
+    def view() -> None:
+        session.out.message(f"{made['name']} is created ({made['id']}).")
+        _secret(session, data)
+
+    session.out.data(data, view)
+
+
+@command(group, "update")
+def update_webhook(
+    session: Session,
+    webhook: WebhookArgument,
+    name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
+    target: UrlArgument = None,
+    event: EventOption = None,
+    header: HeaderOption = None,
+    enabled: EnabledOption = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Change a webhook: only what is given changes."""
+    body = body_of(_given(name, target, event, header, enabled), settings, file)
+    if not body:
+        raise Trouble("Nothing is given that should change", "See proxyfleet webhooks update --help", Status.USAGE)
+    data = session.api.patch(_path(session, webhook), body)
+    session.out.data(data, lambda: session.out.message(f"{data['webhook']['name']} is changed."))
+
+
+@command(group, "delete")
+def delete_webhook(session: Session, webhook: WebhookArgument, yes: YesOption = False) -> None:
+    """Delete a webhook; what waits for it is not sent."""
+    found = find(session.api, WEBHOOK, webhook)
+    session.confirm(f"Delete the webhook {found['name']}?", yes)
+    data = session.api.delete(f"/webhooks/{found['id']}")
+    session.out.data(data, lambda: session.out.message(f"{found['name']} is deleted."))
+
+
+@command(group, "test")
+def try_webhook(session: Session, webhook: WebhookArgument) -> None:
+    """Send a test event; ends with 1 when it could not be delivered."""
+    data = session.api.call("POST", f"{_path(session, webhook)}/test", timeout=60)
+    session.out.data(data, lambda: session.out.details(list(data.items())))
+    if not data["delivered"]:
+        raise typer.Exit(int(Status.FAILED))
+
+
+@command(group, "rotate-secret")
+def rotate_secret(session: Session, webhook: WebhookArgument) -> None:
+    """Sign with another secret; both signatures are sent for a day. It is shown this once."""
+    data = session.api.post(f"{_path(session, webhook)}/rotate-secret")
+    session.out.data(data, lambda: _secret(session, data))
+
+
+@command(group, "deliveries")
+def deliveries(
+    session: Session,
+    webhook: WebhookArgument,
+    status: Annotated[
+        Literal["waiting", "delivered", "failed"] | None, typer.Option("--status", help="Only those of this status.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """List deliveries, newest first."""
+    data = session.api.get(f"{_path(session, webhook)}/deliveries", status=status, limit=limit)
+    session.out.data(data, lambda: session.out.table(DELIVERIES, data["deliveries"], "There is no delivery."))
+
+
+@command(group, "redeliver")
+def redeliver(
+    session: Session, webhook: WebhookArgument, delivery: Annotated[str, typer.Argument(help="The id of a delivery.")]
+) -> None:
+    """Send a delivery once more."""
+    data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)
+    session.out.data(
+        data, lambda: session.out.message(f"{delivery}: {data['delivery']['status']}, {_last(data['delivery'])}")
+    )
+
+
+def _given(
+    name: str | None, target: str | None, event: list[str] | None, header: list[str] | None, enabled: bool | None
+) -> dict[str, Any]:
+    headers = dict(_header(each) for each in header) if header else None
+    return {"name": name, "url": target, "events": event or None, "headers": headers, "enabled": enabled}
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise Trouble(f"--header {text!r}: must be NAME: VALUE", status=Status.USAGE)
+    return name.strip(), value.strip()
+
+
+def _path(session: Session, webhook: str) -> str:
+    return f"/webhooks/{find_id(session.api, WEBHOOK, webhook)}"
+
+
+def _secret(session: Session, data: dict[str, Any]) -> None:
+    session.out.line(data["webhook"]["secret"])
+    session.out.note("The secret is shown this once; whoever receives the events checks signatures with it.")

@@ -1,0 +1,50 @@
+"""What clients of the proxies need to know: the PAC file, and lines to copy."""
+
+from __future__ import annotations
+
+from api import autoconfig, snippets
+from api.http.call import Call, Document, Reply
+from api.http.errors import invalid, not_found
+
+
+def pac(call: Call) -> Reply:
+    """The PAC file of the active proxies that the caller may see, with a tag if one is given."""
+    call.query.refuse_others()
+    tag = call.query.text("tag")
+    direct = call.query.one_of("direct", ("true", "false")) == "true"
+    scope = call.identified.scope if call.identified else None
+    found = [
+        proxy.record
+        for proxy in call.services.proxies.all()
+        if proxy.record.status == "active"
+        and (tag is None or tag in proxy.record.tags)
+        and (scope is None or proxy.record.id in scope)
+    ]
+    if not found:
+        raise not_found("An active proxy" if tag is None else "An active proxy with this tag")
+    text = autoconfig.script(found, _own_host(call), direct)
+    return Reply({}, headers=_HEADERS, document=Document(text.encode(), autoconfig.MEDIA_TYPE))
+
+
+def show_snippets(call: Call) -> Reply:
+    """The lines for one proxy."""
+    call.query.refuse_others()
+    record = call.services.proxies.get(call.params["proxy_id"]).record
+    return Reply({"snippets": snippets.of(record, _own_host(call))})
+
+
+_HEADERS = {"Cache-Control": "no-cache"}
+
+
+def _own_host(call: Call) -> str:
+    """How clients call this machine: as `host` says, else as the caller did."""
+    given = call.query.text("host")
+    if given is not None:
+        host = autoconfig.host_of(f"[{given}]" if ":" in given else given)
+        if host is None:
+            raise invalid("host", "must be a host name or an IP address")
+        return host
+    host = autoconfig.host_of(call.headers.get("host"))
+    if host is None:
+        raise invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
+    return host

@@ -1,0 +1,92 @@
+"""Lines to copy for clients of a proxy: curl, the environment, git, pip, apt, docker, browsers.
+
+A password is never known here (only its hash is kept), so `PASSWORD` stands for it. What a client can't speak is None.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from urllib.parse import quote
+
+from api.autoconfig import authority
+from config.proxies import ProxyRecord
+
+LOCAL = "localhost,127.0.0.1,::1"
+_SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "socks5h"}
+"""As curl has them: with the `a` and the `h` the proxy resolves names, so that nothing is asked of the DNS here."""
+
+
+def of(proxy: ProxyRecord, own_host: str) -> dict[str, str | None]:
+    """The lines for each kind of client."""
+    url = url_of(proxy, own_host)
+    return {
+        "url": url,
+        "curl": f"curl --proxy {shlex.quote(url)} https://example.com/",
+        "environment": _environment(url),
+        "git": f"git config --global http.proxy {shlex.quote(url)}",
+        "pip": _pip(proxy, url),
+        "apt": _apt(proxy, url),
+        "docker": _docker(proxy, url),
+        "chromium": _chromium(proxy, own_host),
+        "firefox": _firefox(proxy, own_host),
+    }
+
+
+def url_of(proxy: ProxyRecord, own_host: str) -> str:
+    """The proxy as a URL, with the user name that it wants and a word in place of the password."""
+    username = proxy.auth.username or next((account.username for account in proxy.accounts), None)
+    who = ""
+    if proxy.auth.enabled and username is not None:
+        who = quote(username, safe="") + ("@" if proxy.protocol == "socks4" else ":PASSWORD@")
+    return f"{_SCHEMES[proxy.protocol]}://{who}{authority(proxy, own_host)}"
+
+
+def _environment(url: str) -> str:
+    """Both spellings: curl reads http_proxy in small letters alone, others the capitals first."""
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    lines = [f"export {name}={shlex.quote(url)} {name.upper()}={shlex.quote(url)}" for name in names]
+    return "\n".join([*lines, f"export no_proxy={LOCAL} NO_PROXY={LOCAL}"])
+
+
+def _pip(proxy: ProxyRecord, url: str) -> str:
+    lines = [f"pip config set global.proxy {shlex.quote(url)}"]
+    return "\n".join(["pip install pysocks", *lines] if proxy.protocol.startswith("socks") else lines)
+
+
+def _apt(proxy: ProxyRecord, url: str) -> str | None:
+    """A file in /etc/apt/apt.conf.d; apt-transport-http(1) knows http, https and socks5h."""
+    if proxy.protocol == "socks4":
+        return None
+    return f'Acquire::http::Proxy "{url}";\nAcquire::https::Proxy "{url}";'
+
+
+def _docker(proxy: ProxyRecord, url: str) -> str | None:
+    """`/etc/docker/daemon.json`; Go's net/http knows http, https and socks5 (which resolves at the proxy)."""
+    if proxy.protocol == "socks4":
+        return None
+    spoken = url.replace("socks5h://", "socks5://")
+    return json.dumps({"proxies": {"http-proxy": spoken, "https-proxy": spoken, "no-proxy": LOCAL}}, indent=2)
+
+
+def _chromium(proxy: ProxyRecord, own_host: str) -> str:
+    """It asks for a user name and a password by itself; with SOCKS it has none."""
+    return f"chromium --proxy-server={shlex.quote(f'{proxy.protocol}://{authority(proxy, own_host)}')}"
+
+
+def _firefox(proxy: ProxyRecord, own_host: str) -> str:
+    """Lines of `user.js`."""
+    host, _, port = authority(proxy, own_host).rpartition(":")
+    host = host.strip("[]")
+    if proxy.protocol == "https":  # only a PAC can say it
+        text = f'function FindProxyForURL(url, host) {{ return "HTTPS {authority(proxy, own_host)}"; }}'
+        return _preferences({"type": 2, "autoconfig_url": "data:text/javascript," + quote(text)})
+    if proxy.protocol == "http":
+        return _preferences({"type": 1, "http": host, "http_port": int(port), "ssl": host, "ssl_port": int(port)})
+    version = int(proxy.protocol[-1])
+    settings: dict[str, object] = {"type": 1, "socks": host, "socks_port": int(port), "socks_version": version}
+    return _preferences({**settings, "socks_remote_dns": True})
+
+
+def _preferences(values: dict[str, object]) -> str:
+    return "\n".join(f'user_pref("network.proxy.{name}", {json.dumps(value)});' for name, value in values.items())

@@ -1,0 +1,66 @@
+"""On which line of a TOML file a key stands. `tomllib` says what is in a file, but not where.
+
+It is a reading of lines, not a parser: the file is known to be TOML. What is inside an inline table or an array has the
+line of its key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+_PART = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
+_TOKEN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|' r"'''.*?'''|" r'"(?:[^"\\\n]|\\.)*"|' r"'[^'\n]*'|" r"#[^\n]*|[\[{]|[\]}]|\n", re.DOTALL
+)
+
+
+def lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """The line, from 1, of every table and every key, by its whole path."""
+    found: dict[tuple[str, ...], int] = {}
+    implied: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, statement in _statements(text):
+        header = statement.startswith("[")
+        path = tuple(_parts(statement.lstrip("[") if header else statement))
+        if header:
+            table = path
+        whole = table if header else table + path
+        found.setdefault(whole, number)
+        for length in range(1, len(whole)):
+            implied.setdefault(whole[:length], number)
+    return implied | found
+
+
+def line_of(lines: dict[tuple[str, ...], int], path: Sequence[object]) -> int | None:
+    """The line of `path`, or of the nearest thing that it is inside of; None when the file has nothing of it."""
+    parts = tuple(str(part) for part in path)
+    for length in range(len(parts), 0, -1):
+        if parts[:length] in lines:
+            return lines[parts[:length]]
+    return None
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Headers and assignments with the line that they begin on; a value may go on over several lines."""
+    begin, start, line, depth = 0, 1, 1, 0
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word == "\n" and depth == 0:
+            yield start, text[begin : token.start()].strip()
+            begin, start = token.end(), line + 1
+        depth += (word in "[{") - (word in "]}") if len(word) == 1 and word != "\n" else 0
+        line += word.count("\n")
+    yield start, text[begin:].strip()
+
+
+def _parts(statement: str) -> Iterator[str]:
+    """The parts of a dotted key at the beginning of a statement."""
+    position = 0
+    while match := _PART.match(statement, position):
+        part = match[1]
+        yield part[1:-1] if part[0] in "\"'" else part
+        position = match.end()
+        if statement[position : position + 1] != ".":
+            return
+        position += 1

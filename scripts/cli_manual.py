@@ -1,0 +1,176 @@
+"""docs/cli.md, made from the commands themselves: what they are called, what they take, what they say of themselves.
+
+`manual()` is its text; run as a program it writes the file that is named.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+from api.cli.commands import common_options
+from api.cli.trouble import MEANINGS
+from supervisor import app
+
+COMMON = {option.name for option in common_options()}
+
+HEAD = """# The command line
+
+This page is made from the commands by `scripts/cli-manual`; `proxyfleet COMMAND --help` says the same.
+
+```sh
+proxyfleet serve                                        # run the product
+proxyfleet login                                        # sign in; asks for the password
+proxyfleet proxies create --name office --protocol http --port 3128 --username alice
+proxyfleet proxies list
+proxyfleet logs --follow --search example.com
+proxyfleet top                                          # live, full screen
+proxyfleet apply -f fleet.toml --dry-run                # what would change
+```
+
+Commands talk to the management API alone, except those that must work while the product is stopped; these are marked
+*offline*, and run on its machine as its user.
+
+## Who you are, and where
+
+- `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
+  Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
+- The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`.
+- A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
+  option takes one as its value: others on the machine see the arguments of commands, and shells keep them.
+
+## What is printed
+
+- **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`.
+- **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured.
+- **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
+  print an object that holds the answers; errors are one JSON object on standard error.
+- Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes.
+- **A name or an id** says which proxy, user, key or webhook is meant; an id wins.
+
+## Exit statuses
+
+| status | meaning |
+|---|---|
+"""
+
+COMPLETION = """
+## Completion
+
+```sh
+eval "$(proxyfleet completion bash)"     # in ~/.bashrc; zsh and fish likewise
+```
+
+Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them.
+
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: its whole name, its function as Typer sees it."""
+
+    name: str
+    function: Callable[..., Any]
+
+    @property
+    def offline(self) -> bool:
+        """Does it work without the API?"""
+        return "url_" not in inspect.signature(self.function).parameters
+
+    def parameters(self) -> Iterator[tuple[inspect.Parameter, Any, ArgumentInfo | OptionInfo]]:
+        """Its own arguments and options: the parameter, its type, what Typer was told."""
+        signature = inspect.signature(self.function)
+        hints = get_type_hints(self.function, include_extras=True)
+        for name, parameter in signature.parameters.items():
+            if name not in COMMON and get_origin(hints[name]) is Annotated:
+                kind, told = get_args(hints[name])[:2]
+                yield parameter, kind, told
+
+
+def commands(group: typer.Typer, prefix: str = "") -> Iterator[Command]:
+    """All commands below `group`, those of groups behind the others."""
+    for command in group.registered_commands:
+        function = command.callback
+        assert function is not None
+        yield Command(f"{prefix}{command.name or function.__name__.replace('_', '-')}", function)
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from commands(inner.typer_instance, f"{prefix}{inner.name} ")
+
+
+def manual() -> str:
+    """The whole page."""
+    statuses = "".join(f"| {int(status)} | {meaning} |\n" for status, meaning in MEANINGS.items())
+    common = _table([(option, *get_args(option.annotation)[:2]) for option in common_options()])
+    pages = "\n".join(_page(command) for command in commands(app))
+    title = "## Options of all commands that talk to the API"
+    return f"{HEAD}{statuses}{COMPLETION}{title}\n\n{common}\n## Commands\n\n{pages}"
+
+
+def _page(command: Command) -> str:
+    parameters = list(command.parameters())
+    arguments = [_called(parameter, told) for parameter, _, told in parameters if isinstance(told, ArgumentInfo)]
+    usage = " ".join(["proxyfleet", command.name, *arguments])
+    mark = "*offline* — " if command.offline else ""
+    text = inspect.getdoc(command.function) or ""
+    table = _table(parameters)
+    return f"### `{usage}`\n\n{mark}{text}\n{'' if not table else chr(10) + table}"
+
+
+def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
+    if not parameters:
+        return ""
+    rows = [
+        f"| {_called_in_table(each, told)} | {_kind(kind, told)} | {_meaning(each, told)} |"
+        for each, kind, told in parameters
+    ]
+    return "| option | value | what it means |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    if isinstance(told, ArgumentInfo):
+        return f"`{_called(parameter, told)}`"
+    first = (told.default,) if isinstance(told.default, str) and told.default.startswith("-") else ()
+    names = (*first, *(told.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    return told.metavar or parameter.name.upper()
+
+
+def _kind(kind: Any, told: ArgumentInfo | OptionInfo) -> str:
+    """What a value may be."""
+    if told.metavar and isinstance(told, OptionInfo):
+        return f"`{told.metavar}`"
+    while get_origin(kind) is not Literal and get_args(kind):
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(kind))
+    if kind is bool:
+        return ""
+    named = {str: "text", int: "integer", float: "number", Path: "file"}.get(kind, kind.__name__)
+    lowest, highest = told.min, told.max
+    if lowest is not None and highest is not None:
+        return f"{named} from {lowest:g} to {highest:g}"
+    return f"{named} from {lowest:g}" if lowest is not None else named
+
+
+def _meaning(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    help_text = (told.help or "").replace("|", "\\|")
+    variable = f" Variable: `{told.envvar}`." if told.envvar else ""
+    default = parameter.default
+    shown = "" if default in (None, False, inspect.Parameter.empty) else f" Default: `{default}`."
+    return f"{help_text}{shown}{variable}"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(manual())

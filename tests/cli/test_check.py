@@ -1,0 +1,83 @@
+"""`proxyfleet check-config`: certificates, ports and parents besides the file itself."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.cli.shell import Shell
+from tests.product import Product
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home", PROXYFLEET_DATA_DIR=str(tmp_path / "data"))
+
+
+def pair(folder: Path, days: float) -> str:
+    """Settings with a certificate that ends in so many days."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet.example")])
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(end - datetime.timedelta(days=400)).not_valid_after(end)
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key_file.write_bytes(key.private_bytes(*form))
+    return f'[server.tls]\ncert_file = "{cert_file}"\nkey_file = "{key_file}"\n'
+
+
+@pytest.mark.parametrize(
+    ("days", "status", "words"),
+    [(-1, 1, "has ended at"), (10, 0, "note: server.tls.cert_file: "), (100, 0, "Looked at: 1")],
+)
+def test_a_certificate_is_judged_by_its_end(shell: Shell, tmp_path: Path, days: int, status: int, words: str) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(pair(tmp_path, days))
+    checked = shell("check-config", "--config", str(file))
+    assert (checked.status, words in checked.out + checked.err) == (status, True)
+
+
+def test_files_that_are_no_pair_are_told_by_field(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(pair(tmp_path, 100))
+    other = tmp_path / "other"
+    other.mkdir()
+    pair(other, 100)
+    (tmp_path / "key.pem").write_bytes((other / "key.pem").read_bytes())
+    checked = shell("check-config", "--config", str(file))
+    assert (checked.status, "server.tls.key_file: is not the key of the certificate" in checked.err) == (1, True)
+
+
+def test_a_port_that_is_taken_is_found_by_probe_alone(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = {"PROXYFLEET_SERVER__PORT": str(other.getsockname()[1])}
+        assert shell("check-config", **taken).status == 0
+        probed = shell("check-config", "--probe", **taken)
+    assert (probed.status, "is already in use" in probed.err) == (1, True)
+
+
+@pytest.mark.product
+def test_parents_and_ports_of_stored_proxies_are_tried_while_it_is_stopped_and_parents_while_it_runs() -> None:
+    with Product() as product, socket.create_server(("127.0.0.1", 0)) as parent:
+        there, gone = parent.getsockname()[1], product.free_port()
+        upstreams = [{"protocol": "http", "host": "127.0.0.1", "port": port} for port in (there, gone)]
+        proxy = product.proxy(name="chained", upstreams=upstreams, upstream_check={"enabled": False})
+        places = {"PROXYFLEET_DATA_DIR": str(product.data_dir), "PROXYFLEET_SERVER__PORT": str(product.port)}
+        shell = Shell(product.directory / "home", None, **places)
+        running = shell("check-config", "--probe")
+        assert (running.status, f"127.0.0.1:{gone} can't be reached" in running.err) == (1, True)
+        assert f"127.0.0.1:{there}" not in running.err
+        assert "in use" not in running.err  # by itself
+        product.stop()
+        with socket.create_server(("127.0.0.1", proxy["port"])):
+            stopped = shell("check-config", "--probe")
+        assert f"proxy chained: port: port {proxy['port']} on 127.0.0.1 is already in use" in stopped.err

@@ -1,0 +1,66 @@
+"""`proxyfleet logs`: searched, filtered and followed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.e2e.origins import Origin, serving
+from tests.product import Product
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.product
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Origin]:
+    server = Origin()
+    with serving(server):
+        yield server
+
+
+def ask(product: Product, proxy: dict[str, Any], url: str) -> int:
+    through = {"http": f"http://127.0.0.1:{proxy['port']}"}
+    return product.session.get(url, proxies=through, timeout=10).status_code
+
+
+def test_records_are_searched_and_filtered_by_the_name_of_a_proxy(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin
+) -> None:
+    for path in ("/hello", "/ip", "/missing"):
+        ask(product, proxy, origin.url(path))
+    of_proxy = ("logs", "--proxy", proxy["name"])
+    wait_until(lambda: len(shell.good(*of_proxy).rows) == 3, "the records are found")
+    targets = [row[5] for row in shell.good(*of_proxy).rows]
+    assert targets == [origin.url(path) for path in ("/hello", "/ip", "/missing")]  # oldest first
+    assert [row[5] for row in shell.good(*of_proxy, "--search", "missing").rows] == [origin.url("/missing")]
+    assert [row[6] for row in shell.good(*of_proxy, "--status", "404").rows] == ["404"]
+    assert shell.good(*of_proxy, "--since", "2020-01-01T00:00:00Z", "--until", "1h").rows == []
+    fewer = shell.good(*of_proxy, "--limit", "2")
+    assert ([row[5] for row in fewer.rows], "last 2 of 3" in fewer.err) == (targets[1:], True)
+    assert [one["target_url"] for one in shell.good(*of_proxy, "-o", "json").data["logs"]] == targets
+
+
+def test_what_comes_is_followed_each_record_once(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin
+) -> None:
+    ask(product, proxy, origin.url("/hello?before"))
+    with shell.terminal("logs", "--follow", "--proxy", proxy["name"], "-o", "json") as terminal:
+        wait_until(lambda: len(shell.good("logs", "--proxy", proxy["name"]).rows) == 1, "the first record is found")
+        for number in range(3):
+            ask(product, proxy, origin.url(f"/hello?{number}"))
+            terminal.until(f"hello?{number}")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
+    assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "0", "1", "2"]
+
+
+@pytest.mark.parametrize("since", ["yesterday", "5", "5y", ""])
+def test_a_time_that_can_not_be_read_is_a_matter_of_usage(shell: Shell, since: str) -> None:
+    refused = shell("audit", "list", "--since", since or " ")
+    assert (refused.status, "Such as 15m" in refused.err) == (2, True)

@@ -1,0 +1,136 @@
+"""Signing in by the command line: what is kept, how it is renewed, and what is never shown."""
+
+from __future__ import annotations
+
+import json
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, shell_of
+from tests.product import PASSWORD, Product
+
+pytestmark = pytest.mark.product
+
+
+def test_login_keeps_tokens_in_a_private_file_and_no_password(stranger: Shell, product: Product) -> None:
+    assert stranger.good("login", "--password-stdin", stdin=f"{PASSWORD}\n").out == (
+        f"Signed in at {product.base_url} as admin (administrator).\n"
+    )
+    assert stat.S_IMODE(stranger.credentials.stat().st_mode) == 0o600
+    assert stat.S_IMODE(stranger.credentials.parent.stat().st_mode) == 0o700
+    assert PASSWORD not in stranger.credentials.read_text()
+    assert stranger.good("whoami").details["username"] == "admin"
+
+
+def test_after_a_login_the_address_is_known(product: Product, tmp_path: Path) -> None:
+    nowhere = Shell(tmp_path)
+    nowhere.good("login", "--url", product.base_url, "--password-stdin", stdin=f"{PASSWORD}\n")
+    assert nowhere.good("whoami").details["api"] == product.base_url
+
+
+def test_a_wrong_password_ends_with_4_and_nothing_is_kept(stranger: Shell) -> None:
+    refused = stranger("login", "--password-stdin", stdin="wrong\n")
+    assert (refused.status, "password is wrong" in refused.err) == (4, True)
+    assert not stranger.credentials.exists()
+
+
+def test_without_a_login_every_command_says_how_to_sign_in(stranger: Shell) -> None:
+    for arguments in (["proxies", "list"], ["whoami"], ["logs"]):
+        refused = stranger(*arguments)
+        assert (refused.status, "proxyfleet login" in refused.err) == (4, True)
+
+
+def test_logout_ends_the_sign_in_here_and_there(shell: Shell, product: Product) -> None:
+    (kept,) = json.loads(shell.credentials.read_text())["servers"].values()
+    shell.good("logout")
+    assert shell("whoami").status == 4
+    headers = {"Authorization": f"Bearer {kept['access_token']}"}
+    assert product.session.get(f"{product.base_url}/api/v1/auth/test", headers=headers, timeout=10).status_code == 401
+    assert "Nobody was signed in" in shell.good("logout").out
+
+
+def age(shell: Shell) -> str:
+    """The kept access token counts as over; the refresh token that goes with it."""
+    kept = json.loads(shell.credentials.read_text())
+    (tokens,) = kept["servers"].values()
+    tokens["expires_at"] = 0
+    shell.credentials.write_text(json.dumps(kept))
+    return str(tokens["refresh_token"])
+
+
+def test_a_token_that_is_over_is_renewed_and_the_next_refresh_token_is_kept(shell: Shell) -> None:
+    first = age(shell)
+    shell.good("whoami")
+    second = age(shell)
+    assert first != second
+    shell.good("whoami")
+
+
+def test_a_token_that_the_api_takes_for_expired_is_renewed(shell: Shell) -> None:
+    kept = json.loads(shell.credentials.read_text())
+    (tokens,) = kept["servers"].values()
+    tokens["access_token"] = tokens["access_token"][:-4] + "AAAA"
+    shell.credentials.write_text(json.dumps(kept))
+    shell.good("proxies", "list")
+
+
+def test_processes_that_renew_at_the_same_time_use_the_refresh_token_once(shell: Shell) -> None:
+    age(shell)
+    with ThreadPoolExecutor(4) as pool:
+        ended = list(pool.map(lambda _: shell.process("whoami"), range(4)))
+    assert [one.status for one in ended] == [0] * 4, [one.err for one in ended]
+
+
+def test_a_sign_in_that_ended_elsewhere_is_forgotten(shell: Shell, product: Product) -> None:
+    other = shell_of(product, shell.home / "other")
+    other.good("users", "create", "dora", "--role", "user", "--password-stdin", stdin="doras password\n")
+    shell.good("login", "-u", "dora", "--password-stdin", stdin="doras password\n")
+    other.good("users", "delete", "dora", "--yes")
+    age(shell)
+    over = shell("whoami")
+    assert (over.status, "The sign-in is over" in over.err, "proxyfleet login" in over.err) == (4, True, True)
+    assert json.loads(shell.credentials.read_text())["servers"] == {}
+
+
+def test_a_damaged_file_is_named_with_the_way_out(shell: Shell) -> None:
+    shell.credentials.write_text("{")
+    broken = shell("whoami")
+    assert (broken.status, str(shell.credentials) in broken.err, "sign in again" in broken.err) == (1, True, True)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "http://admin:secret@127.0.0.1:8080", "http://"])
+def test_a_bad_url_is_a_matter_of_usage(stranger: Shell, url: str) -> None:
+    refused = stranger("whoami", "--url", url)
+    assert (refused.status, "--url" in refused.err) == (2, True)
+
+
+def test_somebody_else_who_answers_there_is_not_taken_for_the_api(stranger: Shell, product: Product) -> None:
+    proxy = product.proxy()
+    other = stranger("whoami", "--url", f"http://127.0.0.1:{proxy['port']}")
+    assert (other.status, "is not the management API" in other.err) == (3, True)
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
+def test_nobody_there_ends_with_3_and_says_how_to_start(stranger: Shell, product: Product) -> None:
+    gone = stranger("whoami", "--url", f"http://127.0.0.1:{product.free_port()}")
+    assert (gone.status, "Connection refused" in gone.err, "proxyfleet serve" in gone.err) == (3, True, True)
+
+
+def test_a_password_is_never_an_argument() -> None:
+    """Others on the machine see arguments."""
+    from tests.cli.commands import all_commands, options_of
+
+    for name, command in all_commands():
+        for option in options_of(command):
+            if "password" in option.name:
+                assert option.is_flag, f"{name} {option.name} takes a password as its value"
+
+
+def test_a_key_wins_over_a_login(shell: Shell) -> None:
+    key = shell.good("keys", "create", "k", "--permission", "metrics.read").out.strip()
+    assert shell.good("whoami", "--key", key).details["permissions"] == "metrics.read"
+    assert shell("whoami", "--key", "pf_" + "0" * 40).status == 4
+    shell.good("keys", "revoke", "k", "--yes")

@@ -1,0 +1,159 @@
+"""What is printed at a terminal and what in a pipe; Ctrl-C; the completion of a real bash; how fast it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.output import safe
+from tests.cli.shell import Shell
+from tests.product import PASSWORD, Product
+
+ESCAPE = "\x1b["
+BOX = "─│┃━┏╭"
+
+
+@pytest.mark.product
+def test_colours_and_columns_at_a_terminal_and_none_in_a_pipe(shell: Shell, proxy: dict[str, Any]) -> None:
+    with shell.terminal("proxies", "list") as terminal:
+        assert terminal.end() == 0
+    line = next(line for line in terminal.text.splitlines() if proxy["name"] in line)
+    assert f"{ESCAPE}32mactive" in line
+    assert "\t" not in line
+    piped = shell.process("proxies", "list").out
+    assert ESCAPE not in piped
+    assert not set(BOX) & set(piped)
+    assert proxy["name"] in piped
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colours_where_they_are_not_wanted(shell: Shell, proxy: dict[str, Any], env: dict[str, str]) -> None:
+    for arguments in (["proxies", "list"], ["proxies", "show", proxy["name"]], ["proxies", "show", "x"], ["--help"]):
+        with shell.terminal(*arguments, **env) as terminal:
+            terminal.end()
+        assert f"{ESCAPE}3" not in terminal.text, arguments
+
+
+@pytest.mark.product
+def test_a_password_is_asked_for_without_an_echo(stranger: Shell) -> None:
+    with stranger.terminal("login") as terminal:
+        terminal.until("Password of admin")
+        terminal.type(f"{PASSWORD}\n")
+        assert terminal.end() == 0
+    assert "Signed in" in terminal.text
+    assert PASSWORD not in terminal.text
+
+
+@pytest.mark.product
+def test_delete_asks_at_a_terminal_and_does_nothing_when_told_no(shell: Shell, proxy: dict[str, Any]) -> None:
+    with shell.terminal("proxies", "delete", proxy["name"]) as terminal:
+        terminal.until(f"Delete {proxy['name']}?")
+        terminal.type("n\n")
+        assert terminal.end() == 1
+    assert "Nothing was done" in terminal.text
+    assert shell("proxies", "delete", proxy["name"]).status == 2  # in a pipe nobody can be asked
+    shell.good("proxies", "show", proxy["name"])
+
+
+@pytest.mark.product
+def test_ctrl_c_ends_with_130_and_without_a_traceback(shell: Shell) -> None:
+    with shell.terminal("login") as terminal:
+        terminal.until("Password of admin")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.product
+def test_ctrl_c_ends_what_follows_with_130(shell: Shell, proxy: dict[str, Any]) -> None:
+    shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/before")
+    with shell.terminal("logs", "--follow") as terminal:
+        terminal.until("127.0.0.1:1/before")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.product
+def test_a_reader_that_leaves_early_is_no_error(shell: Shell) -> None:
+    command = f"{sys.executable} -m supervisor audit list --limit 1000 | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=shell.env)
+    assert (ended.stdout.strip(), ended.stderr) == ("0", "")
+
+
+@pytest.mark.product
+def test_bash_completes_commands_options_and_the_names_of_proxies(shell: Shell, proxy: dict[str, Any]) -> None:
+    folder = shell.home / "bin"
+    folder.mkdir()
+    (folder / "proxyfleet").symlink_to(shutil.which("proxyfleet", path=str(Path(sys.executable).parent)) or "missing")
+    env = {**shell.env, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def complete(*words: str) -> list[str]:
+        script = (
+            'eval "$(proxyfleet completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+            'spec=$(complete -p proxyfleet); call=${spec##*-F }; ${call%% *} "$1"; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        ended = subprocess.run(
+            ["bash", "--norc", "-c", script, "bash", *words], capture_output=True, text=True, timeout=60, env=env
+        )
+        assert ended.stderr == ""
+        return ended.stdout.split()
+
+    assert complete("proxyfleet", "pro") == ["proxies"]
+    assert {"list", "start", "stop"} <= set(complete("proxyfleet", "proxies", ""))
+    assert complete("proxyfleet", "proxies", "list", "--stat") == ["--status"]
+    assert complete("proxyfleet", "proxies", "stop", proxy["name"][:9]) == [proxy["name"]]
+
+
+@pytest.mark.product
+def test_a_completion_without_an_answer_offers_nothing(product: Product, tmp_path: Path) -> None:
+    nobody = Shell(tmp_path, f"http://127.0.0.1:{product.free_port()}")
+    ran = nobody.process(_PROXYFLEET_COMPLETE="complete_bash", COMP_WORDS="proxyfleet proxies stop ", COMP_CWORD="3")
+    assert (ran.out.strip(), ran.err) == ("", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["proxies", "--help"], ["serve", "--help"]])
+def test_a_start_loads_only_what_it_needs(arguments: list[str], tmp_path: Path) -> None:
+    """Everything else would make every Tab wait."""
+    script = f"""
+import sys
+from supervisor import main
+sys.argv = ["proxyfleet", *{arguments!r}]
+try:
+    main()
+except SystemExit:
+    heavy = {{"requests", "rich", "zmq", "falcon", "cryptography", "config.settings"}} & set(sys.modules)
+    print("loaded:", *sorted(heavy))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env
+    )
+    assert ended.stdout.splitlines()[-1] == "loaded:"
+
+
+@pytest.mark.product
+def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) -> None:
+    """A process that runs for months has no use for them; the webhook sender alone makes requests."""
+    maps = Path(f"/proc/{product.pid}/maps").read_text()
+    assert "site-packages" in maps
+    assert "charset_normalizer" not in maps  # the compiled part of what requests brings
+
+
+def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
+    assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
+    assert safe("Grüße, 世界") == "Grüße, 世界"
+
+
+def test_unknown_commands_and_options_are_a_matter_of_usage(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for arguments in (["nonsense"], ["proxies", "list", "--nonsense"], ["proxies", "list", "--status", "odd"]):
+        refused = shell(*arguments)
+        assert (refused.status, refused.out) == (2, "")
+        assert "Usage" in refused.err

@@ -1,0 +1,72 @@
+"""Lines of keys in TOML files, whatever a value goes on over."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from config.positions import line_of, lines_of
+
+FILE = '''# [server] is no table here
+[server] # but here it is
+port = 8080 # port = 1
+"host" = "a # b = [c]"
+list = [ # [x]
+    "one", # port = 2
+    "]",
+]
+text = """
+port = 3
+[proxy]
+"""
+tls.enabled = true
+
+[auth.jwt]
+access_token_ttl = 1
+table = { inner = { deep = 1 } }
+literal = \'\'\'
+[metrics]\'\'\'
+[[parents]]
+name = "x"
+'''
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("server",), 2),
+        (("server", "port"), 3),
+        (("server", "host"), 4),
+        (("server", "list"), 5),
+        (("server", "list", 1), 5),
+        (("server", "text"), 9),
+        (("server", "tls", "enabled"), 13),
+        (("auth", "jwt", "access_token_ttl"), 16),
+        (("auth", "jwt", "table", "inner", "deep"), 17),
+        (("parents", "name"), 21),
+        (("parents",), 20),
+        (("proxy",), None),
+        (("metrics", "publish"), None),
+        (("server", "unsaid"), 2),
+    ],
+)
+def test_a_key_has_the_line_that_it_begins_on(path: tuple[Any, ...], line: int | None) -> None:
+    assert line_of(lines_of(FILE), path) == line
+
+
+@given(
+    some.lists(
+        some.sampled_from(['a = "[#"', "b = [\n1,\n2]", "c = '''\n'''", "# [x", "", '"d.e" = {f = "}"}', "g.h = 1"])
+    )
+)
+def test_every_key_of_a_good_file_is_found(statements: list[str]) -> None:
+    text = "\n".join(dict.fromkeys(statements))
+    lines = lines_of(text)
+    for key in tomllib.loads(text):
+        line = line_of(lines, [key])
+        assert line is not None
+        assert text.splitlines()[line - 1].lstrip('"').startswith(key)

@@ -1,0 +1,246 @@
+"""Listening sockets that were there before: known by their address, given once, ended when nobody wants them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.supervision.inherited import Inherited, from_manager, stored_name
+from actors.supervision.sockets import ListenerKeeper, ListenError, listen
+from tests.ports import free_port
+
+LOCAL = "127.0.0.1"
+
+
+class Manager:
+    """systemd's end of `$NOTIFY_SOCKET`: what it is told, and its store of descriptors by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = folder / "notify"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(self.address))
+        self.socket.settimeout(0)
+        self.stored: dict[str, socket.socket] = {}
+        self.told: list[str] = []
+
+    def listen(self) -> None:
+        """Take in all that was sent."""
+        while True:
+            try:
+                text, descriptors, _flags, _address = socket.recv_fds(self.socket, 4096, 4)
+            except BlockingIOError:
+                return
+            self.told.append(text.decode())
+            lines = dict(line.split("=", 1) for line in text.decode().splitlines())
+            if "FDSTORE" in lines:
+                assert lines["FDPOLL"] == "0"
+                self.stored[lines["FDNAME"]] = socket.socket(fileno=descriptors[0])
+            elif "FDSTOREREMOVE" in lines and lines["FDNAME"] in self.stored:
+                self.stored.pop(lines["FDNAME"]).close()
+
+    def names(self) -> list[str]:
+        self.listen()
+        return sorted(self.stored)
+
+    def close(self) -> None:
+        self.socket.close()
+        for each in self.stored.values():
+            each.close()
+
+
+@pytest.fixture
+def manager(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+    made = Manager(tmp_path_factory.mktemp("m"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(made.address))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def keeper_of() -> Iterator[Callable[[Inherited], ListenerKeeper]]:
+    made: list[ListenerKeeper] = []
+
+    def make(inherited: Inherited) -> ListenerKeeper:
+        made.append(ListenerKeeper(lambda: 0.0, inherited.listen, inherited.store))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def accepts(port: int, host: str = LOCAL) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_a_socket_is_known_again_by_its_address_and_given_once() -> None:
+    port = free_port()
+    with listen(LOCAL, port) as older:
+        inherited = Inherited([("any name", older.dup())])
+        with inherited.listen(LOCAL, port) as given:
+            assert given.getsockname() == (LOCAL, port)
+            with pytest.raises(ListenError, match="already in use"):
+                inherited.listen(LOCAL, port)
+
+
+def test_connections_that_queued_before_are_accepted_from_the_inherited_socket() -> None:
+    port = free_port()
+    older = listen(LOCAL, port)
+    with socket.create_connection((LOCAL, port), timeout=5) as client:
+        client.sendall(b"early")
+        inherited = Inherited([("", older.dup())])
+        older.close()
+        with inherited.listen("localhost", port) as given:
+            given.setblocking(True)
+            connection, _ = given.accept()
+            with connection:
+                assert connection.recv(5) == b"early"
+
+
+def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_nobody_wants_it() -> None:
+    old, new = free_port(), free_port()
+    older = listen(LOCAL, old)
+    inherited = Inherited([(stored_name(older), older.dup())])
+    older.close()
+    with inherited.listen(LOCAL, new):
+        assert accepts(old)
+        inherited.end_unclaimed()
+        assert not accepts(old)
+        assert accepts(new)
+
+
+def test_the_socket_of_a_socket_unit_that_fits_nothing_is_left_to_the_unit() -> None:
+    port = free_port()
+    with listen(LOCAL, port) as units:
+        inherited = Inherited([("api", units.dup())])
+        inherited.end_unclaimed()
+        assert accepts(port)
+
+
+def test_the_same_address_twice_is_one_socket() -> None:
+    port = free_port()
+    with listen(LOCAL, port) as older:
+        inherited = Inherited([(stored_name(older), older.dup()), ("api", older.dup())])
+        with inherited.listen(LOCAL, port):
+            inherited.end_unclaimed()
+            assert accepts(port)
+
+
+def test_ipv6_and_ipv4_wildcards_of_one_port_are_two_sockets() -> None:
+    port = free_port()
+    four, six = listen("0.0.0.0", port), listen("::", port)
+    inherited = Inherited([("", four), ("", six)])
+    with inherited.listen("::", port) as given:
+        assert given.family == socket.AF_INET6
+        with inherited.listen("0.0.0.0", port) as other:
+            assert other.family == socket.AF_INET
+
+
+def test_what_is_no_listening_tcp_socket_is_closed(manager: Manager) -> None:
+    datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    connected, other_end = socket.socketpair()
+    bound = socket.socket()
+    with other_end:
+        inherited = Inherited([("a", datagram), ("b", connected), ("c", bound)])
+        assert [each.fileno() for each in (datagram, connected, bound)] == [-1, -1, -1]
+        inherited.end_unclaimed()
+    manager.listen()
+    assert sum("FDSTOREREMOVE=1" in text for text in manager.told) == 3
+
+
+def test_a_listener_is_in_the_store_from_keep_to_release(
+    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+) -> None:
+    port = free_port()
+    keeper = keeper_of(Inherited())
+    keeper.reserve("one", LOCAL, port)
+    assert manager.names() == []
+    keeper.keep("one", LOCAL, port)
+    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
+    keeper.release("one")
+    assert manager.names() == []
+    assert not accepts(port)
+
+
+def test_a_listener_that_moves_takes_its_place_in_the_store(
+    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+) -> None:
+    old, new = free_port(), free_port()
+    keeper = keeper_of(Inherited())
+    keeper.keep("one", LOCAL, old)
+    keeper.keep("one", LOCAL, new)
+    assert manager.names() == [f"tcp-{LOCAL}-{new}"]
+
+
+def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
+    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+) -> None:
+    port = free_port()
+    keeper = keeper_of(Inherited())
+    keeper.keep("one", LOCAL, port)
+    keeper.leave()
+    keeper.retire("one")
+    keeper.end_retired("one")
+    keeper.close()
+    assert manager.names() == [f"tcp-{LOCAL}-{port}"]
+    assert accepts(port)
+
+
+def test_at_the_end_without_a_store_they_refuse(
+    keeper_of: Callable[[Inherited], ListenerKeeper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    port = free_port()
+    keeper = keeper_of(Inherited())
+    copy = keeper.keep("one", LOCAL, port).dup()
+    keeper.leave()
+    keeper.release("one")
+    with copy:
+        assert not accepts(port)
+
+
+def test_names_in_the_store_have_no_colon() -> None:
+    with listen("::1", free_port()) as six:
+        assert stored_name(six) == f"tcp-..1-{six.getsockname()[1]}"
+
+
+def test_sockets_for_another_process_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "api"}
+    assert from_manager(environment) == []
+    assert environment == {}
+
+
+def test_sockets_are_taken_as_systemd_passes_them() -> None:
+    """In a process of its own, since they are the descriptors from 3 on."""
+    program = (
+        "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid())\n"
+        "from actors.supervision.inherited import from_manager\n"
+        "taken = from_manager(os.environ)\n"
+        "print([(name, each.getsockname()[1], os.get_inheritable(each.fileno())) for name, each in taken])\n"
+        "print([name for name in os.environ if name.startswith('LISTEN_')])"
+    )
+    with listen(LOCAL, free_port()) as one, listen(LOCAL, free_port()) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+        shell = f"exec 3<&{one.fileno()} 4<&{two.fileno()}; exec '{sys.executable}' -c \"$0\""
+        done = subprocess.run(
+            ["bash", "-c", shell, program],
+            pass_fds=(one.fileno(), two.fileno()),
+            env={**os.environ, "LISTEN_FDS": "2", "LISTEN_FDNAMES": "api:other"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+    assert done.stdout.splitlines() == [
+        str([("api", ports[0], False), ("other", ports[1], False)]),
+        "[]",
+    ], done.stderr
