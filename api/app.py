@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,8 +50,8 @@ UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 CREATES_PROXY = "createProxy"
 """What would be outside of any scope of proxies."""
 REPLAYED = {"Idempotency-Replayed": "true"}
-NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess"))
-"""What is sent by POST and does nothing that anybody would want to hear of."""
+NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess", "importConfig"))
+"""What is sent by POST and does nothing that anybody would want to hear of, or has rows for everything it does."""
 ACTIONS = {
     "restartProxy": "proxy.restarted",
     "testProxy": "proxy.tested",
@@ -129,8 +130,15 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
         return do()
     body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
     request = [operation.id, call.params, req.params, body]
-    answer, again = services.idempotency.once(call.caller.identity, key, request, lambda: do().plain())
-    reply = Reply.of_plain(answer)
+    following: list[Callable[[], None] | None] = [None]
+
+    def plainly() -> dict[str, Any]:
+        reply = do()
+        following[0] = reply.then
+        return reply.plain()
+
+    answer, again = services.idempotency.once(call.caller.identity, key, request, plainly)
+    reply = replace(Reply.of_plain(answer), then=following[0])
     return replace(reply, headers={**reply.headers, **REPLAYED}) if again else reply
 
 

@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -285,6 +285,30 @@ class Proxies:
         if body.upstreams:
             refuse_circle(record, [each.record for each in self.all()])
         return record
+
+    # --- for changes of many at once (`api.transfer`) ---
+
+    @property
+    def default_timeout(self) -> int:
+        """`proxy.default_timeout`."""
+        return self._default_timeout
+
+    @property
+    def tls(self) -> ServerTls:
+        """`server.tls`."""
+        return self._tls
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Nobody else changes a proxy meanwhile. Raises `SupervisorLost` when an earlier change takes too long."""
+        return self._one_change()
+
+    def forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What accounts have used that are not in `after` needs to be kept by nobody."""
+        self._forget_accounts(before, after)
+
+    def say(self, kind: str, record: ProxyRecord) -> None:
+        """An event about a proxy."""
+        self._say(kind, record)
 
     # --- the store ---
 

@@ -9,6 +9,7 @@ from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS, OFFSET_MAX, TAIL_MAX
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
+from api.resources.transfer import BOOLEAN, SECRETS
 from api.resources.webhooks import DELIVERY_STATES
 from config.proxies import PROTOCOLS
 
@@ -105,6 +106,12 @@ QUERY_AUDIT = (
     integer("limit", "At most so many", 1, 1000, 100),
     integer("offset", "After so many", 0, 1_000_000_000, 0),
     Parameter("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"}, "The `next_cursor` of the page before", "100"),
+)
+
+EXPORT_CONFIG = (choice("secrets", "Left out, or sealed under the passphrase in `X-Passphrase`", SECRETS, "omitted"),)
+IMPORT_CONFIG = (
+    choice("dry_run", "Change nothing, but say what would be changed", BOOLEAN, "false"),
+    choice("prune", "Delete what is not in the document, of the kinds that it names", BOOLEAN, "false"),
 )
 
 

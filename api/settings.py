@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,13 +83,21 @@ class LiveSettings:
             if not changed:
                 return before, False
             stored = merge(read_stored(self._store), changed)
-            self._prepare(stored)
+            self.prepare(stored)
             self._store.put(COLLECTION, {"id": DOCUMENT, **stored})
-            self._put_in_force(stored)
+            self.put_in_force(stored)
             after = self.show()
+        self.say(changed)
+        return after, moves(changed)
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Nobody else changes a setting meanwhile."""
+        return self._lock
+
+    def say(self, changed: Stored) -> None:
+        """The event about a change."""
         names = sorted(f"{group}.{key}" for group, keys in changed.items() for key in keys)
         self._publish("settings.updated", {"changed": names, "source": "api"})
-        return after, bool({"host", "port"} & changed.get("server", {}).keys())
 
     def _changes(self, body: SettingsUpdate) -> Stored:
         try:
@@ -96,7 +105,8 @@ class LiveSettings:
         except FixedSetting as error:
             raise invalid(error.field, error.error) from error
 
-    def _prepare(self, stored: Stored) -> None:
+    def prepare(self, stored: Stored) -> None:
+        """Could this be in force? A new address of the API is bound. Raises `ApiError` 400, `SupervisorLost`."""
         reply = self._bridge.ask(SUPERVISOR, PrepareSettings(stored))
         if isinstance(reply, ListenerRefused):
             raise invalid(f"server.{reply.field}", reply.error)
@@ -105,11 +115,17 @@ class LiveSettings:
         if not isinstance(reply, Done):
             raise SupervisorLost(repr(reply))
 
-    def _put_in_force(self, stored: Stored) -> None:
+    def put_in_force(self, stored: Stored) -> None:
+        """What the store has is in force everywhere when this returns. Raises `SupervisorLost`."""
         reply = self._bridge.ask(SUPERVISOR, PutSettings(stored))
         if not isinstance(reply, SetSettings):
             raise SupervisorLost(repr(reply))
         self._take_over(reply.settings)
+
+
+def moves(changed: Stored) -> bool:
+    """Does the API listen somewhere else from such a change on?"""
+    return bool({"host", "port"} & changed.get("server", {}).keys())
 
 
 def _shown(settings: Grouped, revision: int) -> Shown:

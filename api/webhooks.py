@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,10 @@ class Webhooks:
         self._publish = publish
         self._seal = seal
         self._lock = threading.Lock()
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Nobody else changes a webhook meanwhile."""
+        return self._lock
 
     # --- reading ---
 
@@ -223,6 +228,10 @@ class Webhooks:
         document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
         self._tell()
         return self._load(document)
+
+    def tell(self) -> None:
+        """Tell the sender what the store has; it asks for everything when it is back."""
+        self._tell()
 
     def _tell(self) -> None:
         """The store has it already, and the sender asks for everything when it is back."""

@@ -20,9 +20,9 @@ from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, ch
 from config.addresses import not_local, read_bind_address
 from config.certificates import CertificateError, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
-from config.passwords import hash_password
+from config.passwords import check_password, hash_password
 from config.settings import ServerTls
-from config.upstreams import Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
+from config.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
@@ -121,6 +121,7 @@ class ProxyUpdate(Input):
     auth: AuthInput | None = None
     settings: SettingsInput | None = None
     access: AccessInput | None = None
+    upstream_protocol: ParentProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Parents | None = None
     upstream_policy: Policy | None = None
     upstream_check: UpstreamCheckInput | None = None
@@ -197,20 +198,29 @@ class ProxyRecord(BaseModel):
 
 def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: int) -> ProxyRecord:
     """The record of a proxy that is to be created, active. Raises `InvalidProxy`."""
-    blank = ProxyRecord(
-        id=identifier,
-        name=body.name,
-        host=body.host,
-        port=body.port,
-        protocol=body.protocol,
-        status="active",
-        auth=ProxyAuth(),
-        settings=ProxySettings(timeout=default_timeout),
-        tags=[],
-        created_at=now,
-        updated_at=now,
-    )
+    blank = blank_record(identifier, body.name, body.host, body.port, body.protocol, now, default_timeout)
     return apply(blank, body, now)
+
+
+def blank_record(
+    identifier: str, name: str, host: str, port: int, protocol: str, now: float, default_timeout: int
+) -> ProxyRecord:
+    """The record of an active proxy of which nothing else was said."""
+    return ProxyRecord.model_validate(
+        {
+            "id": identifier,
+            "name": name,
+            "host": host,
+            "port": port,
+            "protocol": protocol,
+            "status": "active",
+            "auth": ProxyAuth(),
+            "settings": ProxySettings(timeout=default_timeout),
+            "tags": [],
+            "created_at": now,
+            "updated_at": now,
+        }
+    )
 
 
 def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
@@ -285,8 +295,14 @@ def apply_auth(
     if protocol == "socks5":
         refuse_long("auth.username", username)
         refuse_long("auth.password", given.password)
-    hashed = auth.password_hash if given.password is None else hash_password(given.password)
-    return ProxyAuth(enabled=enabled, username=username, password_hash=hashed)
+    return ProxyAuth(enabled=enabled, username=username, password_hash=_hashed(auth.password_hash, given.password))
+
+
+def _hashed(known: str | None, password: str | None) -> str | None:
+    """The password that it has, given again, is no change."""
+    if password is None or (known is not None and check_password(password, known)):
+        return known
+    return hash_password(password)
 
 
 def _refuse_foreign(bind_address: str) -> None:

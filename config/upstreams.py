@@ -9,28 +9,33 @@ from __future__ import annotations
 import re
 import ssl
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
+    PrivateAttr,
     StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
 )
 from pydantic_core import PydanticCustomError
 
 from config import patterns
-from config.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.fields import Input, InvalidProxy, field_path, plain_text, refuse_long
+from config.parent_lists import DEFAULT_PROTOCOL, BadLine, read_line, read_text
 from config.sealing import Seal
 
-PARENTS_MAX = 1000
+PARENTS_MAX = 10_000
 POLICIES = ("failover", "round_robin", "least_connections", "sticky")
 PURPOSE = "the password of a parent proxy"
 
@@ -71,7 +76,8 @@ def _path(text: str) -> str:
     return text
 
 
-def _no_nulls(given: Any) -> Any:
+def no_nulls(given: Any) -> Any:
+    """`given`, if no member of it is null; else a validation error that names it."""
     if isinstance(given, dict):
         for name, value in given.items():
             if value is None:
@@ -120,11 +126,17 @@ class UpstreamInput(Input):
     protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
     host: Host
     port: Port
-    auth: Annotated[UpstreamAuth | None, BeforeValidator(_no_nulls)] = None
+    auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
-    tls: Annotated[UpstreamTls | None, BeforeValidator(_no_nulls)] = None
+    tls: Annotated[UpstreamTls | None, BeforeValidator(no_nulls)] = None
     proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), patterns.one_of("v1", "v2")] | None = None
+    _line: int | None = PrivateAttr(None)
+
+    @property
+    def line(self) -> int | None:
+        """The line of a text that it was."""
+        return self._line
 
 
 class UpstreamCheckInput(Input):
@@ -137,10 +149,68 @@ class UpstreamCheckInput(Input):
     )
 
 
-Parents = Annotated[
-    list[Annotated[UpstreamInput, BeforeValidator(_no_nulls)]],
-    Field(max_length=PARENTS_MAX),
-]
+class _Line(NamedTuple):
+    """An entry that was a line of a text."""
+
+    number: int
+    entry: dict[str, Any]
+
+
+def _listed(given: Any, info: ValidationInfo) -> Any:
+    """A text of lines as a list of them."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return [_Line(*line) for line in read_text(given, _bare_protocol(info))]
+    except BadLine as error:
+        raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
+
+
+def _bare_protocol(info: ValidationInfo) -> str:
+    """What lines without a scheme are of: the field `upstream_protocol` before this one."""
+    return (info.data or {}).get("upstream_protocol") or DEFAULT_PROTOCOL
+
+
+def _read_parent(given: Any, read: Callable[[Any], UpstreamInput], info: ValidationInfo) -> UpstreamInput:
+    """A parent as an object, or as one line."""
+    if isinstance(given, str):
+        try:
+            given = read_line(given, _bare_protocol(info))
+        except BadLine as error:
+            raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
+    if not isinstance(given, _Line):
+        return read(no_nulls(given))
+    try:
+        parent = read(given.entry)
+    except ValidationError as error:
+        raise _of_line(given.number, error) from None
+    parent._line = given.number
+    return parent
+
+
+def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = field_path(first["loc"])
+    text = f"line {number}: {field}: {first['msg'].removeprefix('Value error, ')}"
+    return PydanticCustomError("bad_line", "{error}", {"error": text})
+
+
+class _OrText:
+    """For the description: what may be a text instead."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string", "minLength": 1, "maxLength": self._longest}]}
+
+
+ONE_PARENT = (WrapValidator(_read_parent), _OrText(2048))
+"""Annotations of an entry."""
+ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(_listed), _OrText(4 * 1024 * 1024))
+"""Annotations of a list of such entries."""
+Parents = Annotated[list[Annotated[UpstreamInput, *ONE_PARENT]], *ALL_PARENTS]
+ParentProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
 Policy = Annotated[StrictStr, _one_of(*POLICIES), patterns.one_of(*POLICIES)]
 
 
@@ -190,15 +260,37 @@ def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput],
     after: list[ProxyUpstream] = []
     seen: dict[tuple[str, str, int, str | None], int] = {}
     for index, entry in enumerate(given):
-        _check(entry, f"upstreams[{index}]")
+        _check_whole(entry, f"upstreams[{index}]")
         parent = _stored(entry, names[index])
         if parent.identity in seen:
-            raise InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{seen[parent.identity]}]")
+            raise _twice(given, seen[parent.identity], index)
         seen[parent.identity] = index
         password = entry.auth.password if entry.auth else None
-        kept = passwords.get(parent.identity)
-        after.append(parent.model_copy(update={"password": seal.seal(password, PURPOSE) if password else kept}))
+        sealed = _sealed(passwords.get(parent.identity), password, seal)
+        after.append(parent.model_copy(update={"password": sealed}))
     return after
+
+
+def _check_whole(entry: UpstreamInput, field: str) -> None:
+    try:
+        _check(entry, field)
+    except InvalidProxy as error:
+        text = error.error if entry.line is None else f"line {entry.line}: {error.error}"
+        raise InvalidProxy(error.field, text) from error
+
+
+def _twice(given: list[UpstreamInput], first: int, index: int) -> InvalidProxy:
+    line, other = given[index].line, given[first].line
+    if line is not None:
+        return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same parent as line {other}")
+    return InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{first}]")
+
+
+def _sealed(known: str | None, password: str | None, seal: Seal) -> str | None:
+    """A password that stays the same keeps its seal, so that no change is seen where there is none."""
+    if password is None or (known is not None and seal.open(known, PURPOSE) == password):
+        return known
+    return seal.seal(password, PURPOSE)
 
 
 def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> None:
@@ -213,10 +305,13 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
 
     Raises `InvalidProxy`. Listeners that are written by another name or address than their own are not recognised.
     """
-    nodes = [each for each in others if each.id != start.id]
+    nodes: dict[int, list[Node]] = {}
+    for each in others:
+        if each.id != start.id:
+            nodes.setdefault(each.port, []).append(each)
     for index, parent in enumerate(start.upstreams):
         reached: set[str] = set()
-        waiting = [each for each in nodes if is_listener(parent, each.host, each.port)]
+        waiting = _listeners(parent, nodes)
         while waiting:
             node = waiting.pop()
             if node.id in reached:
@@ -226,7 +321,11 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
                 raise InvalidProxy(
                     f"upstreams[{index}]", f"the chain comes back to this proxy, by way of {node.name!r}"
                 )
-            waiting += [each for each in nodes for above in node.upstreams if is_listener(above, each.host, each.port)]
+            waiting += [each for above in node.upstreams for each in _listeners(above, nodes)]
+
+
+def _listeners(parent: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[Node]:
+    return [each for each in nodes.get(parent.port, ()) if is_listener(parent, each.host, each.port)]
 
 
 def is_listener(parent: ProxyUpstream, host: str, port: int) -> bool:
@@ -298,13 +397,14 @@ def _names(given: list[UpstreamInput]) -> list[str]:
     plain = [entry.name or _default_name(entry) for entry in given]
     chosen = Counter(entry.name for entry in given if entry.name is not None)
     used = set(chosen)
+    numbers: dict[str, int] = {}
     names = []
     for index, entry in enumerate(given):
         if entry.name is not None and chosen[entry.name] > 1:
             raise InvalidProxy(f"upstreams[{index}].name", f"the name {entry.name!r} is there more than once")
-        name, number = plain[index], 1
+        name = plain[index]
         while entry.name is None and name in used:
-            number += 1
+            numbers[plain[index]] = number = numbers.get(plain[index], 1) + 1
             name = f"{plain[index]} ({number})"
         used.add(name)
         names.append(name)

@@ -7,6 +7,7 @@ Standard Webhooks: `whsec_` and base64 of random bytes.
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 import secrets
 from collections.abc import Iterable
@@ -125,6 +126,21 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
+def _sparse_headers(headers: dict[str, str | None]) -> dict[str, str | None]:
+    _headers({name: value or "kept" for name, value in headers.items()})
+    return {name: value or None for name, value in headers.items()}
+
+
+def _secret(text: str) -> str:
+    try:
+        size = len(base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True))
+    except binascii.Error:
+        size = 0
+    if not text.startswith(SECRET_PREFIX) or not 24 <= size <= 64:
+        raise ValueError(f"must be {SECRET_PREFIX} and base64 of 24 to 64 bytes")
+    return text
+
+
 _EVENTS_SCHEMA = {"type": "array", "items": {"type": "string", "enum": list(PATTERNS)}, "minItems": 1, "maxItems": 100}
 _HEADERS_SCHEMA = {
     "type": "object",
@@ -134,6 +150,12 @@ _HEADERS_SCHEMA = {
         "type": "string",
         "maxLength": LONGEST_HEADER,
         "pattern": r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$",
+    },
+}
+_SPARSE_HEADERS_SCHEMA = {
+    **_HEADERS_SCHEMA,
+    "additionalProperties": {
+        "anyOf": [{"type": "null"}, {"const": ""}, _HEADERS_SCHEMA["additionalProperties"]],
     },
 }
 
@@ -158,6 +180,20 @@ Headers = Annotated[
     AfterValidator(_headers),
     WithJsonSchema(_HEADERS_SCHEMA),
 ]
+SparseHeaders = Annotated[
+    dict[StrictStr, StrictStr | None],
+    Field(max_length=MAX_HEADERS),
+    AfterValidator(_sparse_headers),
+    WithJsonSchema(_SPARSE_HEADERS_SCHEMA),
+]
+"""Headers, of which those without a value keep the one that they have."""
+Secret = Annotated[
+    StrictStr,
+    Field(max_length=100),
+    AfterValidator(_secret),
+    patterns.text(rf"^{SECRET_PREFIX}[A-Za-z0-9+/]{{32,86}}={{0,2}}$", highest=100),
+]
+"""A signing secret, as Standard Webhooks writes them."""
 
 
 class WebhookCreate(Input):

@@ -193,8 +193,8 @@ class Product:
             self._token = str(answer.json()["data"]["access_token"])
         return self._token
 
-    def sign_in_again(self) -> None:
-        """The token so far means nothing to the data that are there now."""
+    def forget_token(self) -> None:
+        """The administrator signs in anew at the next use of `token`."""
         self._token = None
 
     def api(self, method: str, path: str, json: Any = None, timeout: float = 10.0, **more: Any) -> requests.Response:

@@ -58,11 +58,16 @@ class ApiAddress:
         return str(host), int(port)
 
     def prepare(self, address: Address) -> None:
-        """Bind `address`, if it is another one, and hold it for a while. Raises `ListenError`."""
+        """Bind `address`, if it is another one, and hold it for a while. Raises `ListenError`.
+
+        What was prepared before and is another one still is let go.
+        """
         self.lapse()
-        if address == self.address or (self._reserved is not None and self._reserved.address == address):
+        if self._reserved is not None and self._reserved.address == address:
             return
         self._let_go()
+        if address == self.address:
+            return
         with self._shared(address):
             listener = listen(*address, shared=address[1] == self.address[1])
         self._reserved = _Reserved(address, listener, self._clock() + RESERVED_FOR)

@@ -21,6 +21,7 @@ from actors.bus.messages import (
     METRICS,
     TELEMETRY,
     WEBHOOKS,
+    CancelListeners,
     Configure,
     DescribeFleet,
     Done,
@@ -111,6 +112,7 @@ class Fleet:
         self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
             Hello: self._hello,
             ReserveListener: self._reserve,
+            CancelListeners: self._cancel,
             PutProxy: self._put,
             RemoveProxy: self._remove,
             RestartProxy: self._restart,
@@ -263,11 +265,17 @@ class Fleet:
 
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
-            self._keeper.reserve(message.proxy_id, message.host, message.port)
+            self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
             return
         answer(ListenerReserved(message.host, message.port))
+
+    def _cancel(self, _sender: str, message: CancelListeners, answer: Answer) -> None:
+        for proxy_id in message.proxy_ids:
+            self._keeper.cancel(proxy_id)
+        self._refresh_egress()
+        answer(Done())
 
     def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
         spec = message.spec
@@ -305,9 +313,14 @@ class Fleet:
             actor.replace(reply)
 
     def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
-        self._wish = {spec.id: spec for spec in message.specs}
+        before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
         self._removed.clear()
+        for spec in message.specs:
+            if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
+                self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
+        for proxy_id in before.keys() - self._wish.keys():
+            self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
         wanted = message.proxy_ids or tuple(self._wish)

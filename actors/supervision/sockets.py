@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -114,10 +114,22 @@ class _Held:
     socket: socket.socket
     lapses: float | None
     """When a reservation ends; None for what is kept."""
+    heir: _Held | None = None
+    """Who has a copy of this socket, and goes on with it."""
+    lender: _Held | None = None
+    """Whose socket this is a copy of, as long as they have it, too."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """As it was asked for."""
+        return self.host, self.port
 
 
 class ListenerKeeper:
-    """All listening sockets by the name of what they are for. `clock` is monotonic."""
+    """All listening sockets by the name of what they are for. `clock` is monotonic.
+
+    What is kept at one address may have a reservation at another beside it, to move to.
+    """
 
     def __init__(
         self,
@@ -130,34 +142,49 @@ class ListenerKeeper:
         self._store = store
         self._left = False
         self._held: dict[str, _Held] = {}
+        self._following: dict[str, _Held] = {}
         self._retired: dict[str, socket.socket] = {}
         self.changes = 0
         """Grows whenever an address comes or goes."""
 
-    def reserve(self, name: str, host: str, port: int) -> None:
+    def reserve(self, name: str, host: str, port: int, instead_of: Collection[str] = ()) -> None:
         """Bind for `name`, to be kept if `keep` follows in time. Raises `ListenError` and holds what it held.
 
-        What is held at the same address already is a success.
+        What is held at the same address already is a success. Where one of `instead_of` listens at this very address,
+        `name` goes on with its socket, which so never closes; that one is to be retired or released before or after.
         """
-        held = self._held.get(name)
-        if held is not None and (held.host, held.port) == (host, port):
-            if held.lapses is not None:
-                held.lapses = self._clock() + RESERVED_FOR
-            return
+        for held in (self._held.get(name), self._following.get(name)):
+            if held is not None and held.address == (host, port):
+                if held.lapses is not None:
+                    held.lapses = self._clock() + RESERVED_FOR
+                return
         self.end_retired(name)  # it may be this very address
-        fresh = _Held(host, port, self._bind(host, port), self._clock() + RESERVED_FOR)
-        self.release(name)
-        self._held[name] = fresh
+        fresh = self._inherit(host, port, instead_of) or _Held(host, port, self._bind(host, port), 0.0)
+        fresh.lapses = self._clock() + RESERVED_FOR
+        self.cancel(name)
+        (self._following if name in self._held else self._held)[name] = fresh
         self.changes += 1
 
     def keep(self, name: str, host: str, port: int) -> socket.socket:
         """The socket of `name`, bound now unless it is held; it stays until `release`. Raises `ListenError`."""
         self.reserve(name, host, port)
+        following = self._following.get(name)
+        if following is not None and following.address == (host, port):
+            del self._following[name]
+            self._give_up(self._held, name)
+            self._held[name] = following
         held = self._held[name]
         if held.lapses is not None and self._store is not None:
             self._store.put(held.socket)
         held.lapses = None
         return held.socket
+
+    def cancel(self, name: str) -> None:
+        """Nothing comes of a reservation; what is kept stays. Harmless if there is none."""
+        self._give_up(self._following, name)
+        held = self._held.get(name)
+        if held is not None and held.lapses is not None:
+            self._give_up(self._held, name)
 
     def get(self, name: str) -> socket.socket | None:
         """The socket that is held for `name`."""
@@ -175,9 +202,13 @@ class ListenerKeeper:
         Harmless if not held.
         """
         held = self._held.pop(name, None)
-        if held is not None:
-            self.changes += 1
-            self.end_retired(name)
+        if held is None:
+            return
+        self.changes += 1
+        self.end_retired(name)
+        if held.heir is not None or held.lender is not None:
+            self._finish(held)  # it goes on listening for somebody else
+        else:
             self._retired[name] = held.socket
 
     def end_retired(self, name: str) -> None:
@@ -188,22 +219,21 @@ class ListenerKeeper:
 
     def release(self, name: str) -> None:
         """Listen no more for `name`, whoever has a copy of its socket. Harmless if not held."""
-        held = self._held.pop(name, None)
-        if held is not None:
-            self.changes += 1
-            self._end(held.socket)
+        self._give_up(self._following, name)
+        self._give_up(self._held, name)
 
     def lapse(self) -> list[str]:
         """Let go the reservations whose time is up; their names."""
-        now = self._clock()
-        late = [name for name, held in self._held.items() if held.lapses is not None and held.lapses <= now]
-        for name in late:
-            self.release(name)
+        now, late = self._clock(), []
+        for group in (self._held, self._following):
+            for name in [name for name, held in group.items() if held.lapses is not None and held.lapses <= now]:
+                self._give_up(group, name)
+                late.append(name)
         return late
 
     def addresses(self) -> Iterator[tuple[str, int]]:
         """Where the product listens, as the kernel says."""
-        for held in self._held.values():
+        for held in (*self._held.values(), *self._following.values()):
             host, port = held.socket.getsockname()[:2]
             yield str(host), int(port)
 
@@ -213,10 +243,35 @@ class ListenerKeeper:
 
     def close(self) -> None:
         """Release everything."""
-        for name in tuple(self._held):
+        for name in (*self._held, *self._following):
             self.release(name)
         for name in tuple(self._retired):
             self.end_retired(name)
+
+    def _inherit(self, host: str, port: int, instead_of: Collection[str]) -> _Held | None:
+        for name in instead_of:
+            lender = self._held.get(name)
+            if lender is not None and lender.address == (host, port) and lender.heir is None:
+                lender.heir = _Held(host, port, lender.socket.dup(), None, lender=lender)
+                return lender.heir
+        return None
+
+    def _give_up(self, group: dict[str, _Held], name: str) -> None:
+        held = group.pop(name, None)
+        if held is not None:
+            self.changes += 1
+            self._finish(held)
+
+    def _finish(self, held: _Held) -> None:
+        """Give its socket up: it listens no more, unless somebody else goes on with it."""
+        if held.heir is None and held.lender is None:
+            self._end(held.socket)
+            return
+        if held.heir is not None:
+            held.heir.lender = held.lender
+        if held.lender is not None:
+            held.lender.heir = held.heir
+        held.socket.close()
 
     def _end(self, listener: socket.socket) -> None:
         if self._left:

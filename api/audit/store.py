@@ -5,14 +5,14 @@ It knows who changes something from `api.audit.context`; collections of mere boo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from api.audit.context import on_behalf_of
 from api.audit.masking import difference
-from api.audit.trail import Trail
-from api.store import Change, Document, Store, StoreError
+from api.audit.trail import Entry, Trail
+from api.store import Change, Document, Store, StoreError, Write
 from api.store.contract import Predicate
 from config.paths import DataDir
 
@@ -45,21 +45,18 @@ class AuditedStore:
 
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
-        row = self._announce(collection, document["id"], document, expect)
-        try:
+        with self._announced([Write(collection, document["id"], document, expect)]):
             return self._store.put(collection, document, expect)
-        except StoreError as error:
-            self._withdraw(row, error)
-            raise
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """See `Store.delete`."""
-        row = self._announce(collection, identifier, None, expect)
-        try:
+        with self._announced([Write(collection, identifier, None, expect)]):
             return self._store.delete(collection, identifier, expect)
-        except StoreError as error:
-            self._withdraw(row, error)
-            raise
+
+    def commit(self, writes: Sequence[Write]) -> list[int]:
+        """See `Store.commit`."""
+        with self._announced(writes):
+            return self._store.commit(writes)
 
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
@@ -77,33 +74,48 @@ class AuditedStore:
         """See `Store.close`."""
         self._store.close()
 
-    def _announce(
-        self, collection: str, identifier: str, after: Mapping[str, Any] | None, expect: int | None
-    ) -> tuple[int, str, dict[str, Any]] | None:
-        """Write the row of a change that is about to be made: number, action, resource. None: nothing to tell."""
-        if collection in UNAUDITED:
+    @contextmanager
+    def _announced(self, writes: Sequence[Write]) -> Iterator[None]:
+        """The rows of changes are written before they are made; what the store refuses is told as failed."""
+        rows = [row for row in map(self._row, writes) if row is not None]
+        entries = self._trail.append_all(rows) if rows else []
+        try:
+            yield
+        except StoreError as error:
+            self._withdraw(entries, error)
+            raise
+
+    def _row(self, write: Write) -> dict[str, Any] | None:
+        """What a change that is about to be made is told by. None: nothing to tell."""
+        if write.collection in UNAUDITED:
             return None
-        document = self._store.get(collection, identifier)
-        if expect is not None and expect != (document.revision if document else 0):
+        document = self._store.get(write.collection, write.id)
+        if write.expect is not None and write.expect != (document.revision if document else 0):
             return None  # the store will refuse this
         before = document.body if document else None
-        if before is None and after is None:
+        if before is None and write.body is None:
             return None
-        old, new = difference(before, after)
+        old, new = difference(before, write.body)
         if not old and not new:
             return None
-        action, resource = _action(collection, old, new), _resource(collection, identifier, after or before or {})
-        return self._trail.append(action, resource, before=old, after=new).seq, action, resource
+        resource = _resource(write.collection, write.id, write.body or before or {})
+        return {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
 
-    def _withdraw(self, row: tuple[int, str, dict[str, Any]] | None, error: StoreError) -> None:
-        """The change was not made after all. If not even that can be written, the caller's error says enough."""
-        if row is None:
+    def _withdraw(self, entries: Sequence[Entry], error: StoreError) -> None:
+        """The changes were not made after all. If not even that can be written, the caller's error says enough."""
+        if not entries:
             return
-        seq, action, resource = row
+        reason = type(error).__name__
+        failed = {"outcome": "failed", "before": None, "after": None}
+        rows = [{**_of(each), **failed, "details": {"of": each.seq, "error": reason}} for each in entries]
         try:
-            self._trail.append(action, resource, outcome="failed", details={"of": seq, "error": type(error).__name__})
+            self._trail.append_all(rows)
         except StoreError:
             return
+
+
+def _of(entry: Entry) -> dict[str, Any]:
+    return {name: entry.content[name] for name in ("action", "resource")}
 
 
 def _action(collection: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:

@@ -20,7 +20,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,7 @@ from config.units import timestamp_text
 log = logging.getLogger(__name__)
 
 GENESIS = "0" * 64
+_SILENT = {"resource": None, "before": None, "after": None, "outcome": "done", "details": None}
 SEARCHABLE = {
     "timestamp": "$.timestamp",
     "action": "$.action",
@@ -126,14 +127,16 @@ class Trail:
 
         `resource` is `{type, id, name}`; `more` may have `before`, `after`, `outcome` (else `done`) and `details`.
         """
+        return self.append_all([{"action": action, "resource": resource, **more}])[0]
+
+    def append_all(self, rows: Sequence[Mapping[str, Any]]) -> list[Entry]:
+        """Several rows, all of them or none; each has what `append` takes. Raises `StoreWriteError`."""
         current = origin()
-        fields = {"before": None, "after": None, "outcome": "done", "details": None, **more}
         with self._lock:
-            seq = self._head.seq + 1
-            row = {"seq": seq, "timestamp": timestamp_text(self._clock()), "action": action, "resource": resource}
-            entry = self._write(seq, {**row, **current.fields(), **fields})
-        current.rows += 1
-        return entry
+            said = {"timestamp": timestamp_text(self._clock()), **_SILENT, **current.fields()}
+            entries = self._write([{**said, **row} for row in rows])
+        current.rows += len(entries)
+        return entries
 
     def find(self, selection: Selection, limit: int, offset: int) -> tuple[list[Entry], int]:
         """Rows, newest first, and how many there are in all. Raises `StoreError`."""
@@ -160,19 +163,23 @@ class Trail:
             self._reader.close()
             self._database.close()
 
-    def _write(self, seq: int, row: dict[str, Any]) -> Entry:
-        content = canonical(row)
-        digest = chained(self._head.hash, content)
+    def _write(self, rows: Sequence[dict[str, Any]]) -> list[Entry]:
+        head, entries = self._head, []
+        for row in rows:
+            numbered = {"seq": head.seq + 1, **row}
+            head = Head(head.seq + 1, chained(head.hash, canonical(numbered)))
+            entries.append(Entry(head.seq, numbered, head.hash))
         try:
             with _transaction(self._database):
-                self._database.execute(
-                    "INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)", (seq, content, digest)
+                self._database.executemany(
+                    "INSERT INTO audit (seq, content, hash) VALUES (?, ?, ?)",
+                    [(each.seq, canonical(each.content), each.hash) for each in entries],
                 )
-                self._database.execute("REPLACE INTO head VALUES (1, ?, ?)", (seq, digest))
+                self._database.execute("REPLACE INTO head VALUES (1, ?, ?)", (head.seq, head.hash))
         except sqlite3.Error as error:
             raise StoreWriteError(f"the audit trail: {error}") from error
-        self._head = Head(seq, digest)
-        return Entry(seq, row, digest)
+        self._head = head
+        return entries
 
 
 @contextmanager

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from api.openapi import account_forms, client_forms, forms, metric_forms, proxy_forms, system_forms, webhook_forms
+from api.openapi import (
+    account_forms,
+    client_forms,
+    forms,
+    metric_forms,
+    proxy_forms,
+    system_forms,
+    transfer_forms,
+    webhook_forms,
+)
 
 ANSWERS: dict[str, type[BaseModel]] = {
     "health": forms.SmallHealth,
@@ -55,6 +64,8 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "deleteUser": forms.Deleted,
     "queryLogs": proxy_forms.Logs,
     "tailLogs": proxy_forms.LogTail,
+    "exportConfig": transfer_forms.ExportedConfig,
+    "importConfig": transfer_forms.Imported,
     "getSettings": system_forms.SystemSettings,
     "replaceSettings": system_forms.SystemSettings,
     "updateSettings": system_forms.SystemSettings,

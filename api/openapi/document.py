@@ -41,6 +41,12 @@ _IDEMPOTENCY_KEY = {
     "description": "Sent again within 24 hours, the same request is done once and answered alike",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
+_PASSPHRASE = {
+    "name": "X-Passphrase",
+    "in": "header",
+    "description": "What the secrets of the document are sealed under",
+    "schema": {"type": "string", "minLength": 12, "maxLength": 1024, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+}
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
 _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}
 
@@ -94,7 +100,11 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 
 def _in_headers(operation: Operation) -> list[dict[str, Any]]:
-    wanted = ((_IF_MATCH, operation.matches), (_IDEMPOTENCY_KEY, operation.repeatable))
+    wanted = (
+        (_IF_MATCH, operation.matches),
+        (_IDEMPOTENCY_KEY, operation.repeatable),
+        (_PASSPHRASE, operation.passphrase),
+    )
     return [header for header, heeded in wanted if heeded]
 
 

@@ -64,6 +64,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "createWebhook": _WEBHOOK,
     "replaceWebhook": _WEBHOOK_UPDATE,
     "updateWebhook": _WEBHOOK_UPDATE,
+    "importConfig": {
+        "kind": "proxyfleet.config",
+        "version": 1,
+        "proxies": [{**_CREATE, "status": "active"}],
+        "users": [{"username": "bob", "role": "operator", "password": "correct horse battery"}],
+        "settings": _SETTINGS,
+    },
     "replaceUser": _USER_UPDATE,
     "updateUser": _USER_UPDATE,
 }

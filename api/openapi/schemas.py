@@ -15,6 +15,15 @@ _NULLABLE = frozenset(
         ("ApiKeyCreate", "scope"),
         ("AccountInput", "expires_at"),
         ("AccountUpdate", "expires_at"),
+        ("EntryAuth", "password"),
+        ("EntryAccount", "password"),
+        ("EntryAccount", "expires_at"),
+        ("EntryUpstreamAuth", "password"),
+        ("UserEntry", "email"),
+        ("UserEntry", "oauth"),
+        ("UserEntry", "password"),
+        ("UserEntry", "permissions"),
+        ("WebhookEntry", "secret"),
     )
 )
 """Members of bodies that may be null; the others are left out when there is nothing to say."""

@@ -16,6 +16,7 @@ from api.operations import (
     proxies,
     records,
     settings,
+    transfer,
     users,
     webhooks,
 )
@@ -35,5 +36,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *records.OPERATIONS,
     *document.OPERATIONS,
     *settings.OPERATIONS,
+    *transfer.OPERATIONS,
     *webhooks.OPERATIONS,
 )

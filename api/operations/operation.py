@@ -30,7 +30,8 @@ class Operation:
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
     What `names_resource` in its query answers 404 when there is no such thing.
     `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
-    them to everybody.
+    them to everybody. Those with a `passphrase` read one
+    from a header.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -58,6 +59,7 @@ class Operation:
     by_token: bool = False
     open_by: str | None = None
     redirects: bool = False
+    passphrase: bool = False
 
     @property
     def permission(self) -> str | None:

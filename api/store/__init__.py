@@ -1,7 +1,7 @@
 """The configuration store: documents with revisions behind a small protocol.
 
 `contract` is what everybody else sees, `tiny` the embedded store on TinyDB, `storage` how a collection reaches the
-disk.
+disk, `journal` how several collections do so together.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from api.store.contract import (
     StoreError,
     StoreTooNew,
     StoreWriteError,
+    Write,
 )
 from api.store.tiny import COLLECTIONS, TinyStore, open_store
 
@@ -33,5 +34,6 @@ __all__ = [
     "StoreTooNew",
     "StoreWriteError",
     "TinyStore",
+    "Write",
     "open_store",
 ]

@@ -18,7 +18,7 @@ Errors: everything that a store raises is a `StoreError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,6 +55,8 @@ class NotStored(StoreError):
 
     def __init__(self, collection: str, identifier: str) -> None:
         super().__init__(f"{collection}/{identifier} does not exist")
+        self.collection = collection
+        self.identifier = identifier
 
 
 class HistoryPruned(StoreError):
@@ -82,6 +84,16 @@ class Change:
     id: str
     revision: int
     body: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change among several: `body` under its `id`, or None for a deletion. `expect` as in `Store.put`."""
+
+    collection: str
+    id: str
+    body: Mapping[str, Any] | None
+    expect: int | None = None
 
 
 class Store(Protocol):
@@ -112,6 +124,13 @@ class Store(Protocol):
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """Remove a document; the number of this step. Raises `NotStored`, `RevisionConflict`, `StoreWriteError`."""
+        ...
+
+    def commit(self, writes: Sequence[Write]) -> list[int]:
+        """Make all of the changes, each one step, or none of them, even if the machine stops in the middle.
+
+        The steps' numbers, in the same order. Raises as `put` and `delete`, and then nothing was changed.
+        """
         ...
 
     def changes(self, since: int) -> list[Change]:

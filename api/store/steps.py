@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from api.store.journal import complete
 from api.store.migration import Step, newest_format
 from api.store.storage import rewrite
 
@@ -22,7 +23,8 @@ DATA_FORMAT = newest_format(STEPS)
 def change_documents(folder: Path, collection: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """For steps: give every document of a collection another content; `folder` is what `apply` gets.
 
-    Revisions stay, deleted documents too. Raises `StoreError`, `OSError`, and what `change` raises.
+    Revisions stay, deleted documents too. What an older program was killed in the middle of is finished first. Raises
+    `StoreError`, `OSError`, and what `change` raises.
     """
 
     def changed(entries: dict[str, Any]) -> dict[str, Any]:
@@ -31,4 +33,5 @@ def change_documents(folder: Path, collection: str, change: Callable[[dict[str, 
             for identifier, entry in entries.items()
         }
 
+    complete(folder / "store")
     rewrite(folder / "store" / f"{collection}.json", changed)

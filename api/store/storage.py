@@ -45,6 +45,8 @@ class GenerationStorage(Storage):
         self._previous = path.with_name(path.name + ".previous")
         self._texts: dict[str, tuple[int, str]] = {}
         self._broken: str | None = None
+        self._staging = False
+        self._staged = b""
         self.recovered = False
         self._written = b""
         if create:
@@ -60,7 +62,13 @@ class GenerationStorage(Storage):
         return self._image
 
     def write(self, data: Mapping[str, Mapping[str, Any]]) -> None:
-        """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing."""
+        """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing.
+
+        Between `begin` and `settle` or `abandon` it is only remembered.
+        """
+        if self._staging:
+            self._image = {TABLE: dict(data[TABLE])}
+            return
         try:
             self._refuse_when_broken()
             content = self._serialise(data[TABLE])
@@ -73,6 +81,39 @@ class GenerationStorage(Storage):
             raise
         self._written = content
         self._image = {TABLE: dict(data[TABLE])}
+
+    # --- for a change over several collections (`api.store.journal`) ---
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    def begin(self) -> None:
+        """Writes are only remembered from now on. Raises `StoreWriteError`."""
+        self._refuse_when_broken()
+        self._staging = True
+
+    def stage(self) -> str:
+        """Put what was written since `begin` beside the file, synced; its digest. Raises `OSError`."""
+        self._staged = self._serialise(self._image[TABLE])
+        write_synced(fresh_of(self._path), self._staged)
+        return digest_of(self._staged)
+
+    def install(self) -> None:
+        """What was staged becomes the file; the caller syncs the folder. Raises `OSError`."""
+        install(self._path)
+
+    def settle(self) -> None:
+        """It is the file, for good."""
+        self._staging = False
+        self._written = self._staged
+
+    def abandon(self, broken: str | None = None) -> None:
+        """It never was. `broken` says why nothing more is to be written before the next start."""
+        self._staging = False
+        self._broken = self._broken or broken
+        self._restore()
 
     # --- for the store ---
 
@@ -139,23 +180,14 @@ class GenerationStorage(Storage):
         return compose("{" + ",\n".join(text for _, text in texts.values()) + "}\n")
 
     def _replace(self, content: bytes) -> None:
-        fresh = self._path.with_name(self._path.name + ".new")
+        fresh = fresh_of(self._path)
         try:
-            _write_synced(fresh, content)
-            self._keep_previous()
-            fresh.rename(self._path)
+            write_synced(fresh, content)
+            install(self._path)
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
         self._sync_folder()
-
-    def _keep_previous(self) -> None:
-        if not self._path.exists():
-            return
-        link = self._path.with_name(self._path.name + ".link")
-        link.unlink(missing_ok=True)
-        os.link(self._path, link)
-        link.rename(self._previous)
 
     def _sync_folder(self) -> None:
         try:
@@ -211,6 +243,26 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> N
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
+def fresh_of(path: Path) -> Path:
+    """Where the next content of a file is written, beside it."""
+    return path.with_name(path.name + ".new")
+
+
+def install(path: Path) -> None:
+    """The content beside a file becomes the file, which becomes the previous generation. Raises `OSError`."""
+    if path.exists():
+        link = path.with_name(path.name + ".link")
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        link.rename(path.with_name(path.name + ".previous"))
+    fresh_of(path).rename(path)
+
+
+def digest_of(content: bytes) -> str:
+    """What a whole file is known by."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -220,7 +272,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes) -> None:
+    """A new file with this content, on the disk when this returns. Raises `OSError`."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -2,8 +2,8 @@
 
 An entry is `{"revision": n, "body": map}`; a deleted document stays as an entry without a body, so that followers
 hear of it. The counter is the greatest revision in any file and is not written anywhere else: a change touches one
-file, so there is nothing that could disagree. The oldest deletions are forgotten when there are too many of them; the
-entry `HORIZON` then holds the step up to which they are.
+file, or several of them together (`api.store.journal`), so there is nothing that could disagree. The oldest deletions
+are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
 
 `manifest` lists the collections that were ever made, so that a file that is gone is known to be missed.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +30,9 @@ from api.store.contract import (
     RevisionConflict,
     StoreDamaged,
     StoreError,
+    Write,
 )
+from api.store.journal import complete, together
 from api.store.storage import TABLE, GenerationStorage
 from config.paths import DataDir, PathError, private_directory
 
@@ -98,6 +101,16 @@ class _Collection:
         self._table.remove(doc_ids=[identifier for _, identifier in dead])  # type: ignore[misc]
         self._tombstones -= len(dead)
 
+    @contextmanager
+    def rewound(self) -> Iterator[None]:
+        """What is counted here is as before when the block raises."""
+        counted = self._tombstones, self.horizon
+        try:
+            yield
+        except BaseException:
+            self._tombstones, self.horizon = counted
+            raise
+
     def close(self) -> None:
         self._database.close()
 
@@ -109,6 +122,7 @@ class TinyStore:
         """Open the store in `folder`, or make it when the folder is empty or absent. Raises `StoreError`."""
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        self._folder = folder
         self._collections = _open_collections(folder)
         newest = max(each.newest for each in self._collections.values())
         lost = any(each.storage.recovered for each in self._collections.values())
@@ -155,6 +169,21 @@ class TinyStore:
                 raise NotStored(collection, identifier)
             return self._step(collection, identifier, None)
 
+    def commit(self, writes: Sequence[Write]) -> list[int]:
+        """See `Store.commit`."""
+        copies = [(each, None if each.body is None else _copy(dict(each.body))) for each in writes]
+        with self._lock:
+            for each in writes:
+                if self._expect(each.collection, each.id, each.expect) == 0 and each.body is None:
+                    raise NotStored(each.collection, each.id)
+            first = self._revision + 1
+            with self._all_or_none({each.collection for each in writes}):
+                for number, (each, body) in enumerate(copies, first):
+                    self._collections[each.collection].write(each.id, number, body)
+            self._revision += len(writes)
+            self._changed.notify_all()
+        return list(range(first, first + len(writes)))
+
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
         with self._lock:
@@ -196,6 +225,15 @@ class TinyStore:
         self._changed.notify_all()
         return self._revision
 
+    @contextmanager
+    def _all_or_none(self, names: set[str]) -> Iterator[None]:
+        touched = [self._collections[name] for name in sorted(names)]
+        with ExitStack() as stack:
+            for each in touched:
+                stack.enter_context(each.rewound())
+            stack.enter_context(together(self._folder, [each.storage for each in touched]))
+            yield
+
     def _since(self, since: int) -> Iterator[Change]:
         for name, collection in self._collections.items():
             for identifier, entry in collection.entries(lambda entry: entry["revision"] > since):
@@ -222,6 +260,7 @@ def _open_collections(folder: Path) -> dict[str, _Collection]:
         private_directory(folder)
     except PathError as error:
         raise StoreError(str(error)) from error
+    complete(folder)
     manifest = _open_manifest(folder)
     known = {identifier for identifier, _ in manifest.entries(lambda _entry: True)}
     opened = {}

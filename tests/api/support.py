@@ -14,6 +14,7 @@ from actors.bus.messages import (
     METRICS,
     SUPERVISOR,
     AdmitTester,
+    CancelListeners,
     DescribeFleet,
     Done,
     Event,
@@ -25,6 +26,7 @@ from actors.bus.messages import (
     ProxyStats,
     PutProxy,
     PutSettings,
+    PutWish,
     QueryStats,
     RemoveProxy,
     ReserveListener,
@@ -57,6 +59,7 @@ class FakeFleet:
         self.events: list[Event] = []
         self.wish: dict[str, ProxySpec] = {}
         self.bound: dict[tuple[str, int], str] = {}
+        self.reserved: dict[str, tuple[str, int]] = {}
         self.stats: dict[str, ProxyStats] = {}
         self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
         self.failed: set[str] = set()
@@ -91,12 +94,21 @@ class FakeFleet:
             return self._reserve(message)
         if isinstance(message, PutProxy):
             self.wish[message.spec.id] = message.spec
-            if not message.spec.active:
-                self._release(message.spec.id)
+            self._keep(message.spec)
             return Done()
         if isinstance(message, RemoveProxy):
             del self.wish[message.proxy_id]
             self._release(message.proxy_id)
+            return Done()
+        if isinstance(message, PutWish):
+            self.wish = {spec.id: spec for spec in message.specs}
+            self.bound, self.reserved = {}, {}
+            for spec in message.specs:
+                self._keep(spec)
+            return Done()
+        if isinstance(message, CancelListeners):
+            for each in message.proxy_ids:
+                self.reserved.pop(each, None)
             return Done()
         if isinstance(message, PrepareSettings):
             return self._prepare(message.stored)
@@ -116,12 +128,21 @@ class FakeFleet:
         return ListenerRefused("port", f"port {port} is in use") if port in self.taken else Done()
 
     def _reserve(self, message: ReserveListener) -> Any:
-        holder = self.bound.setdefault((message.host, message.port), message.proxy_id)
-        if holder != message.proxy_id:
+        address = message.host, message.port
+        others = {at: each for each, at in self.reserved.items()} | self.bound
+        holder = others.get(address, message.proxy_id)
+        if holder not in (message.proxy_id, *message.instead_of) or message.port in self.taken:
             return ListenerRefused("port", f"port {message.port} is in use")
+        self.reserved[message.proxy_id] = address
         return ListenerReserved(message.host, message.port)
 
+    def _keep(self, spec: ProxySpec) -> None:
+        self._release(spec.id)
+        if spec.active:
+            self.bound[spec.host, spec.port] = spec.id
+
     def _release(self, proxy_id: str) -> None:
+        self.reserved.pop(proxy_id, None)
         self.bound = {address: holder for address, holder in self.bound.items() if holder != proxy_id}
 
     def _runtime(self, spec: ProxySpec) -> Runtime:
@@ -168,7 +189,7 @@ class Api:
         return {"X-API-Key": made.json["data"]["key"]}
 
     def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
-        full = path if path.startswith(("/health", "/livez", "/readyz", "/api/")) else f"/api/v1{path}"
+        full = path if path.startswith(("/health", "/livez", "/readyz", "/proxy.pac", "/api/")) else f"/api/v1{path}"
         result = self.client.simulate_request(method, full, headers=headers, **more)
         check_envelope(result)
         return result

@@ -189,7 +189,7 @@ def test_what_can_not_be_put_on_record_is_not_done(api: Api, monkeypatch: pytest
         raise StoreWriteError("the disk is full")
 
     token = api.token()
-    monkeypatch.setattr(api.services.audit, "append", refuse)
+    monkeypatch.setattr(api.services.audit, "append_all", refuse)
     assert api.post("/proxies", PROXY, token).status_code == 500
     assert api.store.find("proxies") == []
     assert api.post("/auth/login", {"username": "admin", "password": "wrong one"}).status_code == 401

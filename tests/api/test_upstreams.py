@@ -139,3 +139,57 @@ def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
     assert not (api.data.keys / "secrets.key").exists()
     read_wish(api.data)
     assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600
+
+
+# --- lists as text ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "upstreams",
+    [
+        f"# mine\n10.0.0.9:3128:u:{SECRET}\n\nsocks5h://other.example:1080\n",
+        [f"http://u:{SECRET}@10.0.0.9:3128", {"protocol": "socks5", "host": "other.example", "port": 1080}],
+        f"host,port,protocol,username,password\n10.0.0.9,3128,,u,{SECRET}\nother.example,1080,socks5,,\n",
+    ],
+)
+def test_a_list_in_any_form_is_shown_as_objects_without_passwords(
+    api: Api, headers: dict[str, str], upstreams: Any
+) -> None:
+    made = create(api, headers, upstreams=upstreams)
+    first = {"name": "http://10.0.0.9:3128", "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1}
+    assert made["upstreams"][0] == {**first, "auth": {"username": "u"}}
+    assert made["upstreams"][1]["protocol"] == "socks5"
+    assert [spec.password for spec in told(api, made["id"])] == [SECRET, None]
+    again = api.patch(f"/proxies/{made['id']}", {"upstreams": made["upstreams"]}, headers).json["data"]["proxy"]
+    assert again["upstreams"] == made["upstreams"]
+    assert [spec.password for spec in told(api, made["id"])] == [SECRET, None]
+
+
+def test_lines_without_a_scheme_are_of_the_protocol_beside_them(api: Api, headers: dict[str, str]) -> None:
+    made = create(api, headers, upstream_protocol="socks5", upstreams="a.example:1\nhttp://b.example:2")
+    assert [each["protocol"] for each in made["upstreams"]] == ["socks5", "http"]
+
+
+def test_a_bad_line_is_told_by_its_number_and_changes_nothing(
+    api: Api, headers: dict[str, str], made: dict[str, Any]
+) -> None:
+    answer = api.patch(f"/proxies/{made['id']}", {"upstreams": f"a.example:1\nb.example:1:u:{SECRET}:\n?"}, headers)
+    status, _, details = error_of(answer)
+    assert (status, details["field"]) == (400, "upstreams")
+    assert details["error"].startswith("line 3: must be host:port")
+    answer = api.patch(f"/proxies/{made['id']}", {"upstreams": ["a.example:1", f"{SECRET}@b.example"]}, headers)
+    assert error_of(answer)[2]["field"] == "upstreams[1]"
+    assert SECRET not in answer.text
+    shown = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]
+    assert shown["upstreams"] == made["upstreams"]
+
+
+def test_five_thousand_lines_are_taken_exported_and_imported_again(api: Api, headers: dict[str, str]) -> None:
+    text = "\n".join(f"10.{n // 250}.{n % 250}.1:8080:user{n}:{SECRET}{n}" for n in range(5_000))
+    made = create(api, headers, upstreams=text)
+    assert len(made["upstreams"]) == 5_000
+    assert told(api, made["id"])[4_999].password == f"{SECRET}4999"
+    exported = api.get("/config/export", headers).json["data"]
+    assert len(exported["proxies"][0]["upstreams"]) == 5_000
+    entry = {"kind": "proxyfleet.config", "version": 1, "proxies": [{"name": made["name"], "upstreams": text}]}
+    assert api.post("/config/import", entry, headers).json["data"]["changed"] is False

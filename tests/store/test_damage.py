@@ -164,7 +164,7 @@ def _break(disk: pytest.MonkeyPatch, step: str) -> None:
     def full(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    target = {"write": (storage, "_write_synced"), "rename": (Path, "rename")}.get(step, (os, step))
+    target = {"write": (storage, "write_synced"), "rename": (Path, "rename")}.get(step, (os, step))
     disk.setattr(*target, full)
 
 

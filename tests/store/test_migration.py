@@ -18,6 +18,7 @@ import pytest
 from api.audit import Trail
 from api.store import migration, open_store
 from api.store.migration import KEPT, Step, bring_up_to_date
+from api.store.storage import compose, digest_of, fresh_of
 from config.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.paths import DataDir, open_data_dir
 from tests.store.tomorrow import STEPS
@@ -167,6 +168,15 @@ def test_a_damaged_collection_is_not_brought_forward(data: DataDir) -> None:
     assert tags(data) == {**OLD, "c": ["x"]}  # opening it goes back to the generation before, and then it can
     bring_up_to_date(data, STEPS)
     assert tags(data).keys() == {"a", "b", "c"}
+
+
+def test_a_change_over_several_files_that_was_cut_off_is_finished_first(data: DataDir) -> None:
+    fresh = fresh_of(data.store / "proxies.json")
+    fresh.write_bytes(compose(json.dumps({"late": {"revision": 9, "body": {"id": "late", "tags": ["y"]}}})))
+    digests = {"proxies.json": digest_of(fresh.read_bytes())}
+    (data.store / "journal.json").write_bytes(compose(json.dumps(digests)))
+    bring_up_to_date(data, STEPS)
+    assert tags(data) == {"late": ["y", "tomorrow"]}
 
 
 def test_the_newest_few_of_what_was_are_kept(data: DataDir) -> None:

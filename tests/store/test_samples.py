@@ -164,7 +164,7 @@ def test_a_later_release_brings_it_forward_and_this_one_refuses_that_and_takes_b
             shutil.rmtree(target) if target.is_dir() else target.unlink()
             part.rename(target)
         product.__class__ = Product
-        product.sign_in_again()
+        product.forget_token()
         product.start()
         assert lost(product, version) == []
 

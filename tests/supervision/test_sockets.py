@@ -165,3 +165,84 @@ def test_addresses_are_what_the_kernel_says(keeper: ListenerKeeper) -> None:
     assert host in ("127.0.0.1", "::1")
     assert listed == port
     assert keeper.changes > before
+
+
+# --- moves --------------------------------------------------------------------------------------------------------
+
+
+def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: ListenerKeeper) -> None:
+    here, there = free_port(), free_port()
+    keeper.keep("a", LOCAL, here)
+    keeper.reserve("a", LOCAL, there)
+    assert keeper.kept("a") == (LOCAL, here)
+    assert accepts(here)
+    assert accepts(there)
+    keeper.retire("a")
+    keeper.keep("a", LOCAL, there)
+    keeper.end_retired("a")
+    assert keeper.kept("a") == (LOCAL, there)
+    assert not accepts(here)
+    assert accepts(there)
+
+
+@pytest.mark.parametrize("how", ["cancel", "lapse"])
+def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
+    keeper: ListenerKeeper, clock: Clock, how: str
+) -> None:
+    here, there = free_port(), free_port()
+    keeper.keep("a", LOCAL, here)
+    keeper.reserve("a", LOCAL, there)
+    clock.now = RESERVED_FOR
+    if how == "cancel":
+        keeper.cancel("a")
+    else:
+        assert keeper.lapse() == ["a"]
+    assert not accepts(there)
+    assert accepts(here)
+    assert keeper.kept("a") == (LOCAL, here)
+
+
+def test_who_follows_at_an_address_goes_on_with_its_socket(keeper: ListenerKeeper) -> None:
+    port = free_port()
+    keeper.keep("old", LOCAL, port)
+    keeper.reserve("new", LOCAL, port, instead_of=("other", "old"))
+    keeper.retire("old")
+    keeper.end_retired("old")
+    assert accepts(port)
+    keeper.keep("new", LOCAL, port)
+    assert accepts(port)
+    keeper.release("new")
+    assert not accepts(port)
+
+
+def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(keeper: ListenerKeeper) -> None:
+    port = free_port()
+    keeper.keep("old", LOCAL, port)
+    keeper.reserve("new", LOCAL, port, instead_of=("old",))
+    keeper.cancel("new")
+    assert accepts(port)
+    keeper.reserve("newer", LOCAL, port, instead_of=("old",))
+    keeper.release("old")
+    assert accepts(port)
+    keeper.release("newer")
+    assert not accepts(port)
+
+
+def test_two_may_change_places(keeper: ListenerKeeper) -> None:
+    one, two = free_port(), free_port()
+    keeper.keep("a", LOCAL, one)
+    keeper.keep("b", LOCAL, two)
+    keeper.reserve("a", LOCAL, two, instead_of=("a", "b"))
+    keeper.reserve("b", LOCAL, one, instead_of=("a", "b"))
+    for name in ("a", "b"):
+        keeper.retire(name)
+    keeper.keep("a", LOCAL, two)
+    keeper.keep("b", LOCAL, one)
+    for name in ("a", "b"):
+        keeper.end_retired(name)
+    assert (keeper.kept("a"), keeper.kept("b")) == ((LOCAL, two), (LOCAL, one))
+    assert accepts(one)
+    assert accepts(two)
+    keeper.release("a")
+    assert not accepts(two)
+    assert accepts(one)

@@ -13,9 +13,11 @@ import psutil
 import pytest
 
 from actors.bus.messages import (
+    CancelListeners,
     Done,
     Failed,
     ListenerRefused,
+    ListenerReserved,
     PutProxy,
     PutWish,
     RemoveProxy,
@@ -321,3 +323,30 @@ def test_signals_to_the_whole_group_do_not_end_the_zygote(supervised: Supervised
     supervised.put(spec("one", free_port()))
     supervised.running("one")
     assert zygote.is_running()
+
+
+def test_a_whole_wish_moves_a_proxy_and_renames_another_and_refuses_no_connection(supervised: Supervised) -> None:
+    here, there, kept = free_port(), free_port(), free_port()
+    supervised.put(spec("mover", here))
+    supervised.put(spec("old", kept))
+    mover, old = supervised.running("mover"), supervised.running("old")
+    with Caller(kept) as caller:
+        assert isinstance(supervised.ask(ReserveListener("mover", "127.0.0.1", there, ("old",))), ListenerReserved)
+        assert isinstance(supervised.ask(ReserveListener("new", "127.0.0.1", kept, ("old",))), ListenerReserved)
+        assert greeting(here)[0] == mover.pid  # nothing has moved yet
+        assert supervised.ask(PutWish((spec("mover", there, revision=9), spec("new", kept, revision=9)))) == Done()
+        moved = supervised.running("mover", but_not=mover.pid)
+        new = supervised.running("new")
+        assert greeting(there)[0] == moved.pid
+        assert refuses(here)
+        wait_until(lambda: caller.pids and caller.pids[-1] == new.pid, "the new proxy serves")
+    assert caller.failures == []
+    assert set(caller.pids) == {old.pid, new.pid}
+    assert supervised.fleet().proxies.keys() == {"mover", "new"}
+
+
+def test_a_cancelled_reservation_is_let_go_at_once(supervised: Supervised) -> None:
+    port = free_port()
+    assert isinstance(supervised.ask(ReserveListener("one", "127.0.0.1", port)), ListenerReserved)
+    assert supervised.ask(CancelListeners(("one", "nobody"))) == Done()
+    assert refuses(port)

@@ -50,6 +50,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    CancelListeners,
     DescribeFleet,
     Fleet,
     ListenerRefused,
@@ -113,6 +114,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "CancelListeners",
     "Configure",
     "Connection",
     "ConnectionFilter",

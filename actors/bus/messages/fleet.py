@@ -13,12 +13,22 @@ class ReserveListener:
     """API → supervisor, before a proxy is stored or started: bind the listening socket and hold it.
 
     Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `PutProxy` within ten seconds is let
-    go. A socket that the supervisor already holds for this proxy at this address is a success.
+    go. A socket that the supervisor already holds for this proxy at this address is a success. What a proxy listens at
+    now stays until then, too. Where one of `instead_of`, which are to give up theirs, listens at this very address, the
+    proxy goes on with that socket.
     """
 
     proxy_id: str
     host: str
     port: int
+    instead_of: tuple[str, ...] = ()
+
+
+@message
+class CancelListeners:
+    """API → supervisor: nothing comes of the reservations for these proxies. What is kept stays. Answered by `Done`."""
+
+    proxy_ids: tuple[str, ...]
 
 
 @message
@@ -69,7 +79,10 @@ class RestartProxy:
 
 @message
 class PutWish:
-    """API → supervisor, at the API's start: the whole wish, in place of what the supervisor remembers. → `Done`."""
+    """API → supervisor, at the API's start and after an import: the whole wish, in place of what is remembered.
+
+    Answered by `Done` when the listeners of those that are not wished any more are closed.
+    """
 
     specs: tuple[ProxySpec, ...]
 

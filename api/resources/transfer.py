@@ -1,0 +1,106 @@
+"""The operations on the configuration as a whole.
+
+The passphrase is in a header: a query would end up in logs. It is used and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from api.http.call import Call, Reply
+from api.http.errors import invalid
+from api.transfer import vault
+from api.transfer.export import export, export_with_secrets
+from api.transfer.imports import Outcome, run
+from api.transfer.plan import Order, Step
+from api.transfer.state import read_state
+from api.transfer.vault import Secrets, VaultError
+
+SECRETS = ("omitted", "encrypted")
+BOOLEAN = ("false", "true")
+PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
+
+
+def export_config(call: Call) -> Reply:
+    """Everything as one document; that it was taken is on record."""
+    call.query.refuse_others()
+    how = call.query.one_of("secrets", SECRETS) or "omitted"
+    passphrase = _passphrase(call)
+    state = read_state(call.services.store)
+    if how == "encrypted":
+        document = export_with_secrets(state, call.services.seal, _required(passphrase))
+    else:
+        document = export(state)
+    resource = {"type": "config", "id": None, "name": None}
+    call.services.audit.append("config.exported", resource, details={"secrets": how})
+    return Reply(document, revision=state.mark)
+
+
+def import_config(call: Call) -> Reply:
+    """All of the document or nothing of it."""
+    call.query.refuse_others()
+    order = Order(
+        document=call.body,
+        secrets=_unsealed(call),
+        caller_id=call.caller.user.id,
+        prune=call.query.one_of("prune", BOOLEAN) == "true",
+        dry_run=call.query.one_of("dry_run", BOOLEAN) == "true",
+        if_match=call.if_match,
+    )
+    outcome = run(call.services, order)
+    then = call.services.on_moved if outcome.moved else None
+    return Reply(_shown(outcome, order.dry_run), revision=outcome.mark, then=then)
+
+
+def _unsealed(call: Call) -> Secrets:
+    passphrase = _passphrase(call)
+    if call.body.secrets is None:
+        return Secrets()
+    try:
+        return vault.unseal(call.body.secrets, _required(passphrase))
+    except VaultError as error:
+        raise invalid(error.field, error.error) from error
+
+
+def _passphrase(call: Call) -> str | None:
+    given = call.headers.get(PASSPHRASE)
+    try:
+        return None if given is None else vault.check_passphrase(given)
+    except VaultError as error:
+        raise invalid(error.field, error.error) from error
+
+
+def _required(passphrase: str | None) -> str:
+    if passphrase is None:
+        raise invalid("X-Passphrase", "is required for secrets, as a header")
+    return passphrase
+
+
+def _shown(outcome: Outcome, dry_run: bool) -> dict[str, Any]:
+    changes = [_step(step, dry_run) for step in outcome.plan.steps()]
+    settings = outcome.plan.settings
+    if settings is not None:
+        action = "update" if settings.changed else "unchanged"
+        changes.append({"kind": "settings", "name": "settings", "id": None, "action": action})
+        changes[-1]["fields"] = [_field(each) for each in settings.changes]
+    counted = Counter(each["action"] for each in changes)
+    summary = {action: counted[action] for action in ("create", "update", "delete", "unchanged")}
+    changed = counted["unchanged"] < len(changes)
+    return {"dry_run": dry_run, "changed": changed, "summary": summary, "changes": changes}
+
+
+def _step(step: Step[Any], dry_run: bool) -> dict[str, Any]:
+    made = step.before is not None or not dry_run
+    shown = {
+        "kind": step.kind,
+        "name": step.name,
+        "id": step.id if made else None,
+        "action": step.action,
+        "fields": [_field(each) for each in step.changes],
+    }
+    return {**shown, "secret": step.secret} if step.secret is not None and made else shown
+
+
+def _field(difference: Any) -> dict[str, Any]:
+    return {"field": difference.field, "before": difference.before, "after": difference.after}

@@ -1,0 +1,70 @@
+"""What is there: everything that the document is about, read at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from api import proxies, settings, users, webhooks
+from api.proxies import StoredProxy
+from api.store import Document, Store
+from api.users import User
+from config.live import Stored
+from config.webhooks import WebhookRecord
+
+_BOOKKEEPING = frozenset(("updated_at", "last_login"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUser:
+    """A user and the revision."""
+
+    user: User
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHook:
+    """A webhook and the revision."""
+
+    record: WebhookRecord
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All of it. `revisions` change with whatever is stored, `mark` with the configuration alone: it is the ETag."""
+
+    proxies: dict[str, StoredProxy]
+    users: dict[str, StoredUser]
+    webhooks: list[StoredHook]
+    settings: Stored
+    revisions: tuple[tuple[str, str, int], ...]
+    mark: int
+
+
+def read_state(store: Store) -> State:
+    """Proxies by name, users by name without regard to case, webhooks oldest first."""
+    found = {name: store.find(name) for name in (proxies.COLLECTION, users.COLLECTION, webhooks.COLLECTION, "settings")}
+    loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found["webhooks"]]
+    people = [StoredUser(users.load(each), each.revision) for each in found["users"]]
+    return State(
+        proxies={each.record.name: each for each in map(proxies.load, found["proxies"])},
+        users={each.user.username.casefold(): each for each in people},
+        webhooks=sorted(loaded, key=lambda each: (each.record.created_at, each.record.id)),
+        settings=settings.read_stored(store),
+        revisions=tuple(sorted((name, each.id, each.revision) for name, all_ in found.items() for each in all_)),
+        mark=_mark(found),
+    )
+
+
+def _mark(found: dict[str, list[Document]]) -> int:
+    content = {name: {each.id: _lasting(each.body) for each in documents} for name, documents in found.items()}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
+    return int.from_bytes(digest[:7])
+
+
+def _lasting(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in _BOOKKEEPING}

@@ -1,0 +1,173 @@
+"""Parent proxies as the lists that people get: one on a line, or CSV.
+
+A line is one of these; what is empty is not given, and the first that fits counts:
+
+    scheme://host:port                 scheme://user:password@host:port      (a URI, RFC 3986: %40 is an @)
+    host:port                          host:port:user                        host:port:user:password
+    user:password@host:port            user@host:port
+
+Schemes are `http`, `https`, `socks4`, `socks4a`, `socks5` and `socks5h`; names are always resolved by the parent, so
+the two with a letter are the same as those without. Lines without a scheme are of the protocol that is said beside the
+list. An IPv6 address is in brackets. Blank lines and lines that begin with `#` are passed over.
+
+CSV (RFC 4180) begins with a row of column names that has `host` and `port` in it. No error repeats what a line says:
+it may be a password.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+DEFAULT_PROTOCOL = "http"
+COLUMNS = ("protocol", "host", "port", "username", "password", "weight", "name")
+SCHEMES = {
+    "http": "http",
+    "https": "https",
+    "socks4": "socks4",
+    "socks4a": "socks4",
+    "socks5": "socks5",
+    "socks5h": "socks5",
+}
+
+_HOST_PORT = r"(\[[^\[\]]*\]|[^\[\]:@/\s]+):([0-9]{1,6})"
+_ADDRESS = re.compile(_HOST_PORT, re.ASCII)
+_COLONS = re.compile(_HOST_PORT + r"(?::([^:]*)(?::(.*))?)?", re.ASCII | re.DOTALL)
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_FORMS = "host:port, host:port:user:password, user:password@host:port or scheme://user:password@host:port"
+
+Entry = dict[str, Any]
+
+
+class BadLine(ValueError):
+    """A line is no parent; the text says what is wrong without what is in it."""
+
+    def __init__(self, error: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {error}" if line else error)
+
+
+def read_text(text: str, protocol: str = DEFAULT_PROTOCOL) -> list[tuple[int, Entry]]:
+    """The entries of a list of lines or of CSV, each with the number of its line. Raises `BadLine`."""
+    lines = text.split("\n")
+    first = next((index for index, line in enumerate(lines) if _counts(line)), None)
+    if first is None:
+        raise BadLine("there is no parent in it; an empty list ends the chain")
+    columns = [cell.strip().lower() for cell in lines[first].strip("\ufeff \t\r").split(",")]
+    if {"host", "port"} <= set(columns):
+        return list(_rows(lines, first, columns, protocol))
+    return [(number, _at(number, line, protocol)) for number, line in enumerate(lines, 1) if _counts(line)]
+
+
+def read_line(text: str, protocol: str = DEFAULT_PROTOCOL) -> Entry:
+    """The entry of one line. Raises `BadLine`."""
+    line = text.strip("\ufeff \t\r")
+    if "://" in line:
+        return _uri(line)
+    found = _COLONS.fullmatch(line)
+    if found is not None:
+        host, port, user, password = found.groups()
+        return _entry(protocol, host, port, user, password)
+    credentials, at, address = line.rpartition("@")
+    found = _ADDRESS.fullmatch(address)
+    if not at or found is None:
+        raise BadLine(f"must be {_FORMS}")
+    user, _, password = credentials.partition(":")
+    return _entry(protocol, found[1], found[2], user, password)
+
+
+def _counts(line: str) -> bool:
+    stripped = line.strip("\ufeff \t\r")
+    return bool(stripped) and not stripped.startswith("#")
+
+
+def _at(number: int, line: str, protocol: str) -> Entry:
+    try:
+        return read_line(line, protocol)
+    except BadLine as error:
+        raise BadLine(str(error), number) from None  # the line itself would be in the chain
+
+
+def _uri(text: str) -> Entry:
+    scheme, _, rest = text.partition("://")
+    protocol = _protocol(scheme)
+    credentials, _, address = rest.rpartition("@")
+    found = _ADDRESS.fullmatch(address.removesuffix("/"))
+    if found is None:
+        raise BadLine("must end with host:port")
+    user, _, password = credentials.partition(":")
+    return _entry(protocol, found[1], found[2], _decoded(user), _decoded(password))
+
+
+def _protocol(text: str) -> str:
+    protocol = SCHEMES.get(text.lower())
+    if protocol is None:
+        raise BadLine(f"the protocol must be one of {', '.join(SCHEMES)}")
+    return protocol
+
+
+def _decoded(text: str) -> str:
+    if _BAD_ESCAPE.search(text):
+        raise BadLine("a percent sign must be followed by two hex digits")
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise BadLine("what is percent-encoded must be UTF-8") from None  # the error has the bytes in it
+
+
+def _entry(protocol: str, host: str, port: str, user: str | None, password: str | None) -> Entry:
+    entry: Entry = {"protocol": protocol, "host": host.removeprefix("[").removesuffix("]"), "port": int(port)}
+    if password and not user:
+        raise BadLine("there is a password without a user name")
+    if user:
+        entry["auth"] = {"username": user, **({"password": password} if password else {})}
+    return entry
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def _rows(lines: list[str], first: int, columns: list[str], protocol: str) -> Iterator[tuple[int, Entry]]:
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown or len(set(columns)) < len(columns):
+        raise BadLine(f"the columns may be {', '.join(COLUMNS)}, each once", first + 1)
+    reader = csv.reader((f"{line}\n" for line in lines[first + 1 :]), strict=True, skipinitialspace=True)
+    end = first + 1
+    while True:
+        begin = end + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error:
+            raise BadLine("is not CSV: check its quotes", begin) from None
+        if cells is None:
+            return
+        end = first + 1 + reader.line_num
+        if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
+            yield begin, _row(cells, columns, protocol, begin)
+
+
+def _row(cells: list[str], columns: list[str], protocol: str, number: int) -> Entry:
+    if len(cells) != len(columns):
+        raise BadLine(f"has {len(cells)} cells, and there are {len(columns)} columns", number)
+    row = {name: cell.strip(" \t\r") for name, cell in zip(columns, cells, strict=True)}
+    try:
+        entry = _entry(
+            _protocol(row["protocol"]) if row.get("protocol") else protocol,
+            row["host"],
+            str(_number(row["port"], "port")),
+            row.get("username"),
+            row.get("password"),
+        )
+        if row.get("weight"):
+            entry["weight"] = _number(row["weight"], "weight")
+    except BadLine as error:
+        raise BadLine(str(error), number) from None
+    return {**entry, "name": row["name"]} if row.get("name") else entry
+
+
+def _number(text: str, column: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text, re.ASCII):
+        raise BadLine(f"the {column} must be a number")
+    return int(text)

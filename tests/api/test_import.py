@@ -1,0 +1,569 @@
+"""Import and export of the configuration: what is told, what is changed, and that it is all of it or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from falcon.testing import Result
+
+from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, PutWish, SetWebhooks
+from api import users
+from api.store import StoreWriteError
+from config.passwords import check_password
+from tests.api.support import PASSWORD, Api, error_of
+
+PASSPHRASE = "a passphrase for the way"
+SEALED = {"X-Passphrase": PASSPHRASE}
+SECRETS = ("of a client", "of an account", "of a parent", "Bearer of-a-hook", "of somebody")
+HEAD: dict[str, Any] = {"kind": "proxyfleet.config", "version": 1}
+CLIENT, ACCOUNT, PARENT, HOOK, SOMEBODY = SECRETS
+RICH = {
+    "name": "rich",
+    "port": 3128,
+    "protocol": "http",
+    "auth": {"enabled": True, "username": "client", "password": CLIENT},
+    "accounts": [
+        {"username": "alice", "password": ACCOUNT, "quota": {"bytes": 5, "period": "day"}},
+        {"username": "bob", "password": ACCOUNT, "expires_at": "2096-01-01T00:00:00Z"},
+    ],
+    "upstreams": [
+        {"protocol": "https", "host": "p.example", "port": 1, "auth": {"username": "u", "password": PARENT}},
+        {"protocol": "socks5", "host": "::1", "port": 2, "weight": 7},
+    ],
+    "access": {"deny_destinations": ["*.example.com:443"], "mode": "report"},
+    "limits": {"bandwidth_in": 4096},
+    "settings": {"timeout": 7},
+    "tags": ["one", "two"],
+    "accept_proxy_protocol": True,
+}
+HOOKED = {
+    "name": "hook",
+    "url": "https://hooks.example/",
+    "events": ["proxy.*"],
+    "headers": {"Authorization": HOOK, "X-Plain": "text"},
+}
+
+
+class Importing:
+    """An administrator with a document."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        api.fleet.others[WEBHOOKS] = lambda _message: Done()
+        self.headers = api.token()
+
+    def export(self, how: str = "omitted", **headers: str) -> Any:
+        answer = self.api.get("/config/export", {**self.headers, **headers}, query_string=f"secrets={how}")
+        assert answer.status_code == 200, answer.text
+        return answer.json["data"]
+
+    def post(self, document: Any, query: str = "", **headers: str) -> Result:
+        full = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        answer = self.api.post("/config/import", document, full, query_string=query)
+        self.headers = self.api.token()  # one's own password may be another one now
+        return answer
+
+    def apply(self, query: str = "", sections: dict[str, Any] | None = None, **more: Any) -> Any:
+        """What an import of these sections answers."""
+        answer = self.post({**HEAD, **(sections or {}), **more}, query)
+        assert answer.status_code == 200, answer.text
+        return answer.json["data"]
+
+    def fill(self) -> None:
+        """Something of everything, made as people make it."""
+        for path, body in (("/proxies", RICH), ("/webhooks", HOOKED)):
+            assert self.api.post(path, body, self.headers).status_code == 201
+        other = {"name": "plain", "port": 1080, "protocol": "socks5", "host": "127.0.0.1"}
+        made = self.api.post("/proxies", other, self.headers).json["data"]["proxy"]
+        self.api.post(f"/proxies/{made['id']}/stop", headers=self.headers)
+        person = {"username": "somebody", "password": SOMEBODY, "role": "operator", "permissions": ["proxy.read"]}
+        assert self.api.post("/users", person, self.headers).status_code == 201
+        settings = {"proxy": {"default_timeout": 44}, "logging": {"level": "warning"}}
+        assert self.api.patch("/settings", settings, self.headers).status_code == 200
+        self.api.fleet.events.clear()
+
+    def content(self) -> dict[str, Any]:
+        """Everything that is stored, for "nothing has changed"."""
+        store = self.api.store
+        names = ("proxies", "users", "webhooks", "settings")
+        return {name: sorted((each.id, each.revision) for each in store.find(name)) for name in names}
+
+
+@pytest.fixture
+def here(api: Api) -> Importing:
+    return Importing(api)
+
+
+@pytest.fixture
+def filled(here: Importing) -> Importing:
+    here.fill()
+    return here
+
+
+@pytest.fixture
+def there() -> Iterator[Importing]:
+    """Another installation, empty."""
+    made = Api()
+    yield Importing(made)
+    made.close()
+
+
+def of(answer: Any, kind: str, name: str) -> dict[str, Any]:
+    return next(each for each in answer["changes"] if (each["kind"], each["name"]) == (kind, name))
+
+
+def fields(answer: Any, kind: str, name: str) -> dict[str, tuple[Any, Any]]:
+    return {each["field"]: (each["before"], each["after"]) for each in of(answer, kind, name)["fields"]}
+
+
+# --- export -------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_tells_everything_but_secrets_whose_places_are_null(filled: Importing) -> None:
+    document = filled.export()
+    assert (document["kind"], document["version"]) == ("proxyfleet.config", 1)
+    plain, rich = document["proxies"]
+    assert (plain["name"], plain["status"], plain["auth"]) == ("plain", "inactive", {"enabled": False})
+    assert rich["auth"] == {"enabled": True, "username": "client", "password": None}
+    assert [each["password"] for each in rich["accounts"]] == [None, None]
+    assert rich["upstreams"][0]["auth"] == {"username": "u", "password": None}
+    assert "auth" not in rich["upstreams"][1]
+    assert document["users"][1]["permissions"] == ["proxy.read"]
+    assert document["users"][0]["permissions"] is None
+    assert document["webhooks"][0]["headers"] == {"Authorization": None, "X-Plain": None}
+    assert document["settings"] == {"logging": {"level": "warning"}, "proxy": {"default_timeout": 44}}
+    text = json.dumps(document)
+    assert all(secret not in text for secret in (*SECRETS, "$2b$", "whsec_", "sealed:"))
+
+
+def test_two_exports_without_a_change_between_are_the_same_with_the_same_etag(filled: Importing) -> None:
+    first, second = (filled.api.get("/config/export", filled.headers) for _ in range(2))
+    assert first.json["data"] == second.json["data"]
+    assert first.headers["etag"] == second.headers["etag"]
+    filled.apply(proxies=[{"name": "plain", "tags": ["x"]}])
+    assert filled.api.get("/config/export", filled.headers).headers["etag"] != first.headers["etag"]
+
+
+def test_an_export_with_secrets_wants_a_passphrase_that_is_long_enough(filled: Importing) -> None:
+    for headers in ({}, {"X-Passphrase": "short"}, {"X-Passphrase": "\u00ff" * 20}):
+        answer = filled.api.get("/config/export", {**filled.headers, **headers}, query_string="secrets=encrypted")
+        status, _, details = error_of(answer)
+        assert (status, details["field"]) == (400, "X-Passphrase")
+    answer = filled.api.get("/config/export", filled.headers, query_string="secrets=plain")
+    assert error_of(answer)[2]["field"] == "secrets"
+
+
+def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: Importing) -> None:
+    document = filled.export("encrypted", **SEALED)
+    assert all(secret not in json.dumps(document) for secret in (*SECRETS, "$2b$", "whsec_"))
+    filled.post(document, X_Passphrase=PASSPHRASE)
+    rows = filled.api.get("/audit", filled.headers, query_string="action=config.exported").json["data"]["audit"]
+    assert [(row["details"], row["actor"]["username"]) for row in rows] == [({"secrets": "encrypted"}, "admin")]
+    files = [file for file in filled.api.data.path.rglob("*") if file.is_file()]
+    assert all(PASSPHRASE.encode() not in file.read_bytes() for file in files)
+
+
+# --- from one installation to another -----------------------------------------------------------------------------
+
+
+def test_with_its_secrets_everything_works_elsewhere_as_it_did_here(filled: Importing, there: Importing) -> None:
+    document = filled.export("encrypted", **SEALED)
+    answer = there.post(document, X_Passphrase=PASSPHRASE)
+    assert answer.status_code == 200, answer.text
+    assert answer.json["data"]["summary"] == {"create": 4, "update": 2, "delete": 0, "unchanged": 0}
+    assert there.export() == filled.export()
+    specs = {spec.name: spec for spec in there.api.fleet.wish.values()}
+    rich = specs["rich"]
+    assert check_password(CLIENT, rich.auth_hash or "")
+    assert all(check_password(ACCOUNT, account.password_hash or "") for account in rich.accounts)
+    assert rich.upstreams.parents[0].password == PARENT
+    assert (rich.active, specs["plain"].active) == (True, False)
+    told = [message for to, message in there.api.fleet.heard if to == WEBHOOKS]
+    ours = filled.api.services.webhooks.told().webhooks[0]
+    assert isinstance(told[-1], SetWebhooks)
+    assert told[-1].webhooks[0].headers == {"Authorization": HOOK, "X-Plain": "text"}
+    assert told[-1].webhooks[0].secrets == ours.secrets
+    login = {"username": "somebody", "password": SOMEBODY}
+    assert there.api.post("/auth/login", login).status_code == 200
+
+
+def test_the_same_import_twice_changes_nothing_the_second_time(filled: Importing, there: Importing) -> None:
+    document = filled.export("encrypted", **SEALED)
+    assert there.post(document, X_Passphrase=PASSPHRASE).status_code == 200
+    before, told = there.content(), len(there.api.fleet.heard)
+    again = there.post(document, X_Passphrase=PASSPHRASE).json["data"]
+    assert (again["changed"], again["summary"]["unchanged"]) == (False, 6)
+    assert all(each["action"] == "unchanged" and each["fields"] == [] for each in again["changes"])
+    assert there.content() == before
+    assert there.api.fleet.heard[told:] == []
+    without = {name: value for name, value in document.items() if name != "secrets"}
+    assert there.post(without).json["data"]["changed"] is False
+
+
+def test_clear_passwords_given_again_are_no_change(here: Importing) -> None:
+    document = {**HEAD, "proxies": [RICH], "users": [{"username": "x", "password": PASSWORD}], "webhooks": [HOOKED]}
+    assert here.post(document).json["data"]["summary"]["create"] == 3
+    assert here.post(document).json["data"]["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("passphrase", "field"), [("another passphrase", "secrets"), (None, "X-Passphrase"), ("short", "X-Passphrase")]
+)
+def test_secrets_are_not_opened_by_another_passphrase(
+    filled: Importing, there: Importing, passphrase: str | None, field: str
+) -> None:
+    document = filled.export("encrypted", **SEALED)
+    answer = there.post(document, **({} if passphrase is None else {"X_Passphrase": passphrase}))
+    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+
+
+def test_without_secrets_what_is_new_says_which_it_needs(filled: Importing, there: Importing) -> None:
+    before = there.content()
+    status, _, details = error_of(there.post(filled.export()))
+    assert status == 400
+    assert {each["field"] for each in details["errors"]} == {
+        "proxies[1].auth.password",
+        "users[1].password",
+        "webhooks[0].headers.Authorization",
+        "webhooks[0].headers.X-Plain",
+    }
+    assert there.content() == before
+
+
+def test_a_parent_whose_password_is_not_told_is_not_made_without_one(here: Importing) -> None:
+    parent = {"protocol": "http", "host": "p.example", "port": 1, "auth": {"username": "u", "password": None}}
+    entry = {"name": "a", "port": 1, "protocol": "http", "upstreams": [parent]}
+    details = error_of(here.post({**HEAD, "proxies": [entry]}))[2]
+    assert details["field"] == "proxies[0].upstreams[0].auth.password"
+    del parent["auth"]["password"]  # type: ignore[attr-defined]  # so it never had one
+    here.apply(proxies=[entry])
+
+
+# --- the difference -----------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_every_field_and_changes_nothing(filled: Importing) -> None:
+    before, told = filled.content(), len(filled.api.fleet.heard)
+    answer = filled.apply(
+        "dry_run=true&prune=true",
+        proxies=[
+            {
+                **RICH,
+                "port": 3129,
+                "auth": {"password": "another one"},
+                "accounts": [{"username": "bob", "enabled": False}, {"username": "new", "password": "of the new"}],
+                "upstreams": RICH["upstreams"][::-1],  # type: ignore[index]
+            },
+            {"name": "new", "port": 1, "protocol": "http"},
+        ],
+        settings={"logging": {"level": "error"}},
+    )
+    assert (answer["dry_run"], answer["changed"]) == (True, True)
+    assert answer["summary"] == {"create": 1, "update": 2, "delete": 1, "unchanged": 0}
+    rich = fields(answer, "proxy", "rich")
+    assert rich["port"] == (3128, 3129)
+    assert rich["auth.password"] == ("***", "***")
+    assert rich["accounts[bob].enabled"] == (True, False)
+    assert rich["accounts[alice]"][1] is None
+    assert rich["accounts[new]"][1]["password"] == "***"
+    assert rich["upstreams"][1] == rich["upstreams"][0][::-1]
+    assert rich["accounts[bob].expires_at"] == ("2096-01-01T00:00:00.000Z", None)  # an entry of a list is all of it
+    accounts = {"accounts[new]", "accounts[alice]", "accounts[bob].enabled", "accounts[bob].expires_at"}
+    assert rich.keys() == {"port", "auth.password", "upstreams", *accounts}
+    assert of(answer, "proxy", "new")["id"] is None
+    assert fields(answer, "proxy", "new")["port"] == (None, 1)
+    assert of(answer, "proxy", "plain")["action"] == "delete"
+    assert fields(answer, "settings", "settings") == {"logging.level": ("warning", "error")}
+    assert filled.content() == before
+    assert not [each for _, each in filled.api.fleet.heard[told:] if isinstance(each, PutWish)]
+    assert filled.api.fleet.reserved == {}
+    assert filled.api.fleet.events == []
+
+
+def test_what_is_left_out_stays_and_nothing_is_deleted_without_prune(filled: Importing) -> None:
+    before = filled.export()
+    answer = filled.apply(proxies=[{"name": "plain", "tags": ["tagged"]}], users=[], webhooks=[])
+    assert [each["name"] for each in answer["changes"]] == ["plain"]
+    assert fields(answer, "proxy", "plain") == {"tags": ([], ["tagged"])}
+    after = filled.export()
+    assert after["proxies"][0].pop("tags") == ["tagged"]
+    before["proxies"][0].pop("tags")
+    assert after == before
+
+
+def test_prune_deletes_what_a_section_leaves_out_and_touches_no_section_that_is_not_there(filled: Importing) -> None:
+    answer = filled.apply("prune=true", proxies=[{"name": "rich"}])
+    assert answer["summary"] == {"create": 0, "update": 0, "delete": 1, "unchanged": 1}
+    after = filled.export()
+    assert [each["name"] for each in after["proxies"]] == ["rich"]
+    assert (len(after["users"]), len(after["webhooks"])) == (2, 1)
+    filled.apply("prune=true", users=[{"username": "admin"}], webhooks=[])
+    after = filled.export()
+    assert (len(after["users"]), len(after["webhooks"])) == (1, 0)
+    assert filled.api.post("/auth/login", {"username": "somebody", "password": SOMEBODY}).status_code == 401
+
+
+# --- all or nothing -----------------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_wrong_is_told_with_its_field_and_nothing_is_done(filled: Importing) -> None:
+    before = filled.content()
+    wrong = {
+        **HEAD,
+        "proxies": [
+            {"name": "good", "port": 5, "protocol": "http"},
+            {"name": "a", "port": 70000, "protocol": "gopher", "colour": "red"},
+            {"name": "b", "auth": {"password": ""}},
+        ],
+        "users": [{"username": "u", "role": "king"}],
+        "settings": {"logging": {"level": "loud"}},
+    }
+    details = error_of(filled.post(wrong))[2]
+    assert {each["field"] for each in details["errors"]} == {
+        "proxies[1].port",
+        "proxies[1].protocol",
+        "proxies[1].colour",
+        "proxies[2].auth.password",
+        "users[0].role",
+        "settings.logging.level",
+    }
+    wrong = {
+        **HEAD,
+        "proxies": [
+            {"name": "a", "port": 5},
+            {"name": "b", "port": 6, "protocol": "socks4", "auth": {"password": "of socks4"}},
+            {"name": "rich", "status": "active"},
+            {"name": "rich", "status": "inactive"},
+            {"name": "c", "port": 7, "protocol": "https"},
+        ],
+        "users": [{"username": "Somebody"}, {"username": "nobody"}],
+        "webhooks": [{"name": "w", "url": "https://w.example"}, {"name": "w", "url": "https://w.example"}],
+        "settings": {"auth": {"enabled": False}},
+    }
+    details = error_of(filled.post(wrong))[2]
+    assert {each["field"] for each in details["errors"]} == {
+        "settings.auth.enabled",
+        "proxies[0].protocol",
+        "proxies[1].auth.password",
+        "proxies[3].name",
+        "proxies[4].tls",
+        "users[0].username",
+        "users[1].password",
+        "webhooks[1]",
+        "webhooks[0].events",
+        "webhooks[1].events",
+    }
+    assert filled.content() == before
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "other"}, {"version": 2}, {"proxies": None}, {"users": {}}, {"more": 1}])
+def test_a_document_of_another_kind_is_refused_by_its_field(here: Importing, wrong: dict[str, Any]) -> None:
+    status, _, details = error_of(here.post({**HEAD, **wrong}))
+    assert (status, details["field"]) == (400, next(iter(wrong)))
+
+
+def test_an_address_that_can_not_be_had_leaves_everything_as_it_was(filled: Importing) -> None:
+    before = filled.content()
+    filled.api.fleet.taken = {4000, 4001}
+    document = {
+        **HEAD,
+        "proxies": [
+            {"name": "good", "port": 3999, "protocol": "http"},
+            {"name": "bad", "port": 4000, "protocol": "http"},
+            {"name": "rich", "port": 4001},
+            {"name": "plain", "port": 4001},
+        ],
+        "users": [{"username": "new", "password": PASSWORD}],
+    }
+    details = error_of(filled.post(document))[2]
+    assert [each["field"] for each in details["errors"]] == ["proxies[1].port", "proxies[2].port"]
+    assert filled.content() == before
+    assert filled.api.fleet.reserved == {}
+    assert isinstance(filled.api.fleet.heard[-1][1], CancelListeners)
+    details = error_of(filled.post({**HEAD, "settings": {"server": {"port": 4000}}, "users": document["users"]}))[2]
+    assert details["field"] == "settings.server.port"
+    assert filled.content() == before
+
+
+def test_a_store_that_fails_leaves_everything_as_it_was(filled: Importing, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = filled.content()
+
+    def full(*_: Any) -> Any:
+        raise StoreWriteError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(filled.api.store, "commit", full)
+        assert filled.post({**HEAD, "proxies": [{"name": "new", "port": 9, "protocol": "http"}]}).status_code == 500
+    assert filled.content() == before
+    assert filled.api.fleet.reserved == {}
+    rows = filled.api.get("/audit", filled.headers, query_string="limit=2").json["data"]["audit"]
+    assert [(row["action"], row["outcome"]) for row in rows] == [("proxy.created", "failed"), ("proxy.created", "done")]
+
+
+def test_without_a_supervisor_nothing_is_stored(filled: Importing) -> None:
+    before = filled.content()
+    filled.api.fleet.gone.add(SUPERVISOR)
+    assert filled.post({**HEAD, "proxies": [{"name": "new", "port": 9, "protocol": "http"}]}).status_code == 500
+    assert filled.content() == before
+
+
+def test_a_stale_etag_is_refused_and_a_fresh_one_is_not(filled: Importing) -> None:
+    etag = filled.api.get("/config/export", filled.headers).headers["etag"]
+    filled.apply(proxies=[{"name": "plain", "tags": ["x"]}])
+    document = {**HEAD, "proxies": [{"name": "plain", "tags": ["y"]}]}
+    assert filled.post(document, If_Match=etag).status_code == 412
+    fresh = filled.api.get("/config/export", filled.headers).headers["etag"]
+    done = filled.post(document, If_Match=fresh)
+    assert done.status_code == 200
+    assert done.headers["etag"] == filled.api.get("/config/export", filled.headers).headers["etag"]
+
+
+# --- what follows -------------------------------------------------------------------------------------------------
+
+
+def test_a_renamed_proxy_and_two_that_change_places_keep_their_addresses(filled: Importing) -> None:
+    filled.apply(proxies=[{"name": "plain", "status": "active"}])
+    entry = {name: value for name, value in RICH.items() if name not in ("name", "port")}
+    answer = filled.apply(
+        "prune=true",
+        proxies=[{**entry, "name": "renamed", "port": 1080}, {"name": "plain", "port": 3128}],
+    )
+    assert answer["summary"] == {"create": 1, "update": 1, "delete": 1, "unchanged": 0}
+    names = {each.id: each.name for each in filled.api.fleet.wish.values()}
+    assert {address[1]: names[holder] for address, holder in filled.api.fleet.bound.items()} == {
+        1080: "renamed",
+        3128: "plain",
+    }
+
+
+def test_each_change_has_its_row_and_its_event(filled: Importing) -> None:
+    filled.apply(
+        "prune=true",
+        proxies=[{"name": "plain", "status": "active"}, {"name": "new", "port": 9, "protocol": "http"}],
+        users=[{"username": "admin", "email": "admin@example.com"}, {"username": "x", "password": PASSWORD}],
+        settings={"logging": {"level": "error"}},
+    )
+    said = sorted(event.type for event in filled.api.fleet.events)
+    expected = ["proxy.created", "proxy.deleted", "proxy.started", "settings.updated"]
+    expected += ["user.created", "user.deleted", "user.updated"]
+    assert said == expected
+    rows = filled.api.get("/audit", filled.headers, query_string="limit=7").json["data"]["audit"]
+    assert sorted(row["action"] for row in rows) == expected
+    assert {row["operation"] for row in rows} == {"importConfig"}
+    assert len({row["request_id"] for row in rows}) == 1
+
+
+def test_a_dry_run_and_an_import_without_changes_leave_no_row(filled: Importing) -> None:
+    head = filled.api.get("/audit", filled.headers).json["data"]["head"]
+    filled.apply("dry_run=true", proxies=[{"name": "new", "port": 9, "protocol": "http"}])
+    filled.apply(proxies=[{"name": "plain"}])
+    assert filled.api.get("/audit", filled.headers).json["data"]["head"] == head
+
+
+def test_settings_are_in_force_with_the_import(filled: Importing) -> None:
+    filled.apply(settings={"proxy": {"default_timeout": 99}}, proxies=[{"name": "n", "port": 9, "protocol": "http"}])
+    assert filled.api.get("/settings", filled.headers).json["data"]["proxy"]["default_timeout"] == 99
+    assert next(each for each in filled.export()["proxies"] if each["name"] == "n")["settings"]["timeout"] == 99
+
+
+def test_a_new_webhook_without_a_secret_gets_one_that_is_told_once(here: Importing) -> None:
+    entry = {"name": "w", "url": "https://w.example", "events": ["*"]}
+    assert "secret" not in of(here.apply("dry_run=true", webhooks=[entry]), "webhook", "w")
+    secret = of(here.apply(webhooks=[entry]), "webhook", "w")["secret"]
+    assert here.api.services.webhooks.told().webhooks[0].secrets == (secret,)
+    assert here.apply(webhooks=[{**entry, "secret": secret}])["changed"] is False
+
+
+def test_another_secret_is_signed_with_beside_the_older_one_for_a_while(filled: Importing) -> None:
+    older = filled.api.services.webhooks.told().webhooks[0].secrets
+    newer = "whsec_" + "A" * 43 + "="
+    answer = filled.apply(webhooks=[{"name": "hook", "url": HOOKED["url"], "secret": newer}])
+    assert fields(answer, "webhook", "hook") == {"secret": ("***", "***")}
+    assert filled.api.services.webhooks.told().webhooks[0].secrets == (newer, *older)
+
+
+def test_webhooks_of_one_name_are_told_apart_by_their_urls(filled: Importing) -> None:
+    twin = {"name": "hook", "url": "https://twin.example", "events": ["*"]}
+    same = {"name": "hook", "url": HOOKED["url"]}
+    answer = filled.apply(webhooks=[twin, same])
+    assert [each["action"] for each in answer["changes"]] == ["create", "unchanged"]
+    answer = filled.apply("prune=true", webhooks=[same])
+    assert [each["action"] for each in answer["changes"]] == ["unchanged", "delete"]
+    moved = {"name": "hook", "url": "https://moved.example", "headers": {"Authorization": "", "X-New": "y"}}
+    answer = filled.apply(webhooks=[moved])
+    assert fields(answer, "webhook", "hook") == {
+        "url": (HOOKED["url"], "https://moved.example"),
+        "headers.X-Plain": ("***", None),
+        "headers.X-New": (None, "***"),
+    }
+
+
+# --- who may ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "field"),
+    [
+        ({"username": "admin", "status": "disabled"}, "users[0].status"),
+        ({"username": "admin", "role": "user"}, "users[0].role"),
+        ({"username": "admin", "permissions": ["proxy.read"]}, "users[0].permissions"),
+        ({"username": "other", "password": PASSWORD}, "users"),
+    ],
+)
+def test_nobody_takes_administration_from_themself(here: Importing, entry: dict[str, Any], field: str) -> None:
+    before = here.content()
+    details = error_of(here.post({**HEAD, "users": [entry]}, "prune=true"))[2]
+    assert details["field"] == field
+    assert here.content() == before
+
+
+def test_a_changed_password_and_a_disabled_account_end_all_sign_ins(filled: Importing) -> None:
+    filled.api.add_user("other")
+    tokens = {name: filled.api.token(name) for name in ("somebody", "other", "admin")}
+    filled.apply(
+        users=[{"username": "somebody", "password": "another one"}, {"username": "other", "status": "disabled"}]
+    )
+    answers = {name: filled.api.get("/auth/test", headers).status_code for name, headers in tokens.items()}
+    assert answers == {"somebody": 401, "other": 401, "admin": 200}
+
+
+def test_keys_of_a_pruned_user_go_with_them(filled: Importing) -> None:
+    filled.api.key("somebody", permissions=["proxy.read"])
+    filled.apply("prune=true", users=[{"username": "admin"}])
+    assert filled.api.store.find("api_keys") == []
+
+
+def test_an_address_that_a_user_claimed_stays_a_claim_elsewhere(here: Importing, there: Importing) -> None:
+    user = users.by_name(here.api.store, "admin")
+    assert user is not None
+    claimed = user.model_copy(update={"email": "a@example.com", "email_claimed": True})
+    here.api.store.put("users", claimed.model_dump(mode="json"))
+    document = here.export("encrypted", **SEALED)
+    assert document["users"][0]["email_claimed"] is True
+    assert there.post(document, X_Passphrase=PASSPHRASE).status_code == 200
+    found = users.by_name(there.api.store, "admin")
+    assert found is not None
+    assert found.email_claimed
+    there.headers = there.api.token()
+    there.apply(users=[{"username": "admin", "email": "b@example.com"}])
+    found = users.by_name(there.api.store, "admin")
+    assert found is not None
+    assert not found.email_claimed
+
+
+def test_the_first_account_turns_auth_on_also_when_it_is_known_by_a_sealed_password(
+    filled: Importing, there: Importing
+) -> None:
+    document = filled.export("encrypted", **SEALED)
+    del document["proxies"][1]["auth"]
+    assert there.post(document, X_Passphrase=PASSPHRASE).status_code == 200
+    assert next(each for each in there.api.fleet.wish.values() if each.name == "rich").auth_required
+
+
+def test_too_many_clear_passwords_are_refused_before_any_is_hashed(here: Importing) -> None:
+    many = [{"username": f"u{number}", "password": PASSWORD} for number in range(101)]
+    details = error_of(here.post({**HEAD, "users": many}))[2]
+    assert "at most 100 passwords" in details["error"]

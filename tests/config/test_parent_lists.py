@@ -1,0 +1,218 @@
+"""Lists of parents as people get them: what each line means, what is refused, and that no error tells a password."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from config.fields import InvalidProxy
+from config.parent_lists import BadLine, read_line, read_text
+from config.proxies import ProxyUpdate
+from config.sealing import Seal
+from config.upstreams import Parents, replace_parents
+
+READER: TypeAdapter[Any] = TypeAdapter(Parents)
+SECRET = "s3cret-of-a-parent"
+
+
+def parent(protocol: str, host: str, port: int, user: str | None = None, password: str | None = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"protocol": protocol, "host": host, "port": port}
+    if user is not None:
+        entry["auth"] = {"username": user, **({} if password is None else {"password": password})}
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("p.example:3128", parent("http", "p.example", 3128)),
+        ("192.0.2.7:80", parent("http", "192.0.2.7", 80)),
+        ("[2001:db8::1]:80", parent("http", "2001:db8::1", 80)),
+        ("p.example:1:user:pass", parent("http", "p.example", 1, "user", "pass")),
+        ("p.example:1:user", parent("http", "p.example", 1, "user")),
+        ("p.example:1::", parent("http", "p.example", 1)),
+        ("[::1]:1:user:pass", parent("http", "::1", 1, "user", "pass")),
+        ("p.example:1:user:pa:ss@word", parent("http", "p.example", 1, "user", "pa:ss@word")),
+        ("p.example:1:user:50%41", parent("http", "p.example", 1, "user", "50%41")),
+        ("user:pass@p.example:1", parent("http", "p.example", 1, "user", "pass")),
+        ("user:p@ss:word@p.example:1", parent("http", "p.example", 1, "user", "p@ss:word")),
+        ("user:123@p.example:1", parent("http", "p.example", 1, "user", "123")),
+        ("user@[::1]:1", parent("http", "::1", 1, "user")),
+        ("http://p.example:1", parent("http", "p.example", 1)),
+        ("HTTPS://p.example:1/", parent("https", "p.example", 1)),
+        ("socks4a://user@p.example:1", parent("socks4", "p.example", 1, "user")),
+        ("socks5h://user:pass@p.example:1", parent("socks5", "p.example", 1, "user", "pass")),
+        ("socks5://us%3Aer:p%40ss%2F%25@[::1]:1", parent("socks5", "::1", 1, "us:er", "p@ss/%")),
+        ("socks5://user:p%C3%A9@p.example:1", parent("socks5", "p.example", 1, "user", "p\u00e9")),
+        ("\ufeff  http://p.example:1\t\r", parent("http", "p.example", 1)),
+    ],
+)
+def test_a_line_is_one_parent(line: str, entry: dict[str, Any]) -> None:
+    assert read_line(line) == entry
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("p.example", "must be host:port"),
+        ("p.example:port", "must be host:port"),
+        ("2001:db8::1:80:u:p", "must be host:port"),
+        ("p example:1", "must be host:port"),
+        (f"ftp://u:{SECRET}@p.example:1", "the protocol must be one of"),
+        (f"http://u:{SECRET}@p.example", "must end with host:port"),
+        (f"http://u:{SECRET}@p.example:1/path", "must end with host:port"),
+        (f"http://u:{SECRET}@p.example:1?query", "must end with host:port"),
+        (f"http://u:{SECRET}%zz@p.example:1", "two hex digits"),
+        (f"http://u:{SECRET}%ff@p.example:1", "UTF-8"),
+        (f"p.example:1::{SECRET}", "password without a user name"),
+        (f":{SECRET}@p.example:1", "password without a user name"),
+    ],
+)
+def test_what_is_no_parent_is_refused_by_its_line_and_not_repeated(line: str, error: str) -> None:
+    with pytest.raises(BadLine) as refused:
+        read_text(f"\n# a list\ngood.example:1\n{line}\n")
+    assert str(refused.value).startswith("line 4: ")
+    assert error in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_blank_lines_and_comments_are_passed_over_and_counted() -> None:
+    assert [number for number, _ in read_text("\r\n# one\r\na.example:1\r\n\r\n  # two\r\nb.example:2\r\n")] == [3, 6]
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "# nothing\n"])
+def test_a_list_without_any_parent_does_not_end_the_chain_by_mistake(text: str) -> None:
+    with pytest.raises(BadLine, match="no parent"):
+        read_text(text)
+
+
+def test_csv_is_known_by_its_columns() -> None:
+    text = """# from the provider
+Host, Port,protocol,username,password,weight,name
+p.example,1,socks5h,user,"pa,ss ""word\""",7,first
+::1,2,,,,,
+"""
+    first, second = (entry for _, entry in read_text(text, "https"))
+    assert first == {**parent("socks5", "p.example", 1, "user", 'pa,ss "word"'), "weight": 7, "name": "first"}
+    assert second == parent("https", "::1", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (f"host,port,colour\np,1,{SECRET}", "line 1: the columns may be"),
+        ("host,port,host\np,1,q", "line 1: the columns may be"),
+        (f"host,port,password\np,1,{SECRET},x", "line 2: has 4 cells, and there are 3 columns"),
+        ("host,port\np,1\nq,x", "line 3: the port must be a number"),
+        ("host,port,weight\np,1,heavy", "line 2: the weight must be a number"),
+        (f"host,port,username,password\np,1,,{SECRET}", "line 2: there is a password without a user name"),
+        ("host,port,protocol\np,1,ftp", "line 2: the protocol must be one of"),
+        (f'host,port,username,password\np,1,u,"{SECRET}', "line 2: is not CSV"),
+    ],
+)
+def test_what_is_wrong_with_csv_is_told_by_its_line(text: str, error: str) -> None:
+    with pytest.raises(BadLine) as refused:
+        read_text(text)
+    assert str(refused.value).startswith(error)
+    assert SECRET not in str(refused.value)
+
+
+NAMES = st.from_regex(r"[a-z]{1,10}\.example", fullmatch=True)
+PORTS = st.integers(1, 65535)
+PLAIN = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=':@/#,"'), min_size=1, max_size=9)
+
+
+@given(host=NAMES, port=PORTS, user=PLAIN, password=PLAIN)
+def test_the_same_parent_in_every_form_is_the_same(host: str, port: int, user: str, password: str) -> None:
+    wanted = parent("http", host, port, user, password)
+    escaped = "".join(f"%{byte:02x}" for byte in password.encode())
+    for line in (
+        f"{host}:{port}:{user}:{password}",
+        f"{user}:{password}@{host}:{port}",
+        f"http://{user.replace('%', '%25')}:{escaped}@{host}:{port}",
+    ):
+        assert read_line(line) == wanted
+    written = io.StringIO()
+    csv.writer(written).writerows([["host", "port", "username", "password"], [host, port, user, password]])
+    assert [entry for _, entry in read_text(written.getvalue())] == [wanted]
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60) | st.text('ab:@/[]%#,\n"0129', max_size=40))
+def test_any_text_is_parents_or_refused_with_a_reason(text: str) -> None:
+    try:
+        entries = READER.validate_python(text)
+    except ValidationError as error:
+        entries = [each["msg"] for each in error.errors()]
+    assert all(entries)
+    assert entries
+
+
+# --- as the field `upstreams` -------------------------------------------------------------------------------------
+
+
+def told(error: ValidationError) -> tuple[str, str]:
+    first = error.errors()[0]
+    return ".".join(str(part) for part in first["loc"]), first["msg"]
+
+
+def test_lines_and_objects_may_stand_side_by_side_and_bare_ones_are_of_the_protocol_that_is_said() -> None:
+    update = ProxyUpdate.model_validate(
+        {
+            "upstream_protocol": "socks5",
+            "upstreams": ["a.example:1", "http://b.example:2", {"protocol": "https", "host": "c.example", "port": 3}],
+        }
+    )
+    assert [each.protocol for each in update.upstreams or ()] == ["socks5", "http", "https"]
+    text = ProxyUpdate.model_validate({"upstream_protocol": "socks4", "upstreams": "a.example:1\nb.example:2"})
+    assert [each.protocol for each in text.upstreams or ()] == ["socks4", "socks4"]
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "field", "error"),
+    [
+        (["a.example:1", f"bad line {SECRET}"], "1", "must be host:port"),
+        (["a.example:0"], "0.port", "greater than or equal to 1"),
+        ([f"a.example:1:u:{SECRET}\x01"], "0.auth.password", "control characters"),
+        ([f"a.example:1:u:{SECRET}", None], "1", "should be"),
+        (f"# list\na.example:1:u:{SECRET}\nb.example:70000", "1", "line 3: port: Input should be less than"),
+        (f"127.1:1:u:{SECRET}", "0", "line 1: host: must be a host name or an IP address"),
+        ("\n", "", "there is no parent in it"),
+    ],
+)
+def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, error: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        READER.validate_python(upstreams)
+    assert told(refused.value)[0] == field
+    assert error in told(refused.value)[1]
+    assert SECRET not in told(refused.value)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "error"),
+    [
+        ("a.example:1\n\na.example:1:u:p\na.example:1", "upstreams[2]", "line 4: is the same parent as line 1"),
+        ("\nsocks4://u:p@a.example:1", "upstreams[0].auth.password", "line 2: socks4 has no passwords"),
+    ],
+)
+def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
+    with pytest.raises(InvalidProxy) as refused:
+        replace_parents([], READER.validate_python(text), Seal(tmp_path / "keys" / "secrets.key"))
+    assert refused.value.field == field
+    assert refused.value.error.startswith(error)
+
+
+def test_ten_thousand_sessions_of_one_gateway_are_read_in_reasonable_time(tmp_path: Path) -> None:
+    text = "\n".join(f"gate.example:8000:user-session-{number}:{SECRET}" for number in range(10_000))
+    began = time.monotonic()
+    parents = replace_parents([], READER.validate_python(text), Seal(tmp_path / "keys" / "secrets.key"))
+    assert time.monotonic() - began < 20  # it grew with the square of their number once
+    assert len({each.name for each in parents}) == 10_000
