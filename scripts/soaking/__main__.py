@@ -26,6 +26,7 @@ from soaking.lines import Clock, unexplained
 from soaking.traffic import Target, Traffic
 from soaking.verdict import SHOWN, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
 from tests.ports import free_port
+from tests.waiting import wait_until
 
 MOST_REQUESTS = 300
 SETTLED_WITHIN = 60.0
@@ -77,11 +78,12 @@ class Soak:
     def run(self) -> list[Check]:
         """What has to hold."""
         product, began = self._product, time.monotonic()
-        for part in (self._traffic, self._changes, self._disturber):
-            part.start()
+        self._traffic.start()
+        self._disturber.start()
         try:
             time.sleep(self._plan.begin - 5)
             before = looking.look(product)
+            self._changes.start()
             self._disturber.join()
             left = began + self._plan.total - time.monotonic()
             _say(f"faults are over; {max(0.0, left):.0f} s of calm")
@@ -92,15 +94,16 @@ class Soak:
             self._traffic.stop()
         self._seconds = time.monotonic() - began
         product.wait_whole(SETTLED_WITHIN)
-        active = len(product.data("GET", "/proxies?per_page=100&status=active")["proxies"])
+        kept = self._kept()
+        self._stop_those_that_came()
         self._reap()
         return [
-            *self._kept(),
+            *kept,
             *traffic_checks(self._traffic.attempts, self._journal),
             *api_checks(self._changes.calls, self._journal),
             Check("everything was mended in time", self._disturber.complaints),
             Check("every start of the product succeeded", ["a start failed"] * self._disturber.starts_that_failed),
-            Check("no process is left over", looking.stray_processes(product, self._own, active)),
+            Check("no process is left over", looking.stray_processes(product, self._own, len(self._proxies))),
             Check("no file is left over", looking.stray_files(product)),
             Check("no process spins when nothing happens", looking.spinning(product)),
             Check("no memory or descriptor leaks", looking.growths(before, looking.look(product))),
@@ -139,6 +142,16 @@ class Soak:
         found = stored(self._product)
         lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
         return [Check("every answered change is there", lost)]
+
+    def _stop_those_that_came(self) -> None:
+        """So that the same runs as when it was counted first."""
+        for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
+            if proxy["name"] not in self._proxies:
+                self._product.data("POST", f"/proxies/{proxy['id']}/stop")
+        wanted = len(self._proxies)
+        wait_until(
+            lambda: len(self._product.by_kind()["forwarding"]) == wanted, "the others have ended", SETTLED_WITHIN
+        )
 
     def _reap(self) -> None:
         """What a killed supervisor left to us and has ended; who hasn't is found."""

@@ -29,7 +29,8 @@ class Explained:
 
 
 EXPLAINED = (
-    Explained(r" died: killed by SIG(KILL|STOP)", KILLED),
+    Explained(r" died: process \d+ was killed by SIGKILL", KILLED),
+    Explained(r"is .* as set through the API; the configuration says", r"reload|kill supervisor"),
     Explained(r" is silent for \d+ s and is killed", r"hang \S+"),
     Explained(r"the zygote ended; its children live on", r"kill (zygote|supervisor)"),
     Explained(r"the zygote doesn't take requests", rf"(kill zygote|{DESCRIPTORS})"),
@@ -37,7 +38,7 @@ EXPLAINED = (
     Explained(r"the configuration is not taken over: .*drain_timeout", r"reload of a bad file"),
     Explained(r"No space left on device|database or disk is full|disk I/O error|wait for the disk", DISK),
     Explained(r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),
-    Explained(r"can't be started|died: .* at its start", rf"({DISK}|{DESCRIPTORS})"),
+    Explained(r"can't be started|died: .* at its start|could not be started", rf"({DISK}|{DESCRIPTORS})"),
     Explained(r"the (supervisor|collector|webhook sender)|didn't answer|is not there|Unreachable|TimedOut", ANY),
     Explained(r"will hear of a change later|no webhook can be delivered to|is kept: ", ANY),
 )
