@@ -17,7 +17,16 @@ import typer
 
 from api.cli.application import add_commands, new_application
 from api.cli.commands import RUN, guarded
-from api.cli.offline import ConfigOption, DataOption, finish_restore, settings_of, take_lock, translated
+from api.cli.offline import (
+    ConfigOption,
+    DataOption,
+    bring_up_to_date,
+    finish_restore,
+    refuse_newer,
+    settings_of,
+    take_lock,
+    translated,
+)
 from api.cli.output import Output
 from api.cli.trouble import Trouble
 from config import VERSION
@@ -89,6 +98,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
     legacy.release_locks(but=locks)
     finish_restore(data)
+    bring_up_to_date(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
@@ -138,7 +148,9 @@ Proxyfleet {VERSION} is running.
 def _open_data(settings: Settings) -> DataDir:
     from config.paths import PathError, default_data_dir, open_data_dir
 
-    return translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
+    folder = settings.data_dir or default_data_dir()
+    refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
+    return translated(PathError, lambda: open_data_dir(folder))
 
 
 def _locked(file: Path, what: str, legacy: Legacy) -> int:

@@ -56,7 +56,7 @@ from actors.supervision.once import Gate, nothing, once, once_with
 from actors.supervision.orders import Entries, Orders
 from actors.supervision.own_addresses import OwnAddresses
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell, reconcile
-from actors.supervision.sockets import ListenerKeeper, ListenError
+from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.states import State
 
 log = logging.getLogger(__name__)
@@ -303,6 +303,9 @@ class Fleet:
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
             self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+        except Scarce as error:
+            answer(Failed(error.error))
+            return
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
             return
