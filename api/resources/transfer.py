@@ -26,9 +26,10 @@ def export_config(call: Call) -> Reply:
     """Everything as one document; that it was taken is on record."""
     call.query.refuse_others()
     how = call.query.one_of("secrets", SECRETS) or "omitted"
-    passphrase = _passphrase(call) if how == "encrypted" else ""
+    passphrase = _passphrase(call) if how == "encrypted" or PASSPHRASE in call.headers else ""
     state = read_state(call.services.store)
-    document = export_with_secrets(state, call.services.seal, passphrase) if passphrase else export(state)
+    sealed = how == "encrypted"
+    document = export_with_secrets(state, call.services.seal, passphrase) if sealed else export(state)
     resource = {"type": "config", "id": None, "name": None}
     call.services.audit.append("config.exported", resource, details={"secrets": how})
     return Reply(document, revision=state.mark)
@@ -51,9 +52,9 @@ def import_config(call: Call) -> Reply:
 
 
 def _unsealed(call: Call) -> Secrets:
+    passphrase = "" if call.body.secrets is None and PASSPHRASE not in call.headers else _passphrase(call)
     if call.body.secrets is None:
         return Secrets()
-    passphrase = _passphrase(call)
     try:
         return vault.unseal(call.body.secrets, passphrase)
     except VaultError as error:
