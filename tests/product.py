@@ -189,6 +189,10 @@ class Product:
             self._token = str(answer.json()["data"]["access_token"])
         return self._token
 
+    def forget_token(self) -> None:
+        """The administrator signs in anew at the next use of `token`."""
+        self._token = None
+
     def api(self, method: str, path: str, json: Any = None, timeout: float = 10.0, **more: Any) -> requests.Response:
         """One call as the administrator; `path` is below `/api/v1`. The answer as it came, whatever its status."""
         headers = {"Authorization": f"Bearer {self.token}", **more.pop("headers", {})}

@@ -88,9 +88,9 @@ class Outbox:
 
     # --- events ---
 
-    def take(self, event: Event) -> bool:
-        """Store an event; False when it is here already."""
-        return self._insert(event) is not None
+    def take(self, event: Event) -> int | None:
+        """Store an event: its number, None when it is here already."""
+        return self._insert(event)
 
     def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
         """Events that have no deliveries yet, oldest first, with their numbers."""

@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|signin|logs]`: run what is asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|signin|logs|observe]`: run what is asked for, print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, observe, python_peers, signin, soak, streaming, tunnelling
 from benchmarks.install import install
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs")
+    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs|observe")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -81,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
     index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
     index.add_argument("--seconds", type=float, default=20.0, help="of that")
+    watched = commands.add_parser("observe", help="what looking costs: series, records, live figures, webhooks")
+    watched.add_argument("--seconds", type=float, default=5.0, help="of load in each round")
+    watched.add_argument("--events", type=int, default=1_000, help="to ten webhooks")
     return parser
 
 
@@ -127,10 +130,23 @@ def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
             product.end()
 
 
+def _observe(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    allow_many_descriptors()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        folder.chmod(0o755)
+        origin = Origin(folder)
+        stack.callback(origin.end)
+        rows = observe.measure(folder, origin, arguments.seconds, arguments.events)
+        versions = {"wrk": version_of("wrk", "-v"), "SQLite": sqlite3.sqlite_version}
+        return rows, {"machine": _machine(), "versions": versions}
+
+
 COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
     "soak": _soak,
     "signin": _signin,
     "logs": _logs,
+    "observe": _observe,
 }
 
 

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ _PASSWORD = "benchmark-on-loopback"
 class Product:
     """One running installation, signed in as its administrator."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` are settings beside those that every benchmark has."""
         self.port = free_port()
+        self._given = dict(environment or {})
         self._folder = folder
         program = Path(sys.executable).parent / "proxyfleet"
         command = [str(program), "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
@@ -40,6 +43,7 @@ class Product:
             "PROXYFLEET_ADMIN_PASSWORD": _PASSWORD,
             "PROXYFLEET_PROXY__EGRESS_ALLOW": json.dumps(["127.0.0.0/8", "::1"]),
             "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
+            **self._given,
         }
 
     def _healthy(self) -> bool:
@@ -61,6 +65,11 @@ class Product:
         if not answer.ok:
             raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json()["data"]
+
+    def scrape(self, token: str) -> str:
+        """What Prometheus gets."""
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.get(f"http://127.0.0.1:{self.port}/metrics", headers=headers, timeout=30).text
 
     def create(self, name: str, protocol: str = "http", timeout: int = 3600) -> tuple[str, int]:
         """A new proxy that takes as many connections as the benchmark opens: its id and port.
