@@ -96,9 +96,9 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
         parameters["user_id"] = "usr_nobody"
     if operation == "importConfig" and isinstance(case.query, dict):
         case.query["dry_run"] = "true"
-    if operation == "tailLogs" and isinstance(case.query, dict):
-        if str(case.query.get("timeout", "20")) in map(str, range(1, 61)):
-            case.query["timeout"] = "1"  # it may wait, but not for so long
+    query = case.query if isinstance(case.query, dict) else {}
+    if operation == "tailLogs" and str(query.get("timeout", "20")) in map(str, range(1, 61)):
+        query["timeout"] = "1"  # it may wait, but not for so long
     if isinstance(case.body, dict):
         make_harmless(operation, case.body)
 
