@@ -74,6 +74,8 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
                 parameters[name] = value
     if case.method.upper() in ("PUT", "PATCH", "DELETE") and parameters.get("user_id") == OWN_USER:
         parameters["user_id"] = "usr_nobody"
+    if operation == "tailLogs" and case.query.get("timeout", 20) in range(31):
+        case.query = {**case.query, "timeout": 0}  # nothing will come, and the run need not wait for it
     if isinstance(case.body, dict):
         make_harmless(operation, case.body)
 
