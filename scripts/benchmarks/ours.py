@@ -45,7 +45,10 @@ class Product:
     def _healthy(self) -> bool:
         if self._child.process.poll() is not None:
             raise BenchError(f"proxyfleet ended: {self._child.output.read_text()[-2000:]}")
-        return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
+        try:
+            return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
+        except requests.Timeout:
+            return False  # the socket listens from the first moment on, and a busy machine takes its time
 
     def _sign_in(self) -> None:
         answer = self.call("POST", "/auth/login", {"username": "admin", "password": _PASSWORD})
