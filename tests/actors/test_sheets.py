@@ -159,5 +159,9 @@ def test_lanes_are_as_wide_as_the_sum_needs(book: Book, most: int) -> None:
 
 def test_what_is_too_old_goes(book: Book) -> None:
     filled(book)
-    book.series.forget_old(START + 31 * 86_400.0)
+    book.series.forget_old(START + 9 * 86_400.0)
     assert book.sheets() == []
+    known = sum(bucket.amounts is not None for bucket in book.read())
+    assert known == BUCKETS - 1, "the rows are there, and as good"
+    book.save(START + 9 * 86_400.0, times=2)
+    assert book.sheets() == [], "nobody makes them anew"
