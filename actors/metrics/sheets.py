@@ -33,7 +33,7 @@ GRACE = 5
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sheets (
-    step INTEGER, t INTEGER, head BLOB NOT NULL, records BLOB NOT NULL,
+    step INTEGER, t INTEGER, ids BLOB NOT NULL, form TEXT NOT NULL, numbers BLOB NOT NULL, records BLOB NOT NULL,
     PRIMARY KEY (step, t)
 );
 CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT NULL);
@@ -51,11 +51,12 @@ class Sheets:
     """The sheets in `database`; only reads and writes, the owner commits."""
 
     def __init__(self, database: sqlite3.Connection, anew: bool = False) -> None:
-        """With `anew` those that are there are no good, since they know fewer amounts."""
+        """With `anew` those that are there are no good, since they know fewer amounts; so are those of an older form."""
         self._database = database
+        columns = {row[1] for row in database.execute("PRAGMA table_info(sheets)")}
+        if anew or (columns and "form" not in columns):
+            database.executescript("DROP TABLE IF EXISTS sheets; DROP TABLE IF EXISTS sealed;")
         database.executescript(SCHEMA)
-        if anew:
-            database.executescript("DELETE FROM sheets; DELETE FROM sealed;")
         self._sealed: dict[int, int] = {}
         self.reread()
 
@@ -86,11 +87,14 @@ class Sheets:
         """The sums of these proxies in those buckets that have a sheet, by their beginning."""
         if len(proxy_ids) < PROXIES_MIN or step not in self._sealed:
             return {}
-        wanted = frozenset(proxy_ids)
+        choice = _Choice(frozenset(proxy_ids))
         rows = self._database.execute(
-            "SELECT t, head, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
+            "SELECT t, ids, form, numbers, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
         )
-        return {t: self._sum(head, records, wanted, latency) for t, head, records in rows}
+        return {
+            t: _sum(choice.records(ids, form, records), form, numbers, latency)
+            for t, ids, form, numbers, records in rows
+        }
 
     # --- from rows to sheets ---
 
@@ -113,35 +117,52 @@ class Sheets:
         ).fetchall()
         if len(rows) >= PROXIES_MIN:
             sheet = pack([(each, Amounts(list(values), unpack_latency(latency))) for each, latency, *values in rows])
-            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?)", (step, t, *sheet))
+            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *sheet))
 
     def _seal_until(self, step: int, t: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO sealed VALUES (?, ?)", (step, t))
         self._sealed[step] = t
 
-    # --- from sheets to sums ---
 
-    def _sum(self, head: bytes, records: bytes, wanted: frozenset[str], latency: bool) -> Amounts:
-        ids, form, numbers = msgpack.unpackb(head, use_list=False)
+class _Choice:
+    """The records of some proxies. The proxies of one sheet are mostly those of the one before."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._places: dict[bytes, list[int] | None] = {}
+
+    def records(self, ids: bytes, form: str, records: bytes) -> bytes:
+        """Those of `records` that are wanted."""
+        if ids not in self._places:
+            self._places[ids] = self._find(msgpack.unpackb(ids))
+        places = self._places[ids]
+        if places is None:
+            return records
         size = struct.calcsize(form)
-        if not wanted.issuperset(ids):
-            places = (place for place, each in enumerate(ids) if each in wanted)
-            records = b"".join([records[place * size : place * size + size] for place in places])
-        total = struct.unpack(form, _added_up(records, size))
-        values: list[float] = list(total[: len(FIELDS)])
-        for place in _SECONDS:
-            values[place] /= _MICRO
-        counts = total[len(FIELDS) :] if latency else ()
-        return Amounts(values, {number: count for number, count in zip(numbers, counts, strict=False) if count})
+        return b"".join([records[place * size : place * size + size] for place in places])
+
+    def _find(self, ids: list[str]) -> list[int] | None:
+        """None: all of them."""
+        places = [place for place, each in enumerate(ids) if each in self._wanted]
+        return None if len(places) == len(ids) else places
 
 
-def pack(rows: list[Row]) -> tuple[bytes, bytes]:
-    """Head and records of a sheet. Head: ids of the proxies, `struct` form of a record, numbers of its latencies."""
+def pack(rows: list[Row]) -> tuple[bytes, str, bytes, bytes]:
+    """A sheet: ids of the proxies, `struct` form of a record, numbers of the latencies in it, and the records."""
     numbers = sorted({number for _id, amounts in rows for number in amounts.latency})
     records = [(*_whole(each.values), *(each.latency.get(number, 0) for number in numbers)) for _id, each in rows]
     form = "<" + "".join(_lane(sum(column)) for column in zip(*records, strict=True))
-    head = msgpack.packb(([proxy_id for proxy_id, _amounts in rows], form, numbers))
-    return head, b"".join([struct.pack(form, *record) for record in records])
+    ids = msgpack.packb([proxy_id for proxy_id, _amounts in rows])
+    return ids, form, msgpack.packb(numbers), b"".join([struct.pack(form, *record) for record in records])
+
+
+def _sum(records: bytes, form: str, numbers: bytes, latency: bool) -> Amounts:
+    total = struct.unpack(form, _added_up(records, struct.calcsize(form)))
+    values: list[float] = list(total[: len(FIELDS)])
+    for place in _SECONDS:
+        values[place] /= _MICRO
+    counts = zip(msgpack.unpackb(numbers), total[len(FIELDS) :], strict=True) if latency else ()
+    return Amounts(values, {number: count for number, count in counts if count})
 
 
 def _lane(most: int) -> str:
