@@ -51,7 +51,7 @@ class Sheets:
     """The sheets in `database`; only reads and writes, the owner commits."""
 
     def __init__(self, database: sqlite3.Connection, anew: bool = False) -> None:
-        """With `anew` those that are there are no good, since they know fewer amounts; so are those of an older form."""
+        """With `anew` those that are there are no good, as they know fewer amounts; nor are those of an older form."""
         self._database = database
         columns = {row[1] for row in database.execute("PRAGMA table_info(sheets)")}
         if anew or (columns and "form" not in columns):
