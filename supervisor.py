@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.application import add_commands, new_application
-from api.cli.commands import guarded
-from api.cli.offline import ConfigOption, DataOption, settings_of, take_lock, translated
+from api.cli.commands import RUN, guarded
+from api.cli.offline import ConfigOption, DataOption, finish_restore, settings_of, take_lock, translated
 from api.cli.output import Output
 from api.cli.trouble import Trouble
 from config import VERSION
@@ -34,7 +34,7 @@ app = new_application()
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,
@@ -79,6 +79,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (take_lock(data.lock, "data directory"), take_lock(run_dir.lock, "run directory"))
+    finish_restore(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)

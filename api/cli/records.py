@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
 from api.cli.output import BAD, DIM, WARN, Column, safe
+from api.cli.progress import progress
+from api.cli.trouble import Trouble
 from config.units import size_text
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -39,7 +42,7 @@ LOG_COLUMNS = (
 
 def add_logs(app: typer.Typer) -> None:
     """Put `logs` into `app`."""
-    command(app, "logs")(logs)
+    command(app, "logs", rich_help_panel=WATCH)(logs)
 
 
 def logs(
@@ -56,6 +59,10 @@ def logs(
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="All of them into a file, a line of JSON each, newest first."),
+    ] = None,
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
     query = {
@@ -69,6 +76,9 @@ def logs(
         "end_time": ago(until, "--until") if until else None,
         "limit": limit,
     }
+    if export is not None:
+        _export(session, export, {name: value for name, value in query.items() if name != "limit"})
+        return
     data = session.api.get("/logs", **query)
     data["logs"].reverse()
     if not follow:
@@ -78,6 +88,25 @@ def logs(
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
     for entry in _following(session, of_tail, data["tail_cursor"]):
         _print_all(session, [entry])
+
+
+def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
+    """Whole, or not at all under this name: a part of an export would be taken for all of it."""
+    part = file.with_name(f".{file.name}.part")
+    count = 0
+    try:
+        with progress(session.out, "Exporting") as told, part.open("wb") as out:
+            for piece in session.api.stream("/logs/export", query):
+                out.write(piece)
+                count += piece.count(b"\n")
+                told(out.tell(), None)
+        part.replace(file)
+    except OSError as error:
+        raise Trouble(f"{file}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    data = {"file": str(file), "records": count}
+    session.out.data(data, lambda: session.out.message(f"{file}: {count} records"))
 
 
 def _show(session: Session, data: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,20 @@ def test_records_are_searched_and_filtered_by_the_name_of_a_proxy(
     fewer = shell.good(*of_proxy, "--limit", "2")
     assert ([row[5] for row in fewer.rows], "last 2 of 3" in fewer.err) == (targets[1:], True)
     assert [one["target_url"] for one in shell.good(*of_proxy, "-o", "json").data["logs"]] == targets
+
+
+def test_all_records_of_a_search_are_exported_into_a_file(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin, tmp_path: Path
+) -> None:
+    for number in range(3):
+        ask(product, proxy, origin.url(f"/hello?{number}"))
+    wait_until(lambda: len(shell.good("logs", "--proxy", proxy["name"]).rows) == 3, "the records are found")
+    file = tmp_path / "access.ndjson"
+    done = shell.good("logs", "--proxy", proxy["name"], "--export", str(file))
+    assert done.out == f"{file}: 3 records\n"
+    assert [json.loads(line)["target_url"][-1] for line in file.read_text().splitlines()] == ["2", "1", "0"]
+    assert {path.name for path in tmp_path.iterdir()} == {"access.ndjson", "home"}
+    assert shell("logs", "--status", "200", "--export", str(tmp_path / "no" / "x")).status == 1
 
 
 def test_what_comes_is_followed_each_record_once(

@@ -72,6 +72,15 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback(shell: Shell) -> None:
 
 
 @pytest.mark.product
+def test_ctrl_c_at_a_question_is_a_no_that_ends_with_130(shell: Shell, proxy: dict[str, Any]) -> None:
+    with shell.terminal("proxies", "delete", proxy["name"]) as terminal:
+        terminal.until("[y/N]")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    shell.good("proxies", "show", proxy["name"])
+
+
+@pytest.mark.product
 def test_ctrl_c_ends_what_follows_with_130(shell: Shell, proxy: dict[str, Any]) -> None:
     shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/before")
     with shell.terminal("logs", "--follow") as terminal:
