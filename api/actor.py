@@ -67,6 +67,7 @@ class ApiActor(Actor):
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""
+        self._services.ending.set()
         self._server.stop_accepting()
         deadline = time.monotonic() + seconds
 
