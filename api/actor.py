@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
-from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
+from actors.bus.messages import SUPERVISOR, Done, LastRequests, PutWish, SetSettings
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
@@ -62,13 +62,17 @@ class ApiActor(Actor):
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """The settings were read again, or the webhook sender has something to ask."""
-        if isinstance(message, SetSettings):
+        if isinstance(message, LastRequests):
+            self._last_requests()
+            answer(Done())
+        elif isinstance(message, SetSettings):
             self._services.reread(ApiSettings.from_plain(message.settings))
         elif not self._webhooks.receive(message, answer):
             refuse(sender, message, answer)
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""
+        self._services.ending.set()
         self._server.stop_accepting()
         deadline = time.monotonic() + seconds
 
@@ -79,6 +83,12 @@ class ApiActor(Actor):
                 self.loop.call_later(IDLE_CHECK, look)
 
         self.loop.call_later(IDLE_CHECK, look)
+
+    def _last_requests(self) -> None:
+        """The TLS front ends: its connections are ended, and what it still brings is served."""
+        self._server.last_requests()
+        if not self._stopping:
+            self.loop.call_later(IDLE_CHECK, self._last_requests)
 
     def close(self) -> None:
         """End the threads, then give everything back."""

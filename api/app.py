@@ -214,7 +214,7 @@ def _require_accepted(req: falcon.Request, media_type: str) -> None:
 
 def _body(operation: Operation, req: falcon.Request) -> Any:
     if operation.model is not None:
-        return read_model(req, operation.model, operation.read_only, operation.optional_body)
+        return read_model(req, operation.model, operation.read_only, operation.optional_body, operation.max_body)
     read_body(req)  # unused, but the connection must come to the next request
     return None
 

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -102,6 +103,8 @@ class Services:
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
+        self.ending = threading.Event()
+        """The API is about to end: who waits for something should wait no longer."""
         self.tails = Slots(TAILS_MAX, "tails of the log")
         self.exports = Slots(EXPORTS_MAX, "exports of the log")
         self.audit = Trail(data)

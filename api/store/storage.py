@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +247,21 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
         raise StoreTooNew(f"{path}: schema version {schema}; this release knows up to {SCHEMA}")
     entries: dict[str, Any] = json.loads(body)
     return entries
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Give a file that nobody has open other entries, and its previous generation too: that one would be of old form.
+
+    Raises `StoreDamaged` (also when only the previous generation is good: opening the store repairs that first),
+    `StoreTooNew`, `StoreWriteError`.
+    """
+    try:
+        entries = change(parse(path, path.read_bytes()))
+        storage = GenerationStorage(path, create=False)
+        for _ in ("the previous generation", "this one"):
+            storage.write({TABLE: entries})
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
 def fresh_of(path: Path) -> Path:
