@@ -113,6 +113,11 @@ class ActorProcess:
             except ProcessLookupError:
                 return  # it has just ended; its pidfd says so, too
 
+    def take_lifeline(self) -> int:
+        """The write end of the lifeline, which is the taker's from now on: this process lives for as long as that."""
+        taken, self._lifeline = self._lifeline, -1
+        return taken
+
     def let_go(self) -> None:
         """Close the lifeline: it ends by itself within `actors.process.ORPHAN_GRACE`."""
         if self._lifeline >= 0:

@@ -22,7 +22,8 @@ PASSPHRASE = {"X-Passphrase": "of the way between"}
 
 
 def post(product: Product, document: dict[str, Any], query: str = "", **headers: str) -> requests.Response:
-    return product.api("POST", f"/config/import?{query}", {**HEAD, **document}, timeout=60, headers=headers)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return product.api("POST", f"/config/import?{query}", {**HEAD, **document}, timeout=60, headers=named)
 
 
 def imported(product: Product, document: dict[str, Any], query: str = "") -> Any:
@@ -122,6 +123,48 @@ def test_an_import_touches_only_what_it_changes(own_product: Product, origin: Or
     with pytest.raises(ConnectionRefusedError):
         Client(free)
     assert exported(product) == document
+
+
+def test_the_api_itself_moves_with_an_import_and_answers_before_it_does(own_product: Product) -> None:
+    product, port = own_product, own_product.free_port()
+    document = {"settings": {"server": {"port": port}, "logging": {"level": "error"}}}
+    assert imported(product, document, "dry_run=true")["summary"]["update"] == 1
+    with pytest.raises(ConnectionRefusedError):
+        Client(port)
+    answer = post(product, document, Idempotency_Key="once")
+    assert answer.status_code == 200, answer.text
+    product.port, product.base_url = port, f"http://127.0.0.1:{port}"
+    product.wait_healthy()
+    assert imported(product, document)["changed"] is False
+
+
+def test_five_thousand_parents_are_taken_as_text_and_told_to_the_proxy(product: Product, origin: Origin) -> None:
+    parent = product.proxy()
+    lines = [f"127.0.0.1:{parent['port']}:user{number}:password-of-{number}" for number in range(5_000)]
+    made = product.proxy(upstreams="\n".join(lines), upstream_policy="round_robin", upstream_check={"enabled": False})
+    with Client(made["port"]) as client:
+        assert client.get(origin.url("/hello")).status == 200
+    shown = product.data("GET", f"/proxies/{made['id']}")["proxy"]
+    assert len(shown["upstreams"]) == len(shown["runtime"]["upstreams"]) == 5_000
+    assert sum(each["total_connections"] for each in shown["runtime"]["upstreams"]) == 1
+    for each in (made, parent):
+        product.data("DELETE", f"/proxies/{each['id']}")
+
+
+def test_an_active_proxy_speaks_another_protocol_to_new_connections(product: Product, origin: Origin) -> None:
+    made = product.proxy()
+    with Client(made["port"]) as older:
+        assert older.get(origin.url("/hello")).status == 200
+        imported(product, {"proxies": [{"name": made["name"], "protocol": "socks5"}]})
+
+        def greeted() -> bool:
+            with Client(made["port"]) as client:
+                client.send(b"\x05\x01\x00")
+                return client.exactly(2) == b"\x05\x00"
+
+        wait_until(greeted, "it speaks SOCKS5")
+        assert older.get(origin.url("/hello")).status == 200
+    product.data("DELETE", f"/proxies/{made['id']}")
 
 
 def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_product: Product, origin: Origin) -> None:
