@@ -76,7 +76,8 @@ class MetricsActor(Actor):
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """Answer for totals and figures; forget what was deleted."""
         if isinstance(message, QueryStats):
-            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed)))
+            now = self._totals.now
+            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed, message.since), now))
         elif isinstance(message, QuerySystem):
             answer(self._figures())
         elif isinstance(message, QueryRealtime):
