@@ -12,12 +12,14 @@ from dataclasses import fields
 from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
 from api.offline import peek_settings
-from api.store import StoreError
+from api.store import StoreError, migration, steps
 from api.store.storage import parse
 from config.certificates import CertificateError, server_context
+from config.data_format import DataFormatError, refuse_newer
 from config.live import BadStored
 from config.paths import DataDir
 from config.settings import Settings
+from config.units import size_text
 
 
 class WouldNotStart(Exception):
@@ -29,6 +31,7 @@ def rehearse(settings: Settings, data: DataDir) -> None:
     for each in fields(Entries):
         if each.name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
             _load(getattr(Entries(), each.name))
+    _check_format(data)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())
@@ -40,6 +43,18 @@ def rehearse(settings: Settings, data: DataDir) -> None:
         _check_certificate(with_stored(settings, peek_settings(data)))
     except (BadStored, ValueError) as error:
         raise WouldNotStart(str(error)) from error
+
+
+def _check_format(data: DataDir) -> None:
+    """The older program has ended when its data are brought forward: so it has to be known before that they can be."""
+    try:
+        mark = refuse_newer(data.path, steps.DATA_FORMAT)
+    except DataFormatError as error:
+        raise WouldNotStart(str(error)) from error
+    if mark is not None and (missing := migration.missing_space(data, mark, steps.STEPS)) > 0:
+        raise WouldNotStart(
+            f"{data.path}: bringing the data to the new format needs {size_text(missing)} more of space"
+        )
 
 
 def _load(entry: str) -> None:
