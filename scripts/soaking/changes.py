@@ -59,7 +59,8 @@ class Changes:
     def stop(self) -> None:
         """Begin no more, and wait for the one under way."""
         self._stopping.set()
-        self._thread.join(PATIENCE + 10)
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE + 10)
 
     def _run(self) -> None:
         kinds = (self._proxy, self._proxy, self._proxy, self._user, self._key, self._webhook, self._settings)

@@ -71,7 +71,8 @@ class Traffic:
     def stop(self) -> None:
         """Begin no more, and wait for those under way."""
         self._stopping.set()
-        self._thread.join(PATIENCE + 10)
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE + 10)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:

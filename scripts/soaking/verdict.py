@@ -10,6 +10,11 @@ from soaking.changes import REFUSALS, Called
 from soaking.faults import REFUSED, Fault, Journal
 from soaking.traffic import ANSWERED, Attempt
 
+_HARM = (
+    *("kill supervisor", "disk full", "descriptors of api", "descriptors of supervisor", "kill api", "hang api"),
+    *("kill tls", "kill zygote", "descriptors of forwarding"),
+)
+
 SHOWN = 12
 """Findings of one check that are told one by one."""
 
@@ -79,11 +84,11 @@ def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequen
     rows.append("|---|---:|---:|---:|---:|")
     bad = [each for each in attempts if each.result != ANSWERED]
     failed = [call for call in calls if call.status not in (200, 201)]
+    blamed = Counter(_blamed(journal.around(call.begin, call.end)) for call in failed)
     for kind, faults in sorted(_by_kind(journal.faults).items()):
         longest = max((fault.end or fault.begin) - fault.begin for fault in faults)
         felt = sum(any(f.covers(e.begin, e.end) and f.explains(e.result, e.proxy) for f in faults) for e in bad)
-        calls_felt = sum(any(fault.covers(call.begin, call.end) for fault in faults) for call in failed)
-        rows.append(f"| {kind} | {len(faults)} | {longest:.1f} s | {felt} | {calls_felt} |")
+        rows.append(f"| {kind} | {len(faults)} | {longest:.1f} s | {felt} | {blamed[kind]} |")
     return "\n".join(rows)
 
 
@@ -101,6 +106,11 @@ def summary(attempts: Sequence[Attempt], calls: Sequence[Called], seconds: float
 
 def _touched(kinds: Sequence[str]) -> bool:
     return bool(kinds)
+
+
+def _blamed(kinds: Sequence[str]) -> str:
+    """The one of several faults at a time that a failed call is counted for: what lasts and what hurts most."""
+    return min(kinds, key=lambda kind: _HARM.index(kind) if kind in _HARM else len(_HARM), default="")
 
 
 def _around(each: Attempt, journal: Journal) -> str:

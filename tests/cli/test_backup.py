@@ -22,6 +22,8 @@ from api.audit import Head, verify
 from api.backup import replacing
 from api.backup.archive import opened
 from api.store import open_store
+from api.store.contract import Write
+from api.store.storage import GenerationStorage
 from config.paths import DataDir
 from tests.cli.shell import Ran, Shell
 from tests.product import Product
@@ -187,6 +189,30 @@ def test_a_backup_while_everything_changes_is_of_one_moment(folder: Path) -> Non
             names = set(there.names())
             assert all(f"{name[:-1]}a" in names for name in names if name.endswith("b"))
             assert isinstance(verify(there.data), Head)
+
+
+def test_a_change_of_several_collections_that_a_crash_cut_off_is_whole_in_the_backup(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(site.data)
+    (plain,) = (document for document in store.find("proxies") if document.body["name"] == "plain")
+    (hook,) = store.find("webhooks")
+
+    def cut(_storage: GenerationStorage) -> None:
+        raise SystemExit  # no error that anybody handles: the process is gone
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GenerationStorage, "install", cut)
+        with pytest.raises(SystemExit):
+            store.commit([Write("proxies", plain.id, None), Write("webhooks", hook.id, None)])
+    assert (site.data.store / "journal.json").exists()
+    file = site.backup()
+    new = Site(folder, folder / "new")
+    assert new.restore(file, "--yes").status == 0
+    assert new.names() == ["chained"]
+    again = open_store(new.data)
+    assert again.find("webhooks") == []
+    again.close()
 
 
 def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, folder: Path) -> None:
