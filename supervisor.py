@@ -17,7 +17,16 @@ import typer
 
 from api.cli.application import add_commands, new_application
 from api.cli.commands import RUN, guarded
-from api.cli.offline import ConfigOption, DataOption, finish_restore, settings_of, take_lock, translated
+from api.cli.offline import (
+    ConfigOption,
+    DataOption,
+    bring_up_to_date,
+    finish_restore,
+    refuse_newer,
+    settings_of,
+    take_lock,
+    translated,
+)
 from api.cli.output import Output
 from api.cli.trouble import Trouble
 from config import VERSION
@@ -25,6 +34,7 @@ from config.variables import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
     from actors.supervision.inherited import Inherited
+    from actors.supervision.legacy import Legacy
     from config.live import Stored
     from config.paths import DataDir
     from config.settings import Settings
@@ -42,6 +52,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
     port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
     overrides = _given(
@@ -56,6 +67,9 @@ def serve(
 
     def serve_until_told() -> None:
         settings = settings_of(config, overrides)
+        if check:
+            _rehearse(settings)
+            return
         for secret in ("ADMIN_PASSWORD", "API_KEY"):
             os.environ.pop(f"{ENV_PREFIX}{secret}", None)  # the actors inherit the environment
         raise typer.Exit(run(settings, lambda: load(config, overrides)))
@@ -66,7 +80,8 @@ def serve(
 def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from actors.process import set_up_logging
-    from actors.supervision.inherited import Inherited, from_manager
+    from actors.supervision.inherited import Inherited, from_manager, stored_name
+    from actors.supervision.legacy import received
     from actors.supervision.service import Premises, Service
     from api.first_start import ensure_administrator
     from api.store import StoreError
@@ -74,12 +89,16 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from config.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
-    inherited = Inherited(from_manager(os.environ))
+    legacy = received(os.environ)
+    left = [(stored_name(each), each) for each in legacy.sockets()]
+    inherited = Inherited([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
-    locks = (take_lock(data.lock, "data directory"), take_lock(run_dir.lock, "run directory"))
+    locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
+    legacy.release_locks(but=locks)
     finish_restore(data)
+    bring_up_to_date(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
@@ -94,7 +113,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     except ValueError as error:  # nothing else is given to them than the password
         raise Trouble(f"admin_password: {error}") from error
     _show_password(data, password)
-    premises = Premises(data, run_dir, locks, api_socket, inherited)
+    premises = Premises(data, run_dir, locks, api_socket, inherited, legacy.elders)
     service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
     return service.run(wish)
 
@@ -129,7 +148,14 @@ Proxyfleet {VERSION} is running.
 def _open_data(settings: Settings) -> DataDir:
     from config.paths import PathError, default_data_dir, open_data_dir
 
-    return translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
+    folder = settings.data_dir or default_data_dir()
+    refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
+    return translated(PathError, lambda: open_data_dir(folder))
+
+
+def _locked(file: Path, what: str, legacy: Legacy) -> int:
+    held = legacy.lock_of(file)
+    return take_lock(file, what) if held is None else held
 
 
 def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.socket:
@@ -141,6 +167,15 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
         raise Trouble(f"server.{error.field}: {error.error}{hint}") from error
+
+
+def _rehearse(settings: Settings) -> None:
+    from api.rehearsal import WouldNotStart, rehearse
+    from config.paths import DataDir, default_data_dir
+
+    data = DataDir(settings.data_dir or default_data_dir())
+    translated(WouldNotStart, lambda: rehearse(settings, data))
+    Output().message("It would start.")
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import time
@@ -9,12 +10,12 @@ from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
-from actors.bus.messages import SUPERVISOR, Done, PutWish, SetSettings
+from actors.bus.messages import SUPERVISOR, Done, LastRequests, PutWish, SetSettings
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
-from api.proxies import read_specs
+from api.one_core import stay_on_one_core
 from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
@@ -38,6 +39,7 @@ class ApiActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
+        stay_on_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
@@ -60,7 +62,10 @@ class ApiActor(Actor):
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """The settings were read again, or the webhook sender has something to ask."""
-        if isinstance(message, SetSettings):
+        if isinstance(message, LastRequests):
+            self._last_requests()
+            answer(Done())
+        elif isinstance(message, SetSettings):
             self._services.reread(ApiSettings.from_plain(message.settings))
         elif not self._webhooks.receive(message, answer):
             refuse(sender, message, answer)
@@ -79,6 +84,12 @@ class ApiActor(Actor):
 
         self.loop.call_later(IDLE_CHECK, look)
 
+    def _last_requests(self) -> None:
+        """The TLS front ends: its connections are ended, and what it still brings is served."""
+        self._server.last_requests()
+        if not self._stopping:
+            self.loop.call_later(IDLE_CHECK, self._last_requests)
+
     def close(self) -> None:
         """End the threads, then give everything back."""
         if self._door is not None:
@@ -95,11 +106,12 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store, self._services.seal))
+        wish = PutWish(self._services.proxies.specs())
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:
         if isinstance(reply, Done):
+            gc.freeze()  # what was read stays as a rule, and much of it makes a collection long
             self._server.start()
             self.ready()
             self._webhooks.tell()

@@ -19,7 +19,7 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, ThreadedTaskDispatcher
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from api.caps import counted_as, per_address
@@ -27,15 +27,20 @@ from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.security.hashing import AT_ONCE
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8
+THREADS = 8 + AT_ONCE
+"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
 LINGER = 2.0
+FIRST_REQUEST = 0.5
+KEPT_ALIVE = 0.2
+"""Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
@@ -83,6 +88,15 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.write(body)
 
 
+class _Task(WSGITask):  # type: ignore[misc]
+    """A request that the application answers."""
+
+    def build_response_header(self) -> Any:
+        if self.channel.server.last_requests_since is not None:
+            self.request.headers["CONNECTION"] = "close"
+        return super().build_response_header()
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection. `began` is when the request that is being read began, None between requests.
 
@@ -94,7 +108,9 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """
 
     parser_class = _Parser
+    task_class = _Task
     error_task_class = _JsonErrorTask
+    served = False
     began: float | None = None
     lingers = False
     outdated = False
@@ -153,12 +169,17 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         more = bool(super().received(data))
         if self.request is None:
             self.began = None
+            self.served = True
         return more
 
     @property
     def between_requests(self) -> bool:
         """Nothing is being read, done or written."""
         return self.began is None and not self.requests and not self.total_outbufs_len
+
+    def may_send_more(self, waited: float) -> bool:
+        """Whether a request may still come, so many seconds after the last requests have begun."""
+        return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
 
     def overdue(self, now: float) -> bool:
         """Whether the request that is being read takes too long, or the client's half of a close."""
@@ -176,6 +197,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
+    last_requests_since: float | None = None
 
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
@@ -206,6 +228,15 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         """How many connections there may be in all, and of one address."""
         self.adj.connection_limit = max_connections + NO_CONNECTIONS
         self.per_address = per_address(max_connections)
+
+    def end_idle(self) -> None:
+        """Answers end their connections from now on; those that are silent are closed. Server thread."""
+        now = time.monotonic()
+        if self.last_requests_since is None:
+            self.last_requests_since = now
+        for channel in tuple(self.active_channels.values()):
+            if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
+                channel.close_when_flushed = True
 
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
@@ -296,8 +327,12 @@ class ApiServer:
         """Accept at `listener` from now on and close the old socket. Older connections end between two requests."""
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
 
+    def last_requests(self) -> None:
+        """Every connection ends with its next answer, or soon if it sends nothing. To be called again and again."""
+        self._server.trigger.pull_trigger(self._server.end_idle)
+
     def stop_accepting(self) -> None:
-        """No new connections and no new requests; those under way are finished. The socket itself stays open."""
+        """No new connections; those that are there end as with `last_requests`. The socket itself stays open."""
         self._server.trigger.pull_trigger(self._stop_in_thread)
 
     def idle(self) -> bool:
@@ -316,9 +351,7 @@ class ApiServer:
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
-        for channel in tuple(self._server.active_channels.values()):
-            if not channel.requests:
-                channel.close_when_flushed = True
+        self._server.end_idle()
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):

@@ -28,6 +28,7 @@ from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
 from api.security.authentication import Authenticator
+from api.security.hashing import Hashing
 from api.security.rates import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
@@ -115,15 +116,22 @@ class Services:
         self.started_at = time.time()
         self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
+        self.hashing = Hashing()
         self.authenticator = Authenticator(
-            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
+            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record, self.hashing
         )
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.seal = seal_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
-            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+            store,
+            bridge,
+            self.publish,
+            settings.proxy.default_timeout,
+            settings.server.tls,
+            self.seal,
+            self.fleet.changed,
         )
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
@@ -158,6 +166,7 @@ class Services:
 
     def close(self) -> None:
         """Give back what the services opened themselves."""
+        self.hashing.close()
         self.audit.close()
         self.idempotency.close()
 

@@ -95,6 +95,8 @@ class TlsFront(Actor):
             del self._by_address[address]
         if self._full and self._listener is not None:
             self._listen(self._listener)
+        if self._draining and not self._links:
+            self.finish()
 
     def _listen(self, listener: socket.socket) -> None:
         listener.setblocking(False)

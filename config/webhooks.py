@@ -187,11 +187,17 @@ SparseHeaders = Annotated[
     WithJsonSchema(_SPARSE_HEADERS_SCHEMA),
 ]
 """Headers, of which those without a value keep the one that they have."""
+_64 = "[A-Za-z0-9+/]"
+_SECRET_PATTERN = (
+    rf"^{SECRET_PREFIX}(?:(?:{_64}{{4}}){{8,20}}(?:{_64}{{2}}==|{_64}{{3}}=)?|(?:{_64}{{4}}){{21}}(?:{_64}{{2}}==)?)$"
+)
+"""Base64 of 24 to 64 bytes: groups of four, and one or two bytes in a last group that is filled up."""
+
 Secret = Annotated[
     StrictStr,
     Field(max_length=100),
     AfterValidator(_secret),
-    patterns.text(rf"^{SECRET_PREFIX}[A-Za-z0-9+/]{{32,86}}={{0,2}}$", highest=100),
+    patterns.text(_SECRET_PATTERN, highest=100),
 ]
 """A signing secret, as Standard Webhooks writes them."""
 

@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 
 PATIENCE = 30.0
 """Seconds that a caller waits: connections may queue while a service restarts, but none may be refused."""
-BREATH = 0.005
+BREATH = 0.02
 
 Knock = Callable[[], object]
 

@@ -105,6 +105,10 @@ class Product:
             **self._env,
         }
 
+    def add_environment(self, more: Mapping[str, str]) -> None:
+        """For the starts to come."""
+        self._env.update(more)
+
     def wait_healthy(self, seconds: float = START_SECONDS) -> None:
         """Return when `GET /health` answers 200; raise `AssertionError` with the log when it doesn't in time."""
         try:

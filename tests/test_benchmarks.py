@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
+from benchmarks.management import measures, servers
 from benchmarks.processes import Missing, cpu_seconds
 from benchmarks.report import OURS, Bar, Comparison, Row, cpu_rows, markdown, plain, save
 from benchmarks.rounds import QUICK, Bench, Entrant, medians
 from benchmarks.signin import REFERENCE, Answer, rows_of, timed
 from benchmarks.soak import Sample, growth
+
+from api.catalogue import Catalogue
+from api.store import open_store
+from config.paths import open_data_dir
 
 RESULTS = {
     OURS: {"cpu": 30.0, "actor": 28.0, "rate": 900.0},
@@ -152,3 +158,32 @@ def test_each_kind_of_sign_in_is_tried_in_every_round_and_the_first_one_is_not_c
     assert {kind: len(times) for kind, times in taken.items()} == {"a": 3, "b": 3}
     assert [sorted(order[begin : begin + 2]) for begin in range(0, len(order), 2)] == [["a", "b"]] * 4
     assert answers == {"a": {Answer(401, "a")}, "b": {Answer(401, "b")}}
+
+
+def test_the_bars_of_the_api_judge_ours_and_its_sign_ins_are_held_against_bcrypt_alone() -> None:
+    figure = {f"{what} {name}": 10.0 for what in ("one", "page") for name in ("p99", "rate", "cpu")}
+    figure |= {"create median": 61.0, "create worst": 90.0, "login p99": 50.0, "login rate": 900.0, "login refused": 0}
+    figure |= {"login answered": 20.0, "login median": 99.0, "login most": 24.0, "login alone": 30.0}
+    made = measures.rows({OURS: figure, measures.YARDSTICK: figure}, 10_000)
+    reached = {(row.measure, row.peer_name): row.reached for row in made if row.bar}
+    assert reached == {
+        ("GET one proxy of 10,000, p99", "fastapi"): True,
+        ("GET one proxy of 10,000, 8 clients", "fastapi"): False,
+        ("GET a page of 50 of 10,000, p99", "fastapi"): True,
+        ("GET a page of 50 of 10,000, 8 clients", "fastapi"): False,
+        ("create, durable, at 10,000", "fastapi"): False,
+        ("GET one proxy during 20 sign-ins/s, p99", "fastapi"): True,
+        ("sign-ins by 8 clients", "bcrypt alone"): True,
+    }
+    alone = measures.rows({OURS: figure}, 10_000)
+    assert [row.reached for row in alone if row.measure == "create, durable, at 10,000"] == [False]
+
+
+def test_proxies_that_the_benchmark_configures_are_those_of_the_product() -> None:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+        ids = servers.configure(Path(folder) / "data", 5)
+        store = open_store(open_data_dir(Path(folder) / "data"))
+        found = Catalogue(store).all()
+        store.close()
+    assert [proxy.record.id for proxy in found] == ids
+    assert {proxy.record.status for proxy in found} == {"inactive"}

@@ -48,7 +48,8 @@ class Part:
         self._database = database
         self._columns: Columns | None = None
         self._mask: bytes | None = None
-        self._judged = False
+        self.judged = False
+        """Has `mask` been asked? Then it costs nothing any more."""
 
     @classmethod
     def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Part:
@@ -78,8 +79,8 @@ class Part:
 
     def mask(self, selection: Selection, grams: list[frozenset[int]]) -> bytes | None:
         """Which records `selection` finds, whatever their times; None: none. Always the same is asked."""
-        if not self._judged:
-            self._judged = True
+        if not self.judged:
+            self.judged = True
             if self.fresh or not any(grams) or may_hold(self._load("filter"), grams):
                 self._mask = selection.mask(self.columns)
         return self._mask

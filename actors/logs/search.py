@@ -160,7 +160,7 @@ class _Search:
             known = self._known_count(part)
             if known is not None:
                 total += known
-            elif self._clock() <= deadline or part.fresh:
+            elif part.fresh or part.judged or self._clock() <= deadline:
                 mask = self._mask(part)
                 total += 0 if mask is None else mask.count(1)
                 part.forget()

@@ -25,10 +25,10 @@ from actors.bus.messages import (
     Configure,
     DescribeFleet,
     Done,
-    EgressSpec,
     Failed,
     ForgetProxy,
     Hello,
+    LastRequests,
     ListenerRefused,
     ListenerReserved,
     ProxySpec,
@@ -48,11 +48,15 @@ from actors.bus.messages import (
 from actors.bus.messages import (
     Fleet as FleetReport,
 )
+from actors.supervision.elders import Elders
+from actors.supervision.ending import Ending
+from actors.supervision.legacy import Elder
 from actors.supervision.managed import Managed, Plan, World
 from actors.supervision.once import Gate, nothing, once, once_with
 from actors.supervision.orders import Entries, Orders
+from actors.supervision.own_addresses import OwnAddresses
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell, reconcile
-from actors.supervision.sockets import ListenerKeeper, ListenError
+from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.states import State
 
 log = logging.getLogger(__name__)
@@ -61,10 +65,6 @@ WATCH_PERIOD = 1.0
 HELD_UP_AFTER = 3.0
 """Seconds between two looks after which the supervisor itself must have been held up, not the actors."""
 RESTART_ANSWER_MAX = 4.0
-EGRESS_PERIOD = 0.1
-"""Seconds between two changes of `EgressSpec.own`: starting a thousand proxies doesn't tell all of all each time."""
-EGRESS_AT_ONCE = 50
-"""Actors up to which every change of `EgressSpec.own` is told without waiting for the next."""
 TOLD_MAX = 1.0
 """Seconds that an actor may take to answer that it has heard of other settings."""
 REMOVED_REMEMBERED = 1_000
@@ -81,8 +81,9 @@ class Fleet:
         orders: Orders,
         *api: Plan,
         keeper: ListenerKeeper | None = None,
+        elders: Iterable[Elder] = (),
     ) -> None:
-        """`api` are the plans of the API and of what stands in front of it."""
+        """`api` are the plans of the API and of what stands in front of it; `elders` are of an older program."""
         self._world = world
         self._events = events
         self._entries = entries
@@ -95,12 +96,12 @@ class Fleet:
         self._down: set[str] = set()
         self._for_all: dict[type[Any], Any] = {}
         self._for_proxies: dict[type[Any], Any] = {}
-        self._egress = EgressSpec(orders.egress_policy, orders.egress_allow, orders.own)
-        self._egress_timed = False
-        self._egress_changes = 0
+        self._own = OwnAddresses(world.loop, self._keeper, orders, self._reconcile)
+        self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
+        self._elders.on_end = self._look_at_the_end
         self._started_at = time.time()
         self._looked = world.loop.now
-        self._ending: Callable[[], None] | None = None
+        self._ending: Ending | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
         metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
@@ -131,6 +132,8 @@ class Fleet:
         for actor in self._fixed.values():
             actor.start()
         self._reconcile()
+        for name in self._elders.names() - {forwarding_name(spec.id) for spec in self._wish.values() if spec.active}:
+            self._elders.dismiss(name, self._orders.drain_timeout)
         self._world.loop.call_every(WATCH_PERIOD, self._look)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
@@ -139,13 +142,40 @@ class Fleet:
 
     def end(self, on_end: Callable[[], None]) -> None:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
-        self._ending = on_end
         self._keeper.leave()
-        for proxy_id in self._proxies:
+        for name in self._elders.names():
+            self._elders.dismiss(name, self._orders.drain_timeout)
+        self._finish(list(self._proxies.values()), on_end, lambda: len(self._elders) > 0)
+
+    def hand_over(self, on_end: Callable[[], None]) -> None:
+        """Let all but the proxies drain, for a program that comes after this one, and call `on_end`."""
+        self._finish([], on_end, lambda: False)
+
+    def left(self) -> tuple[list[int], list[Elder]]:
+        """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
+        elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
+        return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
+
+    def _finish(self, first: list[Managed], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
+        """What stands in front of the API ends before it: a connection that it has taken is served."""
+        api, *front = self._api
+        phases = [[*first, *front], [api]] if front else [[*first, api]]
+        if front:
+            self._world.exchange.tell(api.name, LastRequests())
+        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
+        self._ending = Ending(phases, self._end_actor, on_end, busy)
+        self._ending.look()
+
+    def _end_actor(self, actor: Managed) -> None:
+        proxy_id = self._proxy_id(actor)
+        if proxy_id:
             self._stop(proxy_id, nothing)
-        for actor in self._api:
+        else:
             actor.stop(self._orders.drain_timeout, nothing)
-        self._end_next()
+
+    def _look_at_the_end(self) -> None:
+        if self._ending is not None:
+            self._ending.look()
 
     def take_over(self, orders: Orders) -> None:
         """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
@@ -155,7 +185,7 @@ class Fleet:
             actor.plan = replace(actor.plan, params=orders.forwarding_params)
         for name, groups in orders.groups.items():
             self._tell_groups(self._fixed[name], groups)
-        self._egress = self._egress_now()
+        self._own.take_over(orders)
         self._reconcile()
 
     def _tell_groups(self, actor: Managed, groups: dict[str, dict[str, Any]]) -> None:
@@ -191,6 +221,12 @@ class Fleet:
         """Kill everything that still lives."""
         for actor in self._all():
             actor.hasten()
+        self._elders.hasten()
+
+    def hasten_fixed(self) -> None:
+        """Kill all that still lives but the proxies."""
+        for actor in self._fixed.values():
+            actor.hasten()
 
     def close(self) -> None:
         """Release all listeners."""
@@ -216,11 +252,12 @@ class Fleet:
         proxy_id = self._proxy_id(actor)
         if proxy_id in self._wish:
             # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
-            self._configure(actor, instance, Configure(self._wish[proxy_id], self._egress_now()))
+            self._configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
 
     def actor_up(self, actor: Managed) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
+        self._elders.dismiss(actor.name, self._orders.drain_timeout)
         if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
@@ -243,7 +280,7 @@ class Fleet:
         """It has stopped."""
         log.info("%s has stopped", actor.name)
         if self._ending is not None:
-            self._end_next()
+            self._ending.look()
         else:
             self._reconcile()
 
@@ -266,6 +303,9 @@ class Fleet:
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
             self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+        except Scarce as error:
+            answer(Failed(error.error))
+            return
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
             return
@@ -274,7 +314,7 @@ class Fleet:
     def _cancel(self, _sender: str, message: CancelListeners, answer: Answer) -> None:
         for proxy_id in message.proxy_ids:
             self._keeper.cancel(proxy_id)
-        self._refresh_egress()
+        self._own.refresh(len(self._proxies))
         answer(Done())
 
     def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
@@ -323,7 +363,7 @@ class Fleet:
             self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
-        wanted = message.proxy_ids or tuple(self._wish)
+        wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: replace(
@@ -362,10 +402,10 @@ class Fleet:
             return
         gate = Gate(quiet or nothing)
         refused: set[str] = set()
-        for step in reconcile(self._wish, {name: self._real(name) for name in self._proxies}, self._egress):
+        for step in reconcile(self._wish, {name: self._real(name) for name in self._proxies}, self._own.told):
             self._carry_out(step, refused, gate)
         gate.open()
-        self._refresh_egress()
+        self._own.refresh(len(self._proxies))
 
     def _real(self, proxy_id: str) -> Real:
         actor = self._proxies[proxy_id]
@@ -393,6 +433,7 @@ class Fleet:
         self._keeper.retire(proxy_id)
         self._configured.pop(proxy_id, None)
         self._down.discard(proxy_id)
+        self._elders.dismiss(forwarding_name(proxy_id), self._orders.drain_timeout)
 
         def listener_ends() -> None:
             self._keeper.end_retired(proxy_id)
@@ -427,25 +468,6 @@ class Fleet:
             actor.drain = self._orders.drain_timeout
         return actor
 
-    def _egress_now(self) -> EgressSpec:
-        own = (*self._orders.own, *sorted(self._keeper.addresses()))
-        return EgressSpec(self._orders.egress_policy, self._orders.egress_allow, own)
-
-    def _refresh_egress(self) -> None:
-        """Tell all actors of listeners that have come or gone: at once while they are few, else in batches."""
-        if self._keeper.changes == self._egress_changes or self._egress_timed:
-            return
-        self._egress_changes = self._keeper.changes
-        self._egress = self._egress_now()
-        if len(self._proxies) > EGRESS_AT_ONCE:
-            self._egress_timed = True
-            self._world.loop.call_later(EGRESS_PERIOD, self._egress_due)
-        self._reconcile()
-
-    def _egress_due(self) -> None:
-        self._egress_timed = False
-        self._refresh_egress()
-
     def _keeper_forget(self, proxy_id: str) -> None:
         if self._keeper.kept(proxy_id) is None:
             self._keeper.release(proxy_id)  # a reservation that came to nothing
@@ -459,25 +481,12 @@ class Fleet:
                 actor.pardon()
             actor.check()
         if self._keeper.lapse():
-            self._refresh_egress()
+            self._own.refresh(len(self._proxies))
         if self._ending is None and any(self._untold(proxy_id) for proxy_id in self._proxies):
             self._reconcile()
 
     def _untold(self, proxy_id: str) -> bool:
         return self._proxies[proxy_id].life.state is State.RUNNING and proxy_id not in self._configured
-
-    def _end_next(self) -> None:
-        """At the end: when the first have stopped, stop the others; when all have, say so."""
-        first = [*self._proxies.values(), *self._api]
-        if any(actor.life.state is not State.STOPPED for actor in first):
-            return
-        others = [self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed]
-        for actor in others:
-            if actor.life.state not in (State.STOPPED, State.DRAINING):
-                actor.stop(self._orders.drain_timeout, nothing)
-        if self._ending is not None and all(actor.life.state is State.STOPPED for actor in others):
-            on_end, self._ending = self._ending, nothing
-            on_end()
 
     def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
         name = self._wish[proxy_id].name if proxy_id in self._wish else ""

@@ -32,8 +32,9 @@ def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
             os.close(descriptor)
             raise LockedError(f"{what} {file.parent} is in use by process {owner or 'unknown'}")
         time.sleep(0.02)
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    owner = f"{os.getpid()}\n"
+    os.pwrite(descriptor, owner.encode(), 0)  # over the older one: on a full disk there is room for no other
+    os.ftruncate(descriptor, len(owner))
     return descriptor
 
 

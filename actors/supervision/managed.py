@@ -18,6 +18,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Exchange, address_of
 from actors.bus.messages import Done, Failed, Runtime, Stop
 from actors.process import ORPHAN_GRACE, Boot
+from actors.supervision.legacy import Elder
 from actors.supervision.restarts import Backoff
 from actors.supervision.spawner import ActorProcess, Spawner
 from actors.supervision.states import Happening, Life, State
@@ -172,6 +173,20 @@ class Managed:
                 self._dismiss(each, drain, quiet)
             return
         quiet()
+
+    def bequeath(self) -> list[Elder]:
+        """Its processes that serve or drain, for the next program. What has not begun to serve is killed."""
+        present = [each for each in (self._current, self._successor) if each is not None]
+        for each in present:
+            if each.heard is None:
+                each.process.kill()
+        serving = [(each, False) for each in present if each.heard is not None]
+        leaving = [(each, True) for each in self._leaving]
+        return [
+            Elder(self.name, each.process.instance, each.process.pid, each.process.take_lifeline(), gone)
+            for each, gone in serving + leaving
+            if each.process.pid is not None and not each.process.ended
+        ]
 
     def hasten(self) -> None:
         """No more time: what still lives of it is killed."""

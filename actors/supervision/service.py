@@ -1,7 +1,8 @@
 """The running product: loop, bus, zygote, fleet and signals put together.
 
 Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end; SIGHUP
-rereads the configuration; SIGCHLD reaps what a dead zygote left behind (the supervisor is a child subreaper).
+rereads the configuration; SIGUSR2 upgrades to the program that is installed now; SIGCHLD reaps what a dead zygote left
+behind (the supervisor is a child subreaper).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,19 @@ from actors.bus.messages import (
     LOGS,
     METRICS,
     WEBHOOKS,
+    DescribeProgram,
     Done,
     Failed,
     ListenerRefused,
     PrepareSettings,
+    Program,
     ProxySpec,
     PutSettings,
     SetLogging,
     SetMaxConnections,
     SetPooling,
     SetSettings,
+    Upgrade,
 )
 from actors.bus.messages.common import TLS
 from actors.process import Boot, set_up_logging
@@ -46,12 +50,15 @@ from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
 from actors.supervision.in_force import InForce, hidden_keys
 from actors.supervision.inherited import Inherited
+from actors.supervision.legacy import SIGNALS, Elder, Legacy, become, let_signals_in
 from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, notify_reloading, watchdog_period
 from actors.supervision.once import Gate
 from actors.supervision.orders import Entries, Orders
+from actors.supervision.rehearsal import Rehearsal, own_command
 from actors.supervision.sockets import BACKLOG, ListenerKeeper, ListenError
 from actors.supervision.spawner import Spawner
+from config import VERSION
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
 from config.settings import ConfigError, Settings, plain
@@ -74,6 +81,8 @@ class Premises:
     api_socket: socket.socket
     inherited: Inherited = field(default_factory=Inherited)
     """The listening sockets that were there before; the API's is taken already."""
+    elders: Sequence[Elder] = ()
+    """The forwarding actors of an older program that this process was."""
 
 
 class Service:
@@ -101,7 +110,11 @@ class Service:
         self._on_ready = on_ready
         self._last_instance = 0
         self._ending = False
+        self._heir = False
+        self._rehearsal: Rehearsal | None = None
+        self._started_at, self._is_ready = time.time(), False
         self._status = 0
+        self._wake = self._take_signals()
         _become_subreaper()
         _raise_descriptor_limit()
         run = premises.run
@@ -116,13 +129,14 @@ class Service:
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
         plans = self._api_plans(entries or Entries())
         keeper = ListenerKeeper(time.monotonic, inherited.listen, inherited.store)
-        self._fleet = Fleet(world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper)
+        self._fleet = Fleet(
+            world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper, elders=premises.elders
+        )
         self._fleet.on_ready = self._ready
 
     def run(self, wish: Iterable[ProxySpec]) -> int:
         """Serve until a signal ends it; the exit status."""
-        wake = self._take_signals()
-        self._loop.watch(wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(wake, 4096)))
+        self._loop.watch(self._wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(self._wake, 4096)))
         period = watchdog_period()
         if period is not None:
             self._loop.call_every(period, self._reassure)
@@ -133,6 +147,8 @@ class Service:
         self._fleet.start(wish)
         self._premises.inherited.end_unclaimed()
         self._loop.run()
+        if self._heir:
+            self._bequeath()
         self._close()
         return self._status
 
@@ -200,10 +216,15 @@ class Service:
             self._prepare(message, answer)
         elif isinstance(message, PutSettings):
             self._put_settings(message, answer)
+        elif isinstance(message, Upgrade):
+            self._upgrade(answer)
+        elif isinstance(message, DescribeProgram):
+            answer(Program(VERSION, self._started_at, self._is_ready))
         else:
             self._fleet.receive(sender, message, answer)
 
     def _ready(self) -> None:
+        self._is_ready = True
         notify("READY=1", f"STATUS={self._fleet.summary}")
         self._on_ready()
 
@@ -220,8 +241,9 @@ class Service:
     def _take_signals(self) -> int:
         reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        for number in (*SIGNALS, signal.SIGCHLD):
             signal.signal(number, lambda _number, _frame: None)
+        let_signals_in()
         return reading
 
     def _on_signals(self, numbers: bytes) -> None:
@@ -230,6 +252,8 @@ class Service:
                 self._reap()
             elif number == signal.SIGHUP:
                 self._reread()
+            elif number == signal.SIGUSR2:
+                self._upgrade(lambda _outcome: None)
             elif number in (signal.SIGTERM, signal.SIGINT):
                 self._end(signal.Signals(number).name)
 
@@ -241,7 +265,9 @@ class Service:
                 return
             if pid == 0:
                 return
-            self._spawner.reaped(pid, os.waitstatus_to_exitcode(status))
+            how = os.waitstatus_to_exitcode(status)
+            if self._rehearsal is None or not self._rehearsal.reaped(pid, how):
+                self._spawner.reaped(pid, how)
 
     def _reread(self) -> None:
         before = self._settings
@@ -304,7 +330,65 @@ class Service:
             self._fleet.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
         gate.open()
 
+    # --- upgrade ---
+
+    def _upgrade(self, answer: Callable[[Any], None]) -> None:
+        """Become the program that is installed now, if it would start; else go on and say why not."""
+        problem = "the product is ending" if self._ending else self._elsewhere()
+        if self._rehearsal is not None:
+            problem = "an upgrade is under way"
+        if not problem:
+            try:
+                self._rehearsal = Rehearsal(self._loop, own_command(), lambda said: self._rehearsed(said, answer))
+            except OSError as error:
+                problem = f"{own_command()[0]}: {error.strerror}"
+        if problem:
+            log.error("not upgraded: %s", problem)
+            answer(Failed(problem))
+
+    def _elsewhere(self) -> str:
+        """What this program can tell of the next one's directories; what it can't read is not its business."""
+        try:
+            fresh = self._reload()
+        except ConfigError:
+            return ""
+        moved = [name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._in_force.base, name)]
+        return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
+
+    def _rehearsed(self, problem: str | None, answer: Callable[[Any], None]) -> None:
+        self._rehearsal = None
+        if problem is None and self._ending:
+            problem = "the product is ending"
+        if problem is not None:
+            log.error("not upgraded, the next program would not start: %s", problem)
+            notify("STATUS=not upgraded, the next program would not start; see the log")
+            answer(Failed(problem))
+            return
+        answer(Done())
+        log.info("upgrading: the proxies go on, the others end for the next program")
+        self._ending = self._heir = True
+        notify_reloading()
+        self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
+        self._fleet.hand_over(self._loop.stop)
+
+    def _bequeath(self) -> None:
+        """Leave what must not end to the next program, and be it. Returns when that is impossible."""
+        self._fleet.hasten_fixed()
+        listeners, elders = self._fleet.left()
+        legacy = Legacy([self._api.socket.fileno(), *listeners], list(self._premises.locks), elders)
+        self._spawner.close()
+        self._exchange.close()
+        self._events.close()
+        notify("WATCHDOG=1", "STATUS=upgrading")
+        try:
+            become(own_command(), os.environ, legacy)
+        except OSError as error:
+            log.critical("the next program can't be executed, and the product ends: %s", error)
+            self._status = 1
+
     def _end(self, why: str) -> None:
+        if self._heir:
+            self._heir = self._ending = False  # whoever ends it doesn't want a successor
         if self._ending:
             log.warning("%s again: ending at once", why)
             self._status = 1

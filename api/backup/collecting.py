@@ -18,7 +18,6 @@ PAUSE = 0.05
 DATABASES = ("audit", "metrics", "webhooks")
 _SQLITE = b"SQLite format 3\x00"
 _OF_DATABASES = ("-wal", "-shm", "-journal")
-_UNFINISHED = (".new", ".tmp")
 
 Seen = dict[Path, tuple[int, int, int]]
 
@@ -57,7 +56,10 @@ def _store_and_keys(data: DataDir, target: Path) -> dict[str, bytes]:
 
 
 def _seen(data: DataDir) -> Seen:
-    """Which files are there: a file that was replaced is another one, with an inode of its own."""
+    """Which files are there: a file that was replaced is another one, with an inode of its own.
+
+    New files that wait beside are among them: with a journal (`api.store.journal`) they are part of what is there.
+    """
     found: Seen = {}
     for folder in (data.store, data.keys):
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -65,7 +67,7 @@ def _seen(data: DataDir) -> Seen:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # the next look has another picture then
-            if path.is_file() and not path.name.endswith(_UNFINISHED):
+            if path.is_file():
                 found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 

@@ -21,6 +21,7 @@ from api.cli import (
     sign_in,
     system,
     top,
+    upgrade,
     users,
     webhooks,
 )
@@ -58,6 +59,7 @@ def add_commands(app: typer.Typer) -> None:
     local_command(audit, "verify")(offline.verify_audit)
     app.add_typer(audit, name="audit", rich_help_panel=WATCH)
     backups.add_commands(app)
+    local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli.commands import RECOVER, YesOption, confirm, local_command
-from api.cli.offline import ConfigOption, DataOption, data_of, locked_data
+from api.cli.offline import ConfigOption, DataOption, data_of, locked_data, translated
 from api.cli.output import Column, Output
 from api.cli.progress import progress
 from api.cli.secrets import password
@@ -63,10 +63,9 @@ def backup(
     """Back everything up into one archive, also while the product runs; keys are sealed under a passphrase."""
     from api.backup.archive import write
     from api.backup.collecting import CollectError
-    from config.credentials import credential
 
     data = _own_data(config, data_dir)
-    nobody = unattended and passphrase_file is None and credential(CREDENTIAL) is None
+    nobody = unattended and passphrase_file is None and _given_by_systemd() is None
     passphrase = None if without_keys or nobody else _passphrase(passphrase_file, twice=True)
     file = target / time.strftime("proxyfleet-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()) if target.is_dir() else target
     try:
@@ -157,12 +156,17 @@ def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
     return data
 
 
+def _given_by_systemd() -> Path | None:
+    from config.credentials import CredentialError, credential
+
+    return translated(CredentialError, lambda: credential(CREDENTIAL))
+
+
 def _passphrase(file: Path | None, twice: bool) -> str | None:
     """From the file, from systemd, or from a person."""
     from api.backup.sealed_keys import check_passphrase
-    from config.credentials import credential
 
-    file = file or credential(CREDENTIAL)
+    file = file or _given_by_systemd()
     if file is None:
         text = password("Passphrase of the keys", False, twice=twice)
     else:

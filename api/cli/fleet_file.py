@@ -168,7 +168,7 @@ def _summary(summary: dict[str, int], mood: str) -> str:
 
 
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
-    """The header with the passphrase; of UTF-8 bytes, since a header as text would be Latin-1."""
+    """The header with the passphrase."""
     if file is None:
         text = password("Passphrase of the secrets", False, twice=twice)
     else:

@@ -98,6 +98,7 @@ def verify_audit(
 
     noted = _noted(head)
     data = data_of(config, data_dir)
+    refuse_newer(data.path)
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         raise Trouble(f"row {found.seq} {found.error}")
@@ -138,15 +139,19 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = False) -> Iterator[DataDir]:
     """The data directory of a product that doesn't run, locked until the end of the block."""
     from api.backup.replacing import RESTORING
+    from config.data_format import NAME
     from config.paths import PathError, open_data_dir
 
     found = data_of(config, data_dir)
-    if not found.store.is_dir() and not may_be_new and not (found.path / RESTORING).is_dir():
+    refuse_newer(found.path)
+    there = found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()
+    if not there and not may_be_new:
         raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
     data = translated(PathError, lambda: open_data_dir(found.path))
     held = take_lock(data.lock, "data directory", "This works while the product is stopped")
     try:
         finish_restore(data)
+        bring_up_to_date(data)
         yield data
     finally:
         os.close(held)
@@ -162,6 +167,23 @@ def finish_restore(data: DataDir) -> None:
         raise Trouble(f"{data.path}: a restore that was begun can't be completed: {error}") from error
     if kept is not None:
         typer.echo(f"note: a restore that had been interrupted is completed; what was there is in {kept}", err=True)
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
+    from api.store.steps import DATA_FORMAT
+    from config import data_format
+    from config.paths import PathError
+
+    translated(PathError, lambda: data_format.refuse_newer(folder, DATA_FORMAT))
+
+
+def bring_up_to_date(data: DataDir) -> None:
+    """Bring older data to the format of this program, with the lock held and before anything of them is read."""
+    from api.store import migration, steps
+    from config.paths import PathError
+
+    translated(PathError, lambda: migration.bring_up_to_date(data, steps.STEPS))
 
 
 def take_lock(file: Path, what: str, hint: str | None = None) -> int:

@@ -16,11 +16,13 @@ from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
 from api.cli.output import BAD, DIM, WARN, Column, safe
 from api.cli.progress import progress
-from api.cli.trouble import Trouble
+from api.cli.trouble import Status, Trouble
 from config.units import size_text
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
+AGAIN = 1.0
+"""Seconds between attempts while the API is away."""
 PATIENCE = 20
 """Seconds that the API waits for a record before it says that there is none."""
 
@@ -122,13 +124,33 @@ def _show(session: Session, data: dict[str, Any]) -> None:
 
 
 def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator[dict[str, Any]]:
-    """Records that come, each once, in the order in which they are stored."""
+    """Records that come, each once, in the order in which they are stored; also over a restart of the product."""
+    told = False
     while True:
-        data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        try:
+            data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        except Trouble as trouble:
+            pause = _until_again(trouble)
+            if not told:
+                session.out.note(f"{trouble.message}; trying again")
+            told = True
+            time.sleep(pause)
+            continue
+        told = False
         yield from data["logs"]
         cursor = data["next_cursor"]
         allowance = session.api.allowance
         time.sleep(allowance.pause(0.0, 1) if allowance and data["logs"] else 0.0)
+
+
+def _until_again(trouble: Trouble) -> float:
+    """Seconds until it is worth trying again. Raises the trouble when it never is."""
+    error = trouble.error or {}
+    if error.get("code") == "RATE_LIMITED":
+        return float(error.get("details", {}).get("retry_after", 60))
+    if trouble.status is Status.UNREACHABLE or error.get("code") == "INTERNAL_ERROR":
+        return AGAIN
+    raise trouble
 
 
 def _print_all(session: Session, entries: list[dict[str, Any]]) -> None:

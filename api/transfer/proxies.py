@@ -6,7 +6,7 @@ import secrets as random
 from collections.abc import Sequence
 from typing import Any
 
-from api.proxies import COLLECTION, StoredProxy
+from api.catalogue import COLLECTION, StoredProxy
 from api.store import StoreWriteError
 from api.transfer.document import ProxyEntry
 from api.transfer.plan import Order, Problems, Step, Surroundings

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from api import proxies, settings, users, webhooks
-from api.proxies import StoredProxy
+from api import catalogue, settings, users, webhooks
+from api.catalogue import StoredProxy
 from api.store import Document, Store
 from api.users import User
 from config.live import Stored
@@ -53,7 +53,7 @@ def read_state(store: Store) -> State:
     loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found[webhooks.COLLECTION]]
     people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
     return State(
-        proxies={each.record.name: each for each in map(proxies.load, found[proxies.COLLECTION])},
+        proxies={each.record.name: each for each in map(catalogue.load, found[catalogue.COLLECTION])},
         users={each.user.username.casefold(): each for each in people},
         webhooks=sorted(loaded, key=lambda each: (each.record.created_at, each.record.id)),
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
@@ -63,7 +63,7 @@ def read_state(store: Store) -> State:
 
 
 def _find(store: Store) -> dict[str, list[Document]]:
-    names = (proxies.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
+    names = (catalogue.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
     return {name: store.find(name) for name in names}
 
 

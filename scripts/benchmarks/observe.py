@@ -30,7 +30,7 @@ from benchmarks.load import Requests, run
 from benchmarks.ours import OurProxy, Product
 from benchmarks.peers import Origin
 from benchmarks.processes import BenchError, cpu_seconds, free_port, wait_until
-from benchmarks.report import Bar, Row
+from benchmarks.report import Bar, Beside, Row
 from config.units import timestamp_text
 
 PROXIES = 200
@@ -74,7 +74,7 @@ def series(folder: Path) -> list[Row]:
 
     names = {300: "a day of 5 m", DAY: "a year of days"}
     rows = [
-        Row(f"{names[step]}, {whom}, all metrics", "ms", _milliseconds(asked(step, proxy_ids)), bar=Bar(50))
+        _timed(f"{names[step]}, {whom}, all metrics", asked(step, proxy_ids))
         for step in spans
         for whom, proxy_ids in (("all", None), (f"a scope of {PROXIES}", ids), ("one proxy", ids[:1]))
     ]
@@ -87,15 +87,12 @@ def _by_api(folder: Path, spans: dict[int, int], names: dict[int, str], now: flo
     try:
         intervals = {300: "5m", DAY: "1d"}
         return [
-            Row(
+            _timed(
                 f"{names[step]}, all, all metrics, over HTTP",
-                "ms",
-                _milliseconds(
-                    lambda step=step: product.call(  # type: ignore[misc]
-                        "GET", f"/metrics?interval={intervals[step]}&start_time={timestamp_text(now - spans[step])}"
-                    )
+                lambda step=step: product.call(  # type: ignore[misc]
+                    "GET", f"/metrics?interval={intervals[step]}&start_time={timestamp_text(now - spans[step])}"
                 ),
-                bar=Bar(50),
+                here=False,
             )
             for step in spans
         ]
@@ -123,13 +120,16 @@ def _sealed(database: Any) -> int:
     return int(database.execute("SELECT count(*) FROM sheets").fetchone()[0])
 
 
-def _milliseconds(ask: Callable[[], object], times: int = 9) -> float:
-    spent = []
+def _timed(name: str, ask: Callable[[], object], times: int = 9, here: bool = True) -> Row:
+    """The medians of some times; the CPU beside it, when it is used `here`: a busy machine shows in the time alone."""
+    passed, spent = [], []
     for _ in range(times):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         ask()
-        spent.append(time.perf_counter() - began)
-    return 1000 * statistics.median(spent)
+        passed.append(1000 * (time.perf_counter() - began))
+        spent.append(1000 * (time.process_time() - cpu))
+    beside = Beside("ms of CPU", statistics.median(spent)) if here else None
+    return Row(name, "ms", statistics.median(passed), bar=Bar(50), beside=beside)
 
 
 # --- what a request costs -----------------------------------------------------------------------------------------

@@ -110,3 +110,60 @@ def test_only_an_import_may_be_large(serving: Serving, path: str, size: int, sta
         connection.send(bytes(size))
     assert connection.getresponse().status == status
     connection.close()
+
+
+def drain(serving: Serving) -> None:
+    wait_until(serving.server.idle, "no connection is left", LONG)
+
+
+def test_at_its_end_a_connection_that_has_just_come_is_still_served(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as just_come:
+        wait_until(lambda: serving.server._server.active_channels, "it is accepted")
+        serving.server.stop_accepting()
+        just_come.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        answer = just_come.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"\r\nConnection: close\r\n" in answer
+    drain(serving)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_at_its_end_a_kept_connection_is_told_so_with_its_next_answer(serving: Serving, version: str) -> None:
+    request = f"GET / HTTP/{version}\r\nHost: here\r\nConnection: keep-alive\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as kept:
+        reader = kept.makefile("rb")
+        kept.sendall(request)
+        response = http.client.HTTPResponse(kept)
+        response.begin()
+        assert response.read() == str(serving.port).encode()
+        assert response.getheader("Connection") != "close"
+        serving.server.stop_accepting()
+        kept.sendall(request)
+        answer = reader.read()  # up to the end
+    assert answer.startswith(f"HTTP/{version} 200".encode())
+    assert b"\r\nConnection: close\r\n" in answer
+    drain(serving)
+
+
+def test_at_its_end_a_request_that_is_half_sent_is_waited_for(serving: Serving) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        wait_until(
+            lambda: any(channel.began for channel in serving.server._server.active_channels.values()), "it has begun"
+        )
+        serving.server.stop_accepting()
+        assert not serving.server.idle()
+        slow.sendall(b"Host: here\r\n\r\n")
+        assert slow.makefile("rb").read().startswith(b"HTTP/1.1 200")
+    drain(serving)
+
+
+def test_at_its_end_silent_connections_are_closed(serving: Serving) -> None:
+    kept = client(serving.port)
+    assert get(kept) == str(serving.port)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
+        wait_until(lambda: len(serving.server._server.active_channels) == 2, "both are accepted", LONG)
+        drain(serving)
+        assert silent.recv(1) == b""
+        assert kept.sock.recv(1) == b""
+    kept.close()

@@ -22,6 +22,8 @@ from api.audit import Head, verify
 from api.backup import replacing
 from api.backup.archive import opened
 from api.store import open_store
+from api.store.contract import Write
+from api.store.storage import GenerationStorage
 from config.paths import DataDir
 from tests.cli.shell import Ran, Shell
 from tests.product import Product
@@ -189,6 +191,30 @@ def test_a_backup_while_everything_changes_is_of_one_moment(folder: Path) -> Non
             assert isinstance(verify(there.data), Head)
 
 
+def test_a_change_of_several_collections_that_a_crash_cut_off_is_whole_in_the_backup(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(site.data)
+    (plain,) = (document for document in store.find("proxies") if document.body["name"] == "plain")
+    (hook,) = store.find("webhooks")
+
+    def cut(_storage: GenerationStorage) -> None:
+        raise SystemExit  # no error that anybody handles: the process is gone
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GenerationStorage, "install", cut)
+        with pytest.raises(SystemExit):
+            store.commit([Write("proxies", plain.id, None), Write("webhooks", hook.id, None)])
+    assert (site.data.store / "journal.json").exists()
+    file = site.backup()
+    new = Site(folder, folder / "new")
+    assert new.restore(file, "--yes").status == 0
+    assert new.names() == ["chained"]
+    again = open_store(new.data)
+    assert again.find("webhooks") == []
+    again.close()
+
+
 def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, folder: Path) -> None:
     made = site.shell.good("backup", str(folder / "k.tar.gz"), "--without-keys")
     assert "the key files are not in it" in made.err
@@ -347,36 +373,38 @@ def rename(self, target):
     left -= 1
     return renamed(self, target)
 Path.rename = rename
-root, file, secret, renames = sys.argv[1:]
-for left in range(int(renames)):
+root, file, *moments = sys.argv[1:]
+for left in map(int, moments):
     child = os.fork()
     if child == 0:
-        arguments = ["restore", file, "--yes", "--passphrase-file", secret, "--data-dir", f"{root}/{left}/data"]
+        arguments = ["restore", file, "--yes", "--data-dir", f"{root}/{left}/data"]
         os._exit(CliRunner().invoke(app, arguments).exit_code)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_restore_that_is_killed_at_any_rename_leaves_the_old_state_or_the_new_one(site: Site) -> None:
-    file = site.backup()
+def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_one(site: Site) -> None:
+    """Before the first, which decides; between the two of a folder, and of two folders; before the last."""
+    moments = [0, 1, 2, 3, RENAMES - 2, RENAMES - 1, RENAMES]
+    file = site.folder / "k.tar.gz"
+    site.shell.good("backup", str(file), "--without-keys")
     forget(site)
     with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as root:
-        for left in range(RENAMES + 1):
+        for left in moments:
             shutil.copytree(site.data.path, Path(root) / str(left) / "data")
-        command = [sys.executable, "-c", KILLED, root, str(file), str(site.secret), str(RENAMES + 1)]
-        ended = subprocess.run(command, env=site.shell.env, capture_output=True, text=True, timeout=120)
+        command = [sys.executable, "-c", KILLED, root, str(file), *map(str, moments)]
+        ended = subprocess.run(command, env=site.shell.env, capture_output=True, text=True, timeout=300)
         assert ended.returncode == 0, ended.stderr
-        killed = [int(line) for line in ended.stdout.split()]
-        assert killed == [-signal.SIGKILL] * RENAMES + [0]
+        assert [int(line) for line in ended.stdout.split()] == [-signal.SIGKILL] * (len(moments) - 1) + [0]
         seen = []
-        for left in range(RENAMES + 1):
+        for left in moments:
             here = Site(Path(root) / str(left), Path(root) / str(left) / "data")
             here.shell.good("reset-settings")  # whoever comes next completes it, or clears it away
             assert not (here.data.path / replacing.RESTORING).exists()
             assert isinstance(verify(here.data), Head)
             seen.append(here.names())
     old, new = ["chained"], ["chained", "plain"]
-    assert seen == [old, *[new] * RENAMES]
+    assert seen == [old, *[new] * (len(moments) - 1)]
 
 
 def test_a_backup_that_fails_leaves_no_archive(site: Site) -> None:

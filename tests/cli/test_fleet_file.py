@@ -117,7 +117,7 @@ def test_an_export_as_toml_or_json_is_what_apply_takes_and_changes_nothing(
 
 def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     secret = tmp_path / "passphrase"
-    secret.write_text("Straße zum Öl, correct horse\n")
+    secret.write_text("correct horse, battery\n")
     upstream = {"protocol": "http", "host": "127.0.0.1", "port": 9, "auth": {"username": "u", "password": "sesame"}}
     made = fleet.proxy(name="chained", upstreams=[upstream], upstream_check={"enabled": False})
     file = tmp_path / "fleet.toml"
@@ -126,7 +126,7 @@ def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_pat
     secret.write_text("another passphrase\n")
     refused = shell("import", str(file), "--yes", "--passphrase-file", str(secret))
     assert (refused.status, "another passphrase" in refused.err) == (1, True)
-    secret.write_text("Straße zum Öl, correct horse\n")
+    secret.write_text("correct horse, battery\n")
     assert "+ proxy chained" in shell.good("import", str(file), "--yes", "--passphrase-file", str(secret)).out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, shell_of
 from tests.e2e.origins import Origin, serving
 from tests.product import Product
 from tests.waiting import wait_until
@@ -73,6 +73,25 @@ def test_what_comes_is_followed_each_record_once(
         assert terminal.end() == 130
     entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
     assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "0", "1", "2"]
+
+
+def test_following_goes_on_when_the_api_was_away(tmp_path: Path, origin: Origin) -> None:
+    with Product() as product:
+        proxy, shell = product.proxy(), shell_of(product, tmp_path)
+        ask(product, proxy, origin.url("/hello?before"))
+        wait_until(lambda: len(shell.good("logs").rows) == 1, "the first record is found")
+        with shell.terminal("logs", "--follow", "-o", "json") as terminal:
+            terminal.until("before")
+            before = product.actor("api").pid
+            product.actor("api").kill()
+            wait_until(lambda: product.actor("api").pid != before, "another API")
+            product.wait_healthy()
+            ask(product, proxy, origin.url("/hello?after"))
+            terminal.until("hello?after")
+            terminal.type("\x03")
+            assert terminal.end() == 130
+    entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
+    assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "after"]
 
 
 @pytest.mark.parametrize("since", ["yesterday", "5", "5y", ""])

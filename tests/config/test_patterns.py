@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from api.parameters import address
 from api.proxy_test import test_target as read_web_url
 from api.resources.access import ExplainBody
 from api.users import Username as PersonName
-from config import patterns
+from config import patterns, webhooks
 from config.access import read_destination, read_network
 from config.accounts import AccountName, Bandwidth
 from config.fields import Username
@@ -165,3 +166,15 @@ def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
 
 def test_a_parameter_that_is_an_address_is_told_as_one() -> None:
     assert address("client", "").schema["pattern"] == patterns.NETWORK
+
+
+@pytest.mark.parametrize("size", range(20, 70))
+def test_a_signing_secret_is_described_exactly_by_its_number_of_bytes(size: int) -> None:
+    secret = f"{webhooks.SECRET_PREFIX}{base64.b64encode(bytes(size)).decode()}"
+    schema = TypeAdapter(webhooks.Secret).json_schema()
+    described = re.search(schema["pattern"], secret) is not None
+    try:
+        taken = TypeAdapter(webhooks.Secret).validate_python(secret) == secret
+    except ValidationError:
+        taken = False
+    assert described == taken == (24 <= size <= 64)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.actors.webhook_targets import Target
+from tests.actors.webhook_targets import Received, Target
 from tests.e2e.origins import Origin
 from tests.e2e.test_deaths import fetched
 from tests.e2e.test_durability import fill, small_disk  # noqa: F401 - a fixture
@@ -101,12 +102,19 @@ def killed(product: Product, pid: int) -> bool:
 def test_a_target_that_is_down_for_longer_than_the_schedule_is_disabled_and_gets_all_when_enabled(
     target: Target,
 ) -> None:
-    with Product(ENVIRONMENT) as product, Target(lambda _number, _received: (500, {})) as broken:
+    happened = threading.Event()
+
+    def refuse(_number: int, _received: Received) -> tuple[int, dict[str, str]]:
+        happened.wait(30)
+        return 500, {}
+
+    with Product(ENVIRONMENT) as product, Target(refuse) as broken:
         product.data("POST", "/webhooks", {"name": "watch", "url": target.url, "events": ["webhook.disabled"]})
         body = {"name": "broken", "url": broken.url, "events": ["user.*"]}
         hook = product.data("POST", "/webhooks", body)["webhook"]
         for name in ("ann", "bob", "cid"):
             product.data("POST", "/users", {"username": name, "password": "long enough"})
+        happened.set()
         wait_until(lambda: target.received, "that it is given up is told")
         assert target.received[0].content["data"]["webhook_id"] == hook["id"]
         shown = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]

@@ -32,12 +32,12 @@ def booted() -> Iterator[Machine]:
     try:
         machine.prepare()
         machine.add_release("1", "1.0.0")
+        machine.add_release("2", "2.0.0")
         for unit in (ROOT / "systemd").glob("proxyfleet*"):
             shutil.copy(unit, machine.stage / "units")
         for folder in ("sysusers.d", "tmpfiles.d"):
             shutil.copytree(ROOT / "systemd" / folder, machine.stage / "etc" / folder)
         machine.boot()
-        machine.run("ln", "-s", "releases/1", "/opt/proxyfleet/current")
         machine.run("systemd-sysusers", "/etc/sysusers.d/proxyfleet.conf")
         machine.run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/proxyfleet.conf")
         yield machine
@@ -49,6 +49,7 @@ def booted() -> Iterator[Machine]:
 @pytest.fixture
 def machine(booted: Machine) -> Iterator[Machine]:
     """The machine with the service stopped, without data and drop-ins of other tests."""
+    booted.install("1")
     booted.write("/etc/proxyfleet/config.toml", CONFIG)
     booted.write("/etc/proxyfleet/credentials/admin-password", PASSWORD, 0o600)
     yield booted

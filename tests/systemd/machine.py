@@ -86,12 +86,12 @@ class Machine:
             folder.mkdir()
             (folder / "python.conf").write_text(f"[Service]\nEnvironment=LD_LIBRARY_PATH={PYTHON}/lib\n")
 
-    def add_release(self, name: str, version: str | None = None) -> None:
-        """A copy of this checkout as a program of its own, which says that it is `version`."""
+    def add_release(self, name: str, version: str | None = None) -> Path:
+        """A copy of this checkout as a program of its own, which says that it is `version`; its folder."""
         lib = self.stage / "opt/proxyfleet/releases" / name / "lib"
         lib.mkdir(parents=True)
         for package in ("actors", "api", "config"):
-            shutil.copytree(ROOT / package, lib / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / package, lib / package)
         shutil.copy(ROOT / "supervisor.py", lib)
         if version is not None:
             file = lib / "config" / "__init__.py"
@@ -105,6 +105,7 @@ class Machine:
             "from supervisor import main\n\nsys.exit(main())\n"
         )
         program.chmod(0o755)
+        return lib.parent
 
     # --- its life ---
 
@@ -185,6 +186,10 @@ class Machine:
             text=text,
         )
 
+    def install(self, release: str) -> None:
+        """This release is what starts next."""
+        self.run("ln", "-sfn", f"releases/{release}", "/opt/proxyfleet/current")
+
     def drop_in(self, name: str, text: str, unit: str = "proxyfleet.service") -> None:
         """A drop-in for a unit, read at once."""
         self.write(f"/etc/systemd/system/{unit}.d/{name}.conf", text)
@@ -216,6 +221,7 @@ class Machine:
             "PATH": os.environ["PATH"],
             "SYSTEMD_UNIT_PATH": "/etc/systemd/system:/run/systemd/system",
             "LC_ALL": "C",
+            **library_path(),
         }
 
     def _remove_control_groups(self) -> None:
@@ -230,6 +236,11 @@ def interpreter() -> str:
     """The path in the machine of the interpreter that runs the tests, readable for everybody."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     return f"/usr/bin/{name}" if sys.base_prefix == "/usr" else f"{PYTHON}/bin/{name}"
+
+
+def library_path() -> dict[str, str]:
+    """Where the interpreter finds its own library, if it is not the system's."""
+    return {} if sys.base_prefix == "/usr" else {"LD_LIBRARY_PATH": f"{PYTHON}/lib"}
 
 
 def _enter(namespace: int) -> None:

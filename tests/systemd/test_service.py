@@ -162,5 +162,22 @@ def test_whoever_comes_to_the_socket_unit_starts_the_service(service: ServiceOn)
         machine.systemctl("stop", "proxyfleet.socket", SERVICE)
 
 
+def test_an_upgrade_keeps_the_process_and_refuses_and_fails_nothing(started: ServiceOn) -> None:
+    started.proxy("one", PROXY)
+    first, machine = started.pid, started.machine
+    with started.origin() as origin, started.knocking(origin, PROXY) as knocking:
+        machine.install("2")
+        said = machine.run(
+            "/opt/proxyfleet/current/bin/proxyfleet", "upgrade", "--config", "/etc/proxyfleet/config.toml"
+        )
+        assert said.startswith("Upgraded from 1.0.0 to 2.0.0")
+        knocking.wait_for_more()
+    assert knocking.failures == []
+    assert (started.pid, started.state, started.health()["version"]) == (first, "active", "2.0.0")
+    assert started.stored == 2
+    machine.systemctl("restart", SERVICE)
+    assert started.health()["version"] == "2.0.0"
+
+
 def test_logs_are_in_the_journal_with_their_level(started: ServiceOn) -> None:
     assert "INFO actors.supervision.fleet: api runs" in started.machine.journal()

@@ -88,10 +88,42 @@ class PutWish:
 
 
 @message
+class LastRequests:
+    """Supervisor → API, when the TLS front in front of it ends: each connection ends with its next answer. → `Done`."""
+
+
+@message
+class Upgrade:
+    """Command line → supervisor: become the program that is installed now. Answered by `Done` or `Failed`.
+
+    `Done` means that the new program would start, and comes before the supervisor becomes it; `Failed` says why it
+    would not start, and then nothing has changed.
+    """
+
+
+@message
+class DescribeProgram:
+    """Command line → supervisor: which program is this? Answered by `Program`."""
+
+
+@message
+class Program:
+    """Supervisor → command line: its version, since when it runs, and whether it is ready for work."""
+
+    version: str
+    started_at: float
+    ready: bool
+
+
+@message
 class DescribeFleet:
-    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`.
+
+    Without `stopped` those are left out that have no process and need none.
+    """
 
     proxy_ids: tuple[str, ...]
+    stopped: bool = True
 
 
 @message

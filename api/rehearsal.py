@@ -1,0 +1,60 @@
+"""What `proxyfleet serve --check` looks at: whether this program would start, beside the one that runs now.
+
+Nothing is written, bound or locked. The modules of all actors are loaded, which finds an installation that is broken;
+the settings with what was set through the API, and the files of the store, are read as a start would read them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import fields
+
+from actors.supervision.in_force import with_stored
+from actors.supervision.orders import Entries
+from api.offline import peek_settings
+from api.store import StoreError
+from api.store.storage import parse
+from config.certificates import CertificateError, server_context
+from config.live import BadStored
+from config.paths import DataDir
+from config.settings import Settings
+
+
+class WouldNotStart(Exception):
+    """The program would not start; the text says why."""
+
+
+def rehearse(settings: Settings, data: DataDir) -> None:
+    """Raises `WouldNotStart`."""
+    for each in fields(Entries):
+        if each.name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(getattr(Entries(), each.name))
+    for file in sorted(data.store.glob("*.json")):
+        try:
+            parse(file, file.read_bytes())
+        except FileNotFoundError:
+            continue  # the program that runs has just replaced it
+        except (OSError, StoreError) as error:
+            raise WouldNotStart(str(error)) from error
+    try:
+        _check_certificate(with_stored(settings, peek_settings(data)))
+    except (BadStored, ValueError) as error:
+        raise WouldNotStart(str(error)) from error
+
+
+def _load(entry: str) -> None:
+    module, _, name = entry.partition(":")
+    try:
+        getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise WouldNotStart(f"{entry} can't be loaded: {type(error).__name__}: {error}") from error
+
+
+def _check_certificate(settings: Settings) -> None:
+    tls = settings.server.tls
+    if not tls.enabled or tls.cert_file is None or tls.key_file is None:
+        return
+    try:
+        server_context(tls.cert_file, tls.key_file)
+    except CertificateError as error:
+        raise WouldNotStart(f"server.tls.{error.field}: {error.error}") from error

@@ -1,0 +1,85 @@
+"""`scripts/install-systemd` on a machine that has never seen the product: install, upgrade, go back, remove."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.systemd.machine import RELEASES, ROOT, Machine, why_not
+from tests.systemd.service import SERVICE, ServiceOn
+
+SCRIPT = str(ROOT / "scripts" / "install-systemd")
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[Machine]:
+    """A machine without the units, on which environments of two versions lie ready, and a broken one."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    machine = Machine(folder)
+    try:
+        machine.prepare()
+        machine.add_release("1", "1.0.0")
+        machine.add_release("2", "2.0.0")
+        broken = machine.add_release("3", "3.0.0")
+        (broken / "lib" / "api" / "actor.py").write_text("this is no Python")
+        machine.boot()
+        yield machine
+    finally:
+        machine.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
+    """One story, since each step begins where the one before has ended."""
+    service = ServiceOn(bare)
+    said = bare.run(SCRIPT, "--environment", str(RELEASES / "1"))
+    assert "proxyfleet 1.0.0" in said
+    assert "/var/lib/proxyfleet/initial-admin-password" in said
+    assert service.state == "active"
+    assert bare.systemctl("is-enabled", SERVICE).strip() == "enabled"
+    assert bare.run("stat", "-c", "%U:%G %a", "/etc/proxyfleet/config.toml").strip() == "root:proxyfleet 640"
+    first = service.pid
+
+    assert "Upgraded from 1.0.0 to 2.0.0" in bare.run(SCRIPT, "--environment", str(RELEASES / "2"))
+    assert service.pid == first
+
+    refused = bare.run(SCRIPT, "--environment", str(RELEASES / "3"), check=False)
+    assert "The one before goes on" in refused
+    assert "api.actor" in refused
+    assert bare.run("readlink", "-f", "/opt/proxyfleet/current").strip() == str(RELEASES / "2")
+    assert (service.state, service.pid) == ("active", first)
+
+    bare.run(SCRIPT, "--uninstall")
+    assert service.state == "inactive"
+    assert bare.show(SERVICE, "LoadState") == "not-found"
+    assert bare.run("ls", "/var/lib/proxyfleet/store").split()
+    bare.run(SCRIPT, "--uninstall", "--purge")
+    left = bare.run(
+        "sh", "-c", "ls -d /opt/proxyfleet /etc/proxyfleet /var/lib/proxyfleet /etc/*/proxyfleet* 2>&1", check=False
+    )
+    assert [line for line in left.splitlines() if "No such file" not in line] == []
+    assert "proxyfleet" not in bare.run("getent", "passwd")
+
+
+def test_it_says_what_is_wrong_with_how_it_is_called(bare: Machine) -> None:
+    assert "unknown option --force" in bare.run(SCRIPT, "--force", check=False)
+    assert "has no bin/proxyfleet" in bare.run(SCRIPT, "--environment", "/usr", check=False)
+    assert "--prefix needs a directory" in bare.run(SCRIPT, "--prefix", check=False)
+    assert "--prefix /" in bare.run(SCRIPT, "--prefix", "/", check=False)
+    assert "--uninstall" in bare.run(SCRIPT, "--help")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or Path("/run/systemd/system").exists(), reason="root without systemd")
+def test_without_systemd_it_names_what_to_do_instead() -> None:
+    done = subprocess.run([SCRIPT, "--no-start"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "scripts/serve" in done.stderr

@@ -1,0 +1,139 @@
+"""The pure parts of the soak: what is lost, what explains what, when what is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from soaking.disturb import KILL_PERIOD, Plan
+from soaking.faults import CUT, FAILED, GRACE, LATE, REFUSED, Fault, Journal
+from soaking.ledger import GONE, Ledger
+from soaking.lines import Clock, unexplained
+from soaking.looking import MB, Look, growths
+from soaking.traffic import ANSWERED, WRONG, Attempt
+from soaking.verdict import Check, table_of_checks, traffic_checks
+
+NOON = "2026-11-21T12:00:{:02d}.000Z"
+
+
+@pytest.fixture
+def journal() -> Journal:
+    made = Journal()
+    with made.fault("kill forwarding", "http") as fault:
+        fault.begin = 100.0
+    fault.end = 102.0
+    return made
+
+
+def test_an_answered_change_has_to_be_there_and_one_in_doubt_may_be_either() -> None:
+    ledger = Ledger()
+    ledger.note("users", "sure", "first", answered=True)
+    ledger.note("users", "sure", "second", answered=True)
+    ledger.note("users", "doubt", "first", answered=True)
+    ledger.note("users", "doubt", "second", answered=False)
+    ledger.note("users", "gone", "first", answered=True)
+    ledger.note("users", "gone", GONE, answered=True)
+    assert ledger.lost("users", {"sure": "second", "doubt": "first"}) == []
+    assert ledger.lost("users", {"sure": "second", "doubt": "second"}) == []
+    assert len(ledger.lost("users", {"sure": "first", "doubt": "third", "gone": "first"})) == 3
+    assert ledger.lost("users", {"sure": "second", "doubt": "first", "new": 1}) == ["users new: nobody made it"]
+    assert ledger.free("users") == {"sure": "second"}
+
+
+def test_what_was_never_answered_at_all_may_be_missing() -> None:
+    ledger = Ledger()
+    ledger.note("proxies", "maybe", "first", answered=False)
+    assert ledger.lost("proxies", {}) == ledger.lost("proxies", {"maybe": "first"}) == []
+    assert ledger.free("proxies") == {}
+
+
+@pytest.mark.parametrize(
+    ("result", "target", "begin", "end", "explained"),
+    [
+        (CUT, "http", 99.0, 100.5, True),
+        (CUT, "http", 102.0 + GRACE - 0.1, 110.0, True),
+        (CUT, "http", 102.0 + GRACE + 0.1, 110.0, False),
+        (CUT, "http", 90.0, 99.9, False),
+        (CUT, "socks5", 99.0, 100.5, False),
+        (REFUSED, "http", 99.0, 100.5, False),
+        (FAILED, "http", 99.0, 100.5, False),
+    ],
+)
+def test_only_a_cut_of_the_killed_process_at_that_time_follows_from_its_kill(
+    journal: Journal, result: str, target: str, begin: float, end: float, explained: bool
+) -> None:
+    assert (journal.explain(result, target, begin, end) is not None) is explained
+
+
+def test_the_child_of_a_killed_parent_may_fail_but_never_refuse() -> None:
+    fault = Fault("kill forwarding", "parent")
+    assert [fault.explains(each, "chain") for each in (CUT, FAILED, LATE, REFUSED)] == [True, True, True, False]
+
+
+def test_other_faults_than_those_of_forwarding_and_the_supervisor_explain_nothing_of_the_traffic() -> None:
+    for kind in ("kill api", "kill logs", "disk full", "reload", "descriptors of api", "descriptors of supervisor"):
+        assert not any(Fault(kind).explains(each, "http") for each in (CUT, REFUSED, LATE, FAILED))
+
+
+def test_wrong_bytes_and_refusals_have_rows_of_their_own(journal: Journal) -> None:
+    attempts = [
+        Attempt("http", ANSWERED, 1.0, 2.0),
+        Attempt("http", CUT, 100.0, 101.0),
+        Attempt("http", WRONG, 100.0, 101.0),
+        Attempt("http", REFUSED, 100.0, 101.0),
+        Attempt("socks4", LATE, 50.0, 70.0),
+    ]
+    assert [len(check.found) for check in traffic_checks(attempts, journal)] == [1, 1, 1]
+
+
+def line(message: str, second: int = 1, **more: Any) -> dict[str, Any]:
+    return {"time": NOON.format(second), "level": "error", "logger": "x", "message": message, **more}
+
+
+@pytest.mark.parametrize(
+    ("entry", "explained"),
+    [
+        (line("api died: process 7 was killed by SIGKILL"), False),
+        (line("forwarding.prx_1 died: process 7 was killed by SIGKILL"), True),
+        (line("forwarding.prx_1 died: process 7 ended with status 1"), False),
+        (line("records can't be stored: database or disk is full"), False),
+        (line("something else"), False),
+        ({**line("something else"), "level": "info"}, True),
+        (line("forwarding.prx_1 died: process 7 was killed by SIGKILL", exception="Traceback\nKeyError: 1"), False),
+        ({"level": "text", "message": "Traceback (most recent call last):"}, False),
+        ({"level": "text", "message": "Proxyfleet 0.1.0 is running."}, True),
+    ],
+)
+def test_a_serious_line_needs_a_fault_that_it_may_follow_from(entry: dict[str, Any], explained: bool) -> None:
+    faults = [Fault("kill forwarding", "http", 0.0, 2.0)]
+    clock = Clock(wall=1_795_262_400.0, monotonic=0.0)  # noon of that day
+    if "api" in entry["message"]:
+        entry["message"] = entry["message"].replace("killed by SIGKILL", "killed by SIGSEGV")
+    assert (unexplained([entry], faults, clock) == []) is explained
+
+
+def test_a_line_long_after_its_fault_is_not_explained_by_it() -> None:
+    faults = [Fault("kill forwarding", "http", -100.0, -90.0)]
+    clock = Clock(wall=1_795_262_400.0, monotonic=0.0)
+    assert len(unexplained([line("forwarding.prx_1 died: process 7 was killed by SIGKILL")], faults, clock)) == 1
+
+
+def test_growth_is_told_beyond_noise_alone() -> None:
+    before = {"api": Look(1, 40 * MB, 30), "logs": Look(1, 8 * MB, 25)}
+    assert growths(before, {"api": Look(1, 50 * MB, 40), "logs": Look(1, 12 * MB, 25)}) == []
+    assert len(growths(before, {"api": Look(1, 60 * MB, 50), "logs": Look(1, 20 * MB, 25)})) == 3
+    assert growths(before, {"api": Look(1, 40 * MB, 30)}) == ["there is no logs any more"]
+
+
+@pytest.mark.parametrize("minutes", [2, 5, 20, 60])
+def test_every_plan_has_calm_at_both_ends_and_room_for_each_scarcity(minutes: float) -> None:
+    plan = Plan(minutes * 60)
+    assert 25 <= plan.begin < plan.disk < plan.disk + plan.scarcity <= plan.descriptors
+    assert plan.descriptors + plan.scarcity <= plan.end <= plan.total - 50
+    assert plan.scarcity <= 60
+    assert (plan.end - plan.begin) / KILL_PERIOD > 2
+
+
+def test_the_table_says_what_did_not_hold() -> None:
+    text = table_of_checks([Check("a", []), Check("b", ["x", "y"])])
+    assert text.splitlines()[2:] == ["| a | yes |", "| b | **no**: 2 |"]
