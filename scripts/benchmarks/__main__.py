@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|signin|logs]`: run what is asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|signin|logs|start]`: run what is asked for, print the table, end with 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, starts, streaming, tunnelling
 from benchmarks.install import install
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
@@ -22,6 +22,7 @@ from benchmarks.peers import Origin, version_of
 from benchmarks.processes import BenchError, allow_many_descriptors
 from benchmarks.report import Row, markdown, plain, save
 from benchmarks.rounds import FULL, QUICK, Bench, Effort
+from config import VERSION
 
 MEASURES: dict[str, Callable[[Bench], list[Row]]] = {
     "rest": fleet.at_rest,
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs")
+    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs|start")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -81,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
     index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
     index.add_argument("--seconds", type=float, default=20.0, help="of that")
+    begin = commands.add_parser("start", help="start, stop and upgrade: how long, and does anybody notice?")
+    begin.add_argument("--proxies", type=int, action="append", metavar="NUMBER", help="to start with; 10 and 300")
     return parser
 
 
@@ -127,10 +130,17 @@ def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
             product.end()
 
 
+def _start(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
+        rows = starts.measure(Path(name), arguments.proxies or [10, 300])
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
+
+
 COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
     "soak": _soak,
     "signin": _signin,
     "logs": _logs,
+    "start": _start,
 }
 
 
