@@ -408,6 +408,7 @@ class Fleet:
             if held_up:
                 actor.pardon()
             actor.check()
+        self._world.spawner.check(held_up)
         if self._keeper.lapse():
             self._own.refresh(len(self._proxies))
         if self._ending is None and self._actors.any_untold():
