@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.application import add_commands, new_application
-from api.cli.commands import guarded
-from api.cli.offline import ConfigOption, DataOption, settings_of, take_lock, translated
+from api.cli.commands import RUN, guarded
+from api.cli.offline import (
+    ConfigOption,
+    DataOption,
+    bring_up_to_date,
+    finish_restore,
+    refuse_newer,
+    settings_of,
+    take_lock,
+    translated,
+)
 from api.cli.output import Output
 from api.cli.trouble import Trouble
 from config import VERSION
@@ -35,7 +44,7 @@ app = new_application()
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,
@@ -88,6 +97,8 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
     locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
     legacy.release_locks(but=locks)
+    finish_restore(data)
+    bring_up_to_date(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _in_force(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
@@ -137,7 +148,9 @@ Proxyfleet {VERSION} is running.
 def _open_data(settings: Settings) -> DataDir:
     from config.paths import PathError, default_data_dir, open_data_dir
 
-    return translated(PathError, lambda: open_data_dir(settings.data_dir or default_data_dir()))
+    folder = settings.data_dir or default_data_dir()
+    refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
+    return translated(PathError, lambda: open_data_dir(folder))
 
 
 def _locked(file: Path, what: str, legacy: Legacy) -> int:

@@ -36,7 +36,8 @@ def percentile(histogram: Histogram, percent: float) -> float | None:
     if total <= 0:
         return None
     wanted, seen = total * percent / 100, 0
-    for number, count in sorted(histogram.items()):
+    for number in sorted(histogram):
+        count = histogram[number]
         if count > 0 and seen + count >= wanted:
             return _within(number, (wanted - seen) / count)
         seen += count

@@ -1,13 +1,25 @@
-"""SQLite as the actors use it: one owner, WAL, files 0600, transactions begun by hand."""
+"""SQLite as the actors use it: one owner, WAL, files 0600, transactions begun by hand, and a format in each file.
+
+The format is in the file itself (`PRAGMA user_version`; 0, of releases before there was one, means 1). A file of an
+older release is brought forward where it lies when it is opened, each step in one transaction with its number, so that
+a kill in the middle leaves the step before.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from config.paths import private_directory
+
+Step = Callable[[sqlite3.Connection], None]
+"""From one format of a file to the next, within a transaction that is under way: no `executescript`, no `COMMIT`."""
+
+
+class FileTooNew(sqlite3.DatabaseError):
+    """A newer release wrote this file; nothing in it was changed."""
 
 
 def add_columns(database: sqlite3.Connection, table: str, names: Iterable[str]) -> bool:
@@ -19,18 +31,50 @@ def add_columns(database: sqlite3.Connection, table: str, names: Iterable[str]) 
     return bool(missing)
 
 
-def open_database(file: Path, schema: str, any_thread: bool = False) -> sqlite3.Connection:
-    """Open `file`, making it and its folder if need be, and run `schema` (`CREATE … IF NOT EXISTS`).
+def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequence[Step] = ()) -> sqlite3.Connection:
+    """Open `file`, making it and its folder if need be, bring it forward and run `schema` (`CREATE … IF NOT EXISTS`).
 
-    With `any_thread` several threads may use it, one at a time: the caller holds a lock.
+    `steps` lead from format 1 to the one of `schema`. With `any_thread` several threads may use it, one at a time: the
+    caller holds a lock.
 
     A commit survives the death of the process at any moment, and all but the last moments a power cut (WAL with
-    `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` and `config.paths.PathError`.
+    `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` (`FileTooNew`) and `config.paths.PathError`.
     """
     private_directory(file.parent)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its -wal and -shm get the same mode
     database = sqlite3.connect(file, isolation_level=None, check_same_thread=not any_thread)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=NORMAL")
-    database.executescript(schema)
-    return database
+    try:
+        _bring_up_to_date(database, file, steps)
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        database.executescript(schema)
+        return database
+    except BaseException:
+        database.close()
+        raise
+
+
+def _bring_up_to_date(database: sqlite3.Connection, file: Path, steps: Sequence[Step]) -> None:
+    newest = 1 + len(steps)
+    (found,) = database.execute("PRAGMA user_version").fetchone()
+    if found > newest:
+        raise FileTooNew(f"{file}: has format {found}; this release knows up to {newest}")
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables == 0:
+        database.execute(f"PRAGMA user_version = {newest}")
+        return
+    found = max(1, found)
+    for number, step in enumerate(steps[found - 1 :], start=found + 1):
+        _carry_out(database, step, number)
+
+
+def _carry_out(database: sqlite3.Connection, step: Step, number: int) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        step(database)
+        database.execute(f"PRAGMA user_version = {number}")
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise

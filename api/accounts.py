@@ -21,8 +21,9 @@ from actors.bus.messages import (
     forwarding_name,
 )
 from api.bridge import Bridge
+from api.catalogue import StoredProxy
 from api.http.errors import invalid, not_found
-from api.proxies import Proxies, StoredProxy
+from api.proxies import Proxies
 from config.accounts import (
     AccountInput,
     AccountUpdate,

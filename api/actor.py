@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import time
@@ -14,7 +15,7 @@ from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
-from api.proxies import read_specs
+from api.one_core import stay_on_one_core
 from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
@@ -38,6 +39,7 @@ class ApiActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
+        stay_on_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
@@ -70,6 +72,7 @@ class ApiActor(Actor):
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""
+        self._services.ending.set()
         self._server.stop_accepting()
         deadline = time.monotonic() + seconds
 
@@ -103,11 +106,12 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(read_specs(self._store, self._services.seal))
+        wish = PutWish(self._services.proxies.specs())
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:
         if isinstance(reply, Done):
+            gc.freeze()  # what was read stays as a rule, and much of it makes a collection long
             self._server.start()
             self.ready()
             self._webhooks.tell()

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from api.store import Document, RevisionConflict, Store, StoreWriteError
+from api.store.loaded import Loaded
 from api.users import Permissions
 from config import patterns
 from config.access import read_network
@@ -152,10 +153,8 @@ def find_key(store: Store, text: str) -> ApiKey | None:
     if not _KEY.fullmatch(text):
         return None
     hashed = hashlib.sha256(text.encode()).hexdigest()
-    document = store.get(COLLECTION, _identifier(hashed))
-    if document is None or not hmac.compare_digest(document.body["key_hash"], hashed):
-        return None
-    return load(document)
+    key = _loaded.get(store, _identifier(hashed))
+    return key if key is not None and hmac.compare_digest(key.key_hash, hashed) else None
 
 
 def about(key: ApiKey) -> dict[str, str]:
@@ -166,6 +165,9 @@ def about(key: ApiKey) -> dict[str, str]:
 def load(document: Document) -> ApiKey:
     """The key in a document."""
     return ApiKey.model_validate(document.body)
+
+
+_loaded = Loaded(COLLECTION, load)
 
 
 class LastUsed:

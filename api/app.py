@@ -6,7 +6,6 @@ authentication, permission, scope, validation and existence (401 before 403 befo
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import falcon
+from pydantic_core import to_json
 
 from api.accounts import CollectorLost
 from api.audit import origin
@@ -214,7 +214,7 @@ def _require_accepted(req: falcon.Request, media_type: str) -> None:
 
 def _body(operation: Operation, req: falcon.Request) -> Any:
     if operation.model is not None:
-        return read_model(req, operation.model, operation.read_only, operation.optional_body)
+        return read_model(req, operation.model, operation.read_only, operation.optional_body, operation.max_body)
     read_body(req)  # unused, but the connection must come to the next request
     return None
 
@@ -240,7 +240,7 @@ def _answer(resp: falcon.Response, reply: Reply) -> None:
 def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None:
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
-    resp.data = json.dumps(envelope, ensure_ascii=False, separators=(",", ":")).encode()
+    resp.data = to_json(envelope)
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_params: str) -> None:  # noqa: ARG001  # Falcon's names

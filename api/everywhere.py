@@ -14,10 +14,13 @@ from typing import Any
 import falcon
 
 from api.audit import Origin, serving
-from api.http.client import client_address, is_secure, is_within, request_id
+from api.caps import counted_as
+from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
 from api.services import Services
 
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
 requests_log = logging.getLogger("api.requests")
 
 
@@ -50,7 +53,7 @@ class Everywhere:
             _log(req, resp)
 
     def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
-        address, limited = req.context.address, self._services.rates.enabled
+        address, limited = counted_as(req.context.address), self._services.rates.enabled
         refusal = self._refusal(req)
         if refusal is not None:
             if limited:
@@ -82,6 +85,9 @@ class Everywhere:
         except ApiError as error:
             req.context.refusal = error  # for operations that need a caller; the others don't mind
         else:
+            if caller.method == "basic" and req.method not in SAFE and _is_cross_site(req):
+                req.context.refusal = forbidden("a page of another origin can't use the credentials of a browser")
+                return
             req.context.caller = req.context.origin.caller = caller
 
     def _count(self, caller: str, resp: falcon.Response) -> None:
@@ -90,6 +96,10 @@ class Everywhere:
             resp.set_header(name, value)
         if verdict.retry_after:
             raise rate_limited(verdict.retry_after)
+
+
+def _is_cross_site(req: falcon.Request) -> bool:
+    return is_cross_site(req.get_header("Sec-Fetch-Site"), req.get_header("Origin"), req.get_header("Host"))
 
 
 def _costs_a_hash(req: falcon.Request) -> bool:

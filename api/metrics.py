@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
@@ -41,7 +42,7 @@ def read_series(
     """
     step = INTERVALS[interval]
     first = int(start // step) * step
-    question = QueryMetrics(names, first, max(int(end), first + 1), step, proxy_ids, of_one)
+    question = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
     reply = bridge.ask(METRICS, question, TIMEOUT)
     if not isinstance(reply, MetricSeries):
         raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))

@@ -9,10 +9,11 @@ from api import settings, users
 from api.audit import Trail
 from api.audit.context import on_behalf_of
 from api.audit.store import audited
+from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR, check_length, new_password
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
-from api.store import StoreError, open_store
+from api.store import StoreError, Write, open_store
 from api.store.storage import parse
 from config.live import Stored
 from config.passwords import hash_password
@@ -39,9 +40,8 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         chosen = new_password() if password is None else check_length(password)
         changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
         with audited(data, store, "command_line", "reset-password") as recorded:
-            recorded.put(users.COLLECTION, changed.model_dump(mode="json"))
-        for document in store.find("refresh_families", user_id=user.id):
-            store.delete("refresh_families", document.id)
+            write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
+            commit_ending(recorded, [write], [user.id])
         if username == ADMINISTRATOR:
             forget_initial_password(data)
         return chosen

@@ -11,9 +11,8 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from actors.bus.messages import (
@@ -35,8 +34,9 @@ from actors.bus.messages import (
     RestartProxy,
 )
 from api.bridge import Bridge
+from api.catalogue import COLLECTION, Catalogue, StoredProxy
 from api.http.errors import ApiError, invalid, not_found
-from api.store import Document, NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
@@ -56,7 +56,6 @@ from config.upstreams import refuse_circle
 
 log = logging.getLogger(__name__)
 
-COLLECTION = "proxies"
 LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
@@ -67,39 +66,32 @@ class SupervisorLost(Exception):
     """The supervisor does not answer, or not in a way that makes sense."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredProxy:
-    """A record and its revision."""
-
-    record: ProxyRecord
-    revision: int
-
-    def spec(self, seal: Seal) -> ProxySpec:
-        """What supervisor and forwarding actor need of it. Raises `SealError`."""
-        record = self.record
-        with_auth = record.auth.enabled
-        return ProxySpec(
-            id=record.id,
-            name=record.name,
-            host=record.host,
-            port=record.port,
-            protocol=record.protocol,
-            active=record.status == "active",
-            revision=self.revision,
-            timeout=float(record.settings.timeout),
-            keep_alive=record.settings.keep_alive,
-            max_connections=record.settings.max_connections,
-            auth_username=record.auth.username if with_auth else None,
-            auth_hash=record.auth.password_hash if with_auth else None,
-            tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
-            access=_access_spec(record.access),
-            upstreams=upstreams_spec(record, seal),
-            auth_required=with_auth,
-            accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
-            limits=_limits_spec(record.limits),
-            accept_proxy_protocol=record.accept_proxy_protocol,
-            bind_address=record.bind_address,
-        )
+def spec_of(proxy: StoredProxy, seal: Seal) -> ProxySpec:
+    """What supervisor and forwarding actor need of it. Raises `SealError`."""
+    record = proxy.record
+    with_auth = record.auth.enabled
+    return ProxySpec(
+        id=record.id,
+        name=record.name,
+        host=record.host,
+        port=record.port,
+        protocol=record.protocol,
+        active=record.status == "active",
+        revision=proxy.revision,
+        timeout=float(record.settings.timeout),
+        keep_alive=record.settings.keep_alive,
+        max_connections=record.settings.max_connections,
+        auth_username=record.auth.username if with_auth else None,
+        auth_hash=record.auth.password_hash if with_auth else None,
+        tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
+        access=_access_spec(record.access),
+        upstreams=upstreams_spec(record, seal),
+        auth_required=with_auth,
+        accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
+        limits=_limits_spec(record.limits),
+        accept_proxy_protocol=record.accept_proxy_protocol,
+        bind_address=record.bind_address,
+    )
 
 
 def _access_spec(access: ProxyAccess) -> AccessSpec:
@@ -133,15 +125,14 @@ def _account_spec(account: ProxyAccount) -> AccountSpec:
     )
 
 
-def load(document: Document) -> StoredProxy:
-    """The proxy in a document."""
-    return StoredProxy(ProxyRecord.model_validate(document.body), document.revision)
-
-
 def read_specs(store: Store, seal: Seal) -> tuple[ProxySpec, ...]:
     """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    return _specs(Catalogue(store), seal)
+
+
+def _specs(catalogue: Catalogue, seal: Seal) -> tuple[ProxySpec, ...]:
     try:
-        return tuple(load(document).spec(seal) for document in store.find(COLLECTION))
+        return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
     except SealError as error:
         raise StoreDamaged(str(error)) from error
 
@@ -161,11 +152,17 @@ class Proxies:
         default_timeout: int,
         tls: ServerTls,
         seal: Seal,
+        told: Callable[[], None] = lambda: None,
     ) -> None:
-        """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`."""
+        """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`.
+
+        `told` is called when the supervisor was told something, after which the fleet is another.
+        """
+        self._told = told
         self._tls = tls
         self._seal = seal
         self._store = store
+        self._catalogue = Catalogue(store)
         self._bridge = bridge
         self._publish = publish
         self._default_timeout = default_timeout
@@ -176,17 +173,20 @@ class Proxies:
         self._default_timeout = default_timeout
         self._tls = tls
 
-    def all(self) -> list[StoredProxy]:
+    def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
-        found = [load(document) for document in self._store.find(COLLECTION)]
-        return sorted(found, key=lambda proxy: (proxy.record.created_at, proxy.record.id))
+        return self._catalogue.all()
+
+    def specs(self) -> tuple[ProxySpec, ...]:
+        """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+        return _specs(self._catalogue, self._seal)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `ApiError` 404."""
-        document = self._store.get(COLLECTION, proxy_id)
-        if document is None:
+        found = self._catalogue.get(proxy_id)
+        if found is None:
             raise not_found("The proxy")
-        return load(document)
+        return found
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound."""
@@ -328,7 +328,7 @@ class Proxies:
         return stored
 
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
-        if self._store.find(COLLECTION, lambda body: body["id"] != record.id, name=record.name):
+        if self._catalogue.named(record.name) not in (None, record.id):
             raise invalid("name", f"the name {record.name!r} is in use")
 
     def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
@@ -357,11 +357,12 @@ class Proxies:
             raise SupervisorLost(repr(reply))
 
     def _tell_wish(self, stored: StoredProxy) -> None:
-        self._tell(PutProxy(stored.spec(self._seal)))
+        self._tell(PutProxy(spec_of(stored, self._seal)))
 
     def _tell(self, message: Any) -> None:
         """The store has it already, and the supervisor gets the whole wish again when the API starts anew."""
         reply = self._bridge.ask(SUPERVISOR, message)
+        self._told()
         if not isinstance(reply, Done):
             raise SupervisorLost(repr(reply))
 

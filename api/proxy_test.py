@@ -28,8 +28,8 @@ from requests.adapters import HTTPAdapter
 from actors.bus.messages import AdmitTester, Done, forwarding_name
 from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
+from api.catalogue import StoredProxy
 from api.http.errors import rate_limited
-from api.proxies import StoredProxy
 from api.socks_client import Route, SocksAdapter, SocksRefused
 from api.upstreams import ask_upstreams
 from config import patterns

@@ -13,10 +13,12 @@ from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
 from api.offline import peek_settings
 from api.store import StoreError
+from api.store.steps import DATA_FORMAT
 from api.store.storage import parse
+from config import data_format
 from config.certificates import CertificateError, server_context
 from config.live import BadStored
-from config.paths import DataDir
+from config.paths import DataDir, PathError
 from config.settings import Settings
 
 
@@ -37,8 +39,9 @@ def rehearse(settings: Settings, data: DataDir) -> None:
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
     try:
+        data_format.refuse_newer(data.path, DATA_FORMAT)
         _check_certificate(with_stored(settings, peek_settings(data)))
-    except (BadStored, ValueError) as error:
+    except (BadStored, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
 
 

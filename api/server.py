@@ -12,23 +12,28 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Any
 
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
-from api.caps import per_address
+from api.caps import counted_as, per_address
+from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.security.hashing import AT_ONCE
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8
+THREADS = 8 + AT_ONCE
+"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
@@ -49,6 +54,20 @@ _MESSAGES = {
     431: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
+    """One request. Only where a whole configuration is imported much is taken in; beyond `MAX_TAKEN_IN` it lies in a
+    temporary file meanwhile."""
+
+    adj: Any
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if self.path == IMPORT_PATH:
+            roomy = copy(self.adj)
+            roomy.max_request_body_size = 2 * MAX_IMPORT
+            self.adj = roomy
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -88,6 +107,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     the client might lose the answer that says what was wrong.
     """
 
+    parser_class = _Parser
     task_class = _Task
     error_task_class = _JsonErrorTask
     served = False
@@ -230,7 +250,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
 
     def _connections_of(self, address: str) -> int:
-        return sum(channel.addr[0] == address for channel in tuple(self.active_channels.values()))
+        client = counted_as(address)
+        return sum(counted_as(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
 
 
 class _Telling:

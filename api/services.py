@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -27,6 +28,7 @@ from api.proxies import Proxies
 from api.proxy_test import ProxyTester
 from api.security.attempts import Attempts
 from api.security.authentication import Authenticator
+from api.security.hashing import Hashing
 from api.security.rates import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
@@ -101,6 +103,8 @@ class Services:
         data: DataDir,
         supervisor_pid: int | None = None,
     ) -> None:
+        self.ending = threading.Event()
+        """The API is about to end: who waits for something should wait no longer."""
         self.tails = Slots(TAILS_MAX, "tails of the log")
         self.exports = Slots(EXPORTS_MAX, "exports of the log")
         self.audit = Trail(data)
@@ -112,15 +116,22 @@ class Services:
         self.started_at = time.time()
         self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
         self.attempts = Attempts(settings.auth.max_login_attempts)
+        self.hashing = Hashing()
         self.authenticator = Authenticator(
-            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record
+            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record, self.hashing
         )
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
         self.seal = seal_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
-            store, bridge, self.publish, settings.proxy.default_timeout, settings.server.tls, self.seal
+            store,
+            bridge,
+            self.publish,
+            settings.proxy.default_timeout,
+            settings.server.tls,
+            self.seal,
+            self.fleet.changed,
         )
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
@@ -155,6 +166,7 @@ class Services:
 
     def close(self) -> None:
         """Give back what the services opened themselves."""
+        self.hashing.close()
         self.audit.close()
         self.idempotency.close()
 

@@ -24,7 +24,7 @@ from actors.bus.messages import Done, SetMaxConnections
 from actors.forwarding.proxy_protocol import build_v2
 from actors.forwarding.tls import Certificate, TlsStream
 from actors.process import Actor, Boot
-from api.caps import per_address
+from api.caps import counted_as, per_address
 from api.door import Door
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class TlsFront(Actor):
             except OSError as error:
                 log.warning("a connection can't be accepted: %s", error)
                 return
-            self._admit(client, peer[0])
+            self._admit(client, counted_as(peer[0]))
 
     def _admit(self, client: socket.socket, address: str) -> None:
         if self._by_address[address] >= per_address(self._most):

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
+from api.store.loaded import Loaded
 from config import patterns
 from config.passwords import hash_password
 from config.proxies import plain_text, refuse_nulls
@@ -182,10 +183,12 @@ def load(document: Document) -> User:
     return User.model_validate(document.body)
 
 
+_loaded = Loaded(COLLECTION, load)
+
+
 def by_id(store: Store, identifier: str) -> User | None:
     """The user with this id."""
-    document = store.get(COLLECTION, identifier)
-    return None if document is None else load(document)
+    return _loaded.get(store, identifier)
 
 
 def by_name(store: Store, username: str) -> User | None:

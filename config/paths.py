@@ -17,6 +17,8 @@ from pathlib import Path
 IPC_PATH_MAX = 107
 """Bytes that a Unix socket path may have on Linux (`unix(7)`: 108 with the terminating NUL)."""
 
+SERVICE_DATA_DIR = Path("/var/lib/proxyfleet")
+
 _LONGEST_SESSION_DIR = 64
 _LONGEST_SOCKET_NAME = len("/events.out")
 
@@ -154,9 +156,18 @@ def private_directory(path: Path) -> Path:
 
 
 def default_data_dir() -> Path:
-    """`data` beside the source in a checkout, else `/var/lib/proxyfleet`."""
+    """`data` beside the source in a checkout, else `/var/lib/proxyfleet`.
+
+    For a user who isn't root and where there is no such service it is `proxyfleet` in `$XDG_DATA_HOME`, or
+    `~/.local/share/proxyfleet`.
+    """
     checkout = Path(__file__).resolve().parent.parent
-    return checkout / "data" if (checkout / "pyproject.toml").is_file() else Path("/var/lib/proxyfleet")
+    if (checkout / "pyproject.toml").is_file():
+        return checkout / "data"
+    if os.geteuid() == 0 or os.path.lexists(SERVICE_DATA_DIR):
+        return SERVICE_DATA_DIR
+    given = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".local" / "share") / "proxyfleet"
 
 
 def default_run_dir(data: Path) -> Path:

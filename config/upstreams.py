@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
     AfterValidator,
@@ -24,15 +24,12 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
-    ValidationError,
-    ValidationInfo,
     WrapValidator,
 )
-from pydantic_core import PydanticCustomError
 
 from config import patterns
-from config.fields import Input, InvalidProxy, field_path, plain_text, refuse_long
-from config.parent_lists import DEFAULT_PROTOCOL, BadLine, read_line, read_text
+from config.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.parent_fields import OrText, listed, no_nulls, read_parent
 from config.sealing import Seal
 
 PARENTS_MAX = 10_000
@@ -74,15 +71,6 @@ def _path(text: str) -> str:
     if not PurePosixPath(plain_text(text)).is_absolute():
         raise ValueError("must be an absolute path")
     return text
-
-
-def no_nulls(given: Any) -> Any:
-    """`given`, if no member of it is null; else a validation error that names it."""
-    if isinstance(given, dict):
-        for name, value in given.items():
-            if value is None:
-                raise PydanticCustomError("null_inside", "{name} must not be null", {"name": name})
-    return given
 
 
 Host = Annotated[
@@ -138,6 +126,10 @@ class UpstreamInput(Input):
         """The line of a text that it was."""
         return self._line
 
+    def was_line(self, number: int) -> None:
+        """Remember it, for what is wrong with the whole list."""
+        self._line = number
+
 
 class UpstreamCheckInput(Input):
     """`upstream_check` of a request, seconds; in an update what is not given stays."""
@@ -149,65 +141,9 @@ class UpstreamCheckInput(Input):
     )
 
 
-class _Line(NamedTuple):
-    """An entry that was a line of a text."""
-
-    number: int
-    entry: dict[str, Any]
-
-
-def _listed(given: Any, info: ValidationInfo) -> Any:
-    """A text of lines as a list of them."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return [_Line(*line) for line in read_text(given, _bare_protocol(info))]
-    except BadLine as error:
-        raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
-
-
-def _bare_protocol(info: ValidationInfo) -> str:
-    """What lines without a scheme are of: the field `upstream_protocol` before this one."""
-    return (info.data or {}).get("upstream_protocol") or DEFAULT_PROTOCOL
-
-
-def _read_parent(given: Any, read: Callable[[Any], UpstreamInput], info: ValidationInfo) -> UpstreamInput:
-    """A parent as an object, or as one line."""
-    if isinstance(given, str):
-        try:
-            given = read_line(given, _bare_protocol(info))
-        except BadLine as error:
-            raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
-    if not isinstance(given, _Line):
-        return read(no_nulls(given))
-    try:
-        parent = read(given.entry)
-    except ValidationError as error:
-        raise _of_line(given.number, error) from None
-    parent._line = given.number
-    return parent
-
-
-def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = field_path(first["loc"])
-    text = f"line {number}: {field}: {first['msg'].removeprefix('Value error, ')}"
-    return PydanticCustomError("bad_line", "{error}", {"error": text})
-
-
-class _OrText:
-    """For the description: what may be a text instead."""
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [handler(schema), {"type": "string", "minLength": 1, "maxLength": self._longest}]}
-
-
-ONE_PARENT = (WrapValidator(_read_parent), _OrText(2048))
+ONE_PARENT = (WrapValidator(read_parent), OrText(2048))
 """Annotations of an entry."""
-ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(_listed), _OrText(4 * 1024 * 1024))
+ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
 """Annotations of a list of such entries."""
 Parents = Annotated[list[Annotated[UpstreamInput, *ONE_PARENT]], *ALL_PARENTS]
 ParentProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]

@@ -152,6 +152,12 @@ _HEADERS_SCHEMA = {
         "pattern": r"^[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?$",
     },
 }
+_SPARSE_HEADERS_SCHEMA = {
+    **_HEADERS_SCHEMA,
+    "additionalProperties": {
+        "anyOf": [{"type": "null"}, {"const": ""}, _HEADERS_SCHEMA["additionalProperties"]],
+    },
+}
 
 Name = Annotated[
     StrictStr,
@@ -178,6 +184,7 @@ SparseHeaders = Annotated[
     dict[StrictStr, StrictStr | None],
     Field(max_length=MAX_HEADERS),
     AfterValidator(_sparse_headers),
+    WithJsonSchema(_SPARSE_HEADERS_SCHEMA),
 ]
 """Headers, of which those without a value keep the one that they have."""
 Secret = Annotated[

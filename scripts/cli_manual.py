@@ -62,6 +62,25 @@ Commands talk to the management API alone, except those that must work while the
 """
 
 COMPLETION = """
+## Backups
+
+`proxyfleet backup [TARGET]` runs on the product's machine as its user, while the product runs or not, and makes one
+gzipped tar of mode 0600 with a manifest of SHA-256 sums. In it are the configuration, the audit trail, totals and
+series of metrics, the outbox of webhooks, and with `--with-logs` the access records. The configuration is that of one
+moment.
+
+- **Keys** (signing, sealed secrets) are sealed under a passphrase with scrypt and AES-256-GCM; the seal covers the
+  whole archive. With `--without-keys` they are left out, and the archive is good only where the keys still are. A key
+  that systemd gives to the service (`secrets-key`) is in no archive. What isn't sealed holds hashes of passwords and
+  names, so keep it private.
+- **`restore FILE`**, while the product is stopped, reads and checks all of it first: sums, the seal, that this
+  release knows every document, that the keys open every secret, the hash chain of the audit trail. It shows which
+  resources it would add, change and remove, and asks. `--dry-run` ends there. What was there is kept beside, in
+  `before-restore-…`.
+- A restore that is killed leaves the old state, or, once it was decided, is completed by the next start. What is no
+  whole archive, is of a later format, or can't be read by this release is refused, and nothing is touched.
+- Answers that are kept for `Idempotency-Key` are not restored. The restored audit trail has a row `backup.restored`.
+
 ## Completion
 
 ```sh

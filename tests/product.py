@@ -105,6 +105,10 @@ class Product:
             **self._env,
         }
 
+    def add_environment(self, more: Mapping[str, str]) -> None:
+        """For the starts to come."""
+        self._env.update(more)
+
     def wait_healthy(self, seconds: float = START_SECONDS) -> None:
         """Return when `GET /health` answers 200; raise `AssertionError` with the log when it doesn't in time."""
         try:
@@ -188,6 +192,10 @@ class Product:
             assert answer.status_code == 200, answer.text
             self._token = str(answer.json()["data"]["access_token"])
         return self._token
+
+    def forget_token(self) -> None:
+        """The administrator signs in anew at the next use of `token`."""
+        self._token = None
 
     def api(self, method: str, path: str, json: Any = None, timeout: float = 10.0, **more: Any) -> requests.Response:
         """One call as the administrator; `path` is below `/api/v1`. The answer as it came, whatever its status."""

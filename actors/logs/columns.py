@@ -24,6 +24,7 @@ LEVEL = 2
 """Of the compression: what more of it gains in size it costs three times over in time."""
 _MICRO = 1_000_000
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_FEW = 3
 _WIDE = 256
 """Different values from which on a place takes two bytes."""
 
@@ -31,12 +32,13 @@ _WIDE = 256
 class Texts:
     """A column of texts. `blob` is its different values with line feeds between, in UTF-8."""
 
-    __slots__ = ("_folded", "_values", "blob", "count", "places")
+    __slots__ = ("_asked", "_folded", "_values", "blob", "count", "places")
 
     def __init__(self, blob: bytes, count: int, places: Sequence[int]) -> None:
         self.blob = blob
         self.count = count
         self.places = places
+        self._asked = 0
         self._values: list[str] | None = None
         self._folded: bytes | None = None
 
@@ -77,8 +79,12 @@ class Texts:
         return self._folded
 
     def value(self, row: int) -> str:
-        """Of a row."""
-        return self.values[self.places[row]]
+        """Of a row. For few of them not all are made."""
+        place = self.places[row]
+        self._asked += 1
+        if self._values is None and self._asked <= _FEW:
+            return self.blob.split(b"\n", place + 1)[place].decode()
+        return self.values[place]
 
     def holding(self, word: bytes) -> bytes | None:
         """The mask of rows whose value contains `word`, which is in lower case; None: no row."""

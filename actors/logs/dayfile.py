@@ -33,6 +33,8 @@ BLOCK_ROWS = 1024
 """Records of a block: more make smaller files, fewer make what is read for one record smaller."""
 VALUES_MAX = 150
 """Rows that one statement inserts: with several threads each statement may have to wait for the interpreter."""
+BESIDE = ("", "-wal", "-shm")
+"""What the names of SQLite's files end with: the database, and what belongs to it."""
 CHECKPOINT_PAGES = 4000
 TALLIED = ("proxy_id", "status_code", "level")
 

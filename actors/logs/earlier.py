@@ -21,12 +21,12 @@ def pack_earlier(paths: list[Path]) -> None:
     last = 0
     for path in paths:
         columns = _columns(path)
-        file = DayFile(path)
-        try:
-            if columns:
+        if columns:
+            file = DayFile(path)
+            try:
                 last = _pack(file, path, columns, max(last, file.last))
-        finally:
-            file.close()
+            finally:
+                file.close()
 
 
 def _pack(file: DayFile, path: Path, columns: list[str], last: int) -> int:
@@ -49,5 +49,9 @@ def _delete(number: int, database: sqlite3.Connection) -> None:
 
 
 def _columns(path: Path) -> list[str]:
+    """Of the table, if there is one. Of a damaged file nothing can be packed; who opens it says so."""
     with closing(sqlite3.connect(path)) as database:
-        return [row[1] for row in database.execute("PRAGMA table_info(records)")]
+        try:
+            return [row[1] for row in database.execute("PRAGMA table_info(records)")]
+        except sqlite3.DatabaseError:
+            return []

@@ -19,10 +19,10 @@ from pathlib import Path
 from actors.bus.messages import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
 from actors.log_lines import levels_from
-from actors.logs.dayfile import BLOCK_ROWS, DayFile, Sender
+from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
 from actors.logs.earlier import pack_earlier
 from actors.logs.fields import LEVEL_AT, Row, sound
-from actors.logs.parts import day_files
+from actors.logs.parts import day_files, day_of
 from actors.logs.search import Searcher
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LogIndex:
         self.last = 0
         """The number of the record that was stored last."""
         self._take_stock()
-        self._file = DayFile(self._path())
+        self._file = _opened(self._path()) or DayFile(self._path())
 
     def set_level(self, level: str) -> None:
         """Records below this level are not kept from now on."""
@@ -123,10 +123,12 @@ class LogIndex:
 
     def _take_stock(self) -> None:
         """What is there. Without any record numbers begin at the time, since somebody may remember older ones."""
+        pack_earlier(day_files(self._folder)[::-1])
         paths = day_files(self._folder)
-        pack_earlier(paths[::-1])
         for age, path in enumerate(paths):
-            file = DayFile(path)
+            file = _opened(path)
+            if file is None:
+                continue
             self.last = max(self.last, file.last)
             for sender, number in file.positions().items() if age < POSITION_FILES else ():
                 self._positions[sender] = max(number, self._positions.get(sender, 0))
@@ -140,13 +142,23 @@ class LogIndex:
     def _today(self) -> DayFile:
         path = self._path()
         if path != self._file.path:
-            fresh = DayFile(path)
+            fresh = _opened(path) or DayFile(path)
             self._packed()
             self._file.close()
             self._file = fresh
         return self._file
 
 
-def day_of(epoch_seconds: float) -> str:
-    """`2026-01-31`, in UTC."""
-    return time.strftime("%Y-%m-%d", time.gmtime(epoch_seconds))
+def _opened(path: Path) -> DayFile | None:
+    """None: it is no database any more and was set aside under another name; records can't wait for its repair."""
+    try:
+        return DayFile(path)
+    except sqlite3.OperationalError:
+        raise  # a full disk and the like, which passes
+    except sqlite3.DatabaseError as error:
+        aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
+        for end in BESIDE:
+            if (part := path.with_name(path.name + end)).exists():
+                part.rename(f"{aside}{end}")
+        log.error("%s is damaged and set aside as %s: %s", path.name, aside.name, error)
+        return None

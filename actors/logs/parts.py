@@ -7,8 +7,10 @@ number than all that a snapshot says that it has.
 
 from __future__ import annotations
 
+import calendar
 import logging
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +25,15 @@ from actors.logs.selection import Selection
 log = logging.getLogger(__name__)
 
 FILES_MAX = 100
-"""Files that one search opens."""
+"""Files that one search opens. Where there are more, it goes on in the older ones by its cursor."""
+SET_BACK_DAYS = 2
+"""Days that a record may be newer than its file: as far as a clock may be set back without hiding anything."""
+LATE_DAYS = 7
+"""Days that a record may be older than its file and be found in an old range where there are too many files for all."""
+_DAY = 86_400.0
+
+FAR = 253_402_300_000.0
+"""The last moment of the year 9999, nearly."""
 
 Key = tuple[int, int]
 """When and which: the time of a record in microseconds, and its number. Pages are in this order, downwards."""
@@ -117,6 +127,18 @@ class OpenFile:
         return dict(self.database.execute(sql, values).fetchall())
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Files, the newest first. `floor`: files were left out, with records of this time (microseconds) and before.
+
+    `whole`: no file is left out, and none was unreadable.
+    """
+
+    files: list[OpenFile]
+    floor: int | None
+    whole: bool
+
+
 class Shelf:
     """The day files, for reading. Belongs to one thread."""
 
@@ -125,21 +147,32 @@ class Shelf:
         self._open: dict[Path, sqlite3.Connection] = {}
 
     @contextmanager
-    def snapshot(self) -> Iterator[tuple[list[OpenFile], bool]]:
-        """All files, the newest first, at one moment; and whether none is missing. Raises `sqlite3.Error`."""
-        paths = day_files(self._folder)
-        self._close_others(paths[:FILES_MAX])
+    def snapshot(self, oldest: float = 0.0, newest: float = FAR) -> Iterator[Snapshot]:
+        """The files with records from `oldest` to `newest` (Unix seconds) at one moment. Raises `sqlite3.Error`."""
+        paths, left_out = self._chosen(oldest, newest)
         files: list[OpenFile] = []
         try:
-            for path in paths[:FILES_MAX]:
+            for path in paths:
                 database = self._begun(path)
                 if database is not None:
                     files.append(OpenFile(path, database))
-            yield files, len(files) == len(paths)
+            whole = left_out is None and len(files) == len(paths)
+            yield Snapshot(files, None if left_out is None else _end_of(left_out), whole)
         finally:
             for file in files:
                 if file.database.in_transaction:
                     file.database.execute("COMMIT")
+
+    def _chosen(self, oldest: float, newest: float) -> tuple[list[Path], Path | None]:
+        """Which files, and the first one that is left out for being too many."""
+        there = day_files(self._folder)
+        first = day_of(max(0.0, oldest - SET_BACK_DAYS * _DAY))
+        paths = [path for path in there if path.stem >= first]
+        if len(paths) > FILES_MAX:
+            last = day_of(min(FAR, newest + LATE_DAYS * _DAY))
+            paths = [path for path in paths if path.stem <= last]
+        self._close_others(there[:FILES_MAX] if len(there) <= FILES_MAX else paths[:FILES_MAX])
+        return paths[:FILES_MAX], paths[FILES_MAX] if len(paths) > FILES_MAX else None
 
     def close(self) -> None:
         """Close all files."""
@@ -169,6 +202,16 @@ class Shelf:
     def _close_others(self, paths: list[Path]) -> None:
         for path in set(self._open) - set(paths):
             self._open.pop(path).close()
+
+
+def day_of(epoch_seconds: float) -> str:
+    """`2026-01-31`, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(epoch_seconds))
+
+
+def _end_of(path: Path) -> int:
+    """When the day of a file ends, in microseconds."""
+    return (calendar.timegm(time.strptime(path.stem, "%Y-%m-%d")) + 86_400) * 1_000_000
 
 
 def day_files(folder: Path) -> list[Path]:

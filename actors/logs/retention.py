@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actors.logs.index import LogIndex, day_of
+from actors.logs.dayfile import BESIDE
+from actors.logs.index import LogIndex
+from actors.logs.parts import day_of
 
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 PERIOD = 60.0
 """Seconds between two looks."""
-_BESIDE = ("", "-wal", "-shm")
 
 
 def retain(index: LogIndex, days: int, size: int, clock: Callable[[], float] = time.time) -> None:
@@ -55,8 +56,8 @@ def _deletable(index: LogIndex) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    """With what SQLite keeps beside it."""
-    return sum(_length(path.with_name(path.name + end)) for end in _BESIDE)
+    """With what SQLite has not yet written into it."""
+    return _length(path) + _length(path.with_name(f"{path.name}-wal"))
 
 
 def _length(path: Path) -> int:
@@ -67,6 +68,6 @@ def _length(path: Path) -> int:
 
 
 def _delete(path: Path, why: str) -> None:
-    for end in _BESIDE:
+    for end in BESIDE:
         path.with_name(path.name + end).unlink(missing_ok=True)
     log.info("the records in %s are deleted: %s", path.name, why)

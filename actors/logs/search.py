@@ -20,8 +20,8 @@ from typing import Any
 
 from actors.bus.messages import LogPage, LogTail, QueryLogs
 from actors.logs.columns import conjunction
-from actors.logs.parts import Key, OpenFile, Part, Shelf
-from actors.logs.selection import Selection, where
+from actors.logs.parts import Key, OpenFile, Part, Shelf, Snapshot
+from actors.logs.selection import MICRO, Selection, where
 
 READ_MAX = 2.0
 """Seconds that a search may read for its page."""
@@ -52,13 +52,14 @@ class Searcher:
 
     def find(self, query: QueryLogs) -> LogPage:
         """A page. Raises `sqlite3.Error` and `TooSlow`."""
-        with self._shelf.snapshot() as (files, whole):
-            return _Search(files, query, self._clock).page(whole)
+        newest = query.end if query.before is None else min(query.end, query.before[0] / MICRO)
+        with self._shelf.snapshot(query.start, newest) as snapshot:
+            return _Search(snapshot, query, self._clock).page()
 
     def tail(self, query: QueryLogs, after: int) -> LogTail:
         """What was stored after number `after`, in the order of storing. Raises `sqlite3.Error`."""
-        with self._shelf.snapshot() as (files, _whole):
-            return _tail(files, query, after, self._clock() + READ_MAX, self._clock)
+        with self._shelf.snapshot() as snapshot:
+            return _tail(snapshot.files, query, after, self._clock() + READ_MAX, self._clock)
 
     def close(self) -> None:
         """Close its files."""
@@ -68,24 +69,28 @@ class Searcher:
 class _Search:
     """One page of one search."""
 
-    def __init__(self, files: list[OpenFile], query: QueryLogs, clock: Callable[[], float]) -> None:
+    def __init__(self, snapshot: Snapshot, query: QueryLogs, clock: Callable[[], float]) -> None:
+        self._snapshot = snapshot
         self._query = query
         self._clock = clock
         self._selection = selection = Selection.of(query)
         self._grams = selection.grams()
-        newest = max((_last(file) for file in files), default=0)
+        newest = max((_last(file) for file in snapshot.files), default=0)
         self._upto = newest if query.upto is None else min(query.upto, newest)
         self._before: Key = query.before or (EVER, EVER)
         self._tallies: dict[int, int] | None = None
         if selection.tallied:
             self._tallies = {}
-            for file in files:
+        parts: list[Part] = []
+        for file in snapshot.files:
+            those = file.between(selection.start, selection.end)
+            if self._tallies is not None and any(not part.fresh for part in those):
                 self._tallies |= file.tallies(selection.tallied)
-        parts = [part for file in files for part in file.between(selection.start, selection.end)]
+            parts += those
         self._parts = [part for part in sorted(parts, key=_newest, reverse=True) if part.first <= self._upto]
 
-    def page(self, whole: bool) -> LogPage:
-        """The answer. `whole`: no file is missing."""
+    def page(self) -> LogPage:
+        """The answer."""
         query = self._query
         found = self._find(query.offset + query.limit + 1)
         if found.stopped is not None and query.offset:
@@ -96,7 +101,7 @@ class _Search:
             position = shown[-1][:2]
         rows = _records(shown)
         total, exact = self._count() if query.count else (0, False)
-        return LogPage(rows, total, not (exact and whole), position, self._upto)
+        return LogPage(rows, total, not (exact and self._snapshot.whole), position, self._upto)
 
     def _find(self, wanted: int) -> _Found:
         """The `wanted` greatest keys below the position."""
@@ -108,12 +113,16 @@ class _Search:
             if len(best) == wanted and best[-1][0] > part.newest:
                 break
             if self._clock() > deadline:
-                return _Found([key for key in best if key[0] > part.newest], part.newest)
+                return _above(part.newest, best)
             keys = self._keys(part)
             if keys:
                 best = sorted((*best, *((*key, part) for key in keys)), key=_key, reverse=True)[:wanted]
             part.forget()
-        return _Found(best)
+        floor = self._snapshot.floor
+        if floor is None or floor < self._selection.start:
+            return _Found(best)
+        above = _above(floor, best)
+        return _Found(best) if len(above.keys) == wanted else above
 
     def _promising(self, part: Part) -> bool:
         return part.fresh or self._tallies is None or part.first in self._tallies
@@ -201,6 +210,11 @@ def _records(keys: list[tuple[int, int, Part]]) -> tuple[dict[str, Any], ...]:
         records |= {number: part.columns.record(number - part.first) for _time, number, _part in those}
         part.forget()
     return tuple(records[number] for _time, number, _part in keys)
+
+
+def _above(time: int, keys: list[tuple[int, int, Part]]) -> _Found:
+    """What was found when all above `time` was read, and perhaps not all below."""
+    return _Found([key for key in keys if key[0] > time], time)
 
 
 def _last(file: OpenFile) -> int:

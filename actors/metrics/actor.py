@@ -19,7 +19,6 @@ from actors.bus.messages import (
     Failed,
     ForgetAccounts,
     ForgetProxy,
-    MetricSeries,
     QueryMetrics,
     QueryRealtime,
     QueryStats,
@@ -36,8 +35,8 @@ from actors.bus.messages import (
 from actors.complaints import Complaint
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.history import History
-from actors.metrics.names import values, wants_latency
 from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
+from actors.metrics.slices import Reading, read_in_slices
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
@@ -77,7 +76,8 @@ class MetricsActor(Actor):
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """Answer for totals and figures; forget what was deleted."""
         if isinstance(message, QueryStats):
-            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed)))
+            now = self._totals.now
+            answer(Stats(self._totals.stats(message.proxy_ids, message.detailed, message.since), now))
         elif isinstance(message, QuerySystem):
             answer(self._figures())
         elif isinstance(message, QueryRealtime):
@@ -214,17 +214,19 @@ class MetricsActor(Actor):
         """What was counted in this second isn't stored yet, so store it first."""
         self._history.ask()
         self._save()
-        step, now = question.step, time.time()
+        self._go_on(read_in_slices(self._history.series, question, time.time()), answer)
+
+    def _go_on(self, reading: Reading, answer: Answer) -> None:
+        """One slice, and the next in the next turn."""
         try:
-            buckets = self._history.series.read(
-                step, question.start, question.end, question.proxy_ids, wants_latency(question.names)
-            )
+            next(reading)
+        except StopIteration as done:
+            answer(done.value)
         except sqlite3.Error as error:
             log.error("the series can't be read: %s", error)
             answer(Failed(str(error)))
-            return
-        values_of = {name: values(name, buckets, step, now, question.of_one) for name in question.names}
-        answer(MetricSeries(values_of))
+        else:
+            self.loop.call_soon(lambda: self._go_on(reading, answer))
 
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()

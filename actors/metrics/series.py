@@ -74,7 +74,7 @@ class Series:
         self._database = database
         database.executescript(SCHEMA)
         older = add_columns(database, "points", FIELDS)
-        self._sheets = Sheets(database, [step for step in KEPT if step != RAW], anew=older)
+        self._sheets = Sheets(database, anew=older)
         self._open: dict[_Key, Amounts] = {}
         self._changed: set[_Key] = set()
         self._machine: dict[tuple[int, int], Machine] = {}
@@ -139,8 +139,9 @@ class Series:
     def forget_old(self, now: float) -> None:
         """Remove what is older than it is kept."""
         for step, kept in KEPT.items():
-            for table in ("points", "machine", "sheets"):
+            for table in ("points", "machine"):
                 self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - kept - step))  # noqa: S608
+        self._sheets.forget_old(now)
 
     def last_filled(self) -> float | None:
         """Until when, in Unix seconds, something is known to have been counted."""

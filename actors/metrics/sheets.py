@@ -1,19 +1,20 @@
 """Buckets of many proxies side by side in one row, so that hundreds of proxies can be added up in no time.
 
 A bucket that is over is copied from the rows of `points`, one for each proxy, to one *sheet*. It holds a record for
-each proxy: the same integers in the same places, little-endian, each in a lane so wide that the sum over all proxies
-fits. Therefore adding up records is adding up long integers, which the interpreter does in compiled code: 288 sheets
-of 200 proxies take some 20 ms, where as many rows with their histograms would take half a second.
+each proxy: the same integers in the same places, little-endian, each in a lane that is as wide as the sum over all
+proxies needs. Therefore adding up records is adding up long integers, which the interpreter does in compiled code: 288
+sheets of 200 proxies take some 15 ms, where as many rows with their histograms would take a quarter of a second.
 
 A sheet is only ever a copy: what is counted late for a bucket that has one makes it go, and it is made again. With few
-proxies there are none, since rows are as quick.
+proxies there are none, since rows are as quick; and what is seldom asked for has none after a while (`KEPT`), since
+they take about as much room as the rows.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isqrt
 
 import msgpack
@@ -24,12 +25,15 @@ PROXIES_MIN = 16
 """Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""
 SEALED_AT_ONCE = 4
 """Buckets of each level that are copied in one second, so that many that are missing don't hold up the collector."""
+DAY = 24 * 3600
+KEPT = {60: DAY + 3600, 300: 8 * DAY, 3600: 62 * DAY, DAY: 5 * 365 * DAY}
+"""Seconds that the sheets of each level are kept, by the seconds that a bucket is wide."""
 GRACE = 5
 """Seconds that a bucket has been over when it is copied."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sheets (
-    step INTEGER, t INTEGER, head BLOB NOT NULL, records BLOB NOT NULL,
+    step INTEGER, t INTEGER, ids BLOB NOT NULL, form TEXT NOT NULL, numbers BLOB NOT NULL, records BLOB NOT NULL,
     PRIMARY KEY (step, t)
 );
 CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT NULL);
@@ -37,7 +41,6 @@ CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT N
 _MICRO = 1e6
 """Amounts that are no integers are in microseconds in a sheet."""
 _SECONDS = tuple(PLACE[name] for name in FRACTIONS)
-_FIELDS_WIDE = 8 * len(FIELDS)
 _LANES = {2: "H", 4: "I", 8: "Q"}
 
 Row = tuple[str, Amounts]
@@ -45,16 +48,17 @@ Row = tuple[str, Amounts]
 
 
 class Sheets:
-    """The sheets of these levels (`steps`) in `database`; only reads and writes, the owner commits."""
+    """The sheets in `database`; only reads and writes, the owner commits."""
 
-    def __init__(self, database: sqlite3.Connection, steps: Iterable[int], anew: bool = False) -> None:
-        """With `anew` those that are there are no good, since they know fewer amounts."""
+    def __init__(self, database: sqlite3.Connection, anew: bool = False) -> None:
+        """With `anew` those that are there are no good, as they know fewer amounts; nor are those of an older form."""
         self._database = database
+        columns = {row[1] for row in database.execute("PRAGMA table_info(sheets)")}
+        if anew or (columns and "form" not in columns):
+            database.executescript("DROP TABLE IF EXISTS sheets; DROP TABLE IF EXISTS sealed;")
         database.executescript(SCHEMA)
-        if anew:
-            database.executescript("DELETE FROM sheets; DELETE FROM sealed;")
-        known = dict(database.execute("SELECT step, until FROM sealed"))
-        self._sealed: dict[int, int] = {step: known.get(step, 0) for step in steps}
+        self._sealed: dict[int, int] = {}
+        self.reread()
 
     def changed(self, step: int, t: int) -> None:
         """The bucket of `t` was written to, within the caller's transaction."""
@@ -65,24 +69,32 @@ class Sheets:
     def seal(self, now: float) -> None:
         """Copy some of the buckets that are over by `now` (Unix seconds), within the caller's transaction."""
         for step, until in self._sealed.items():
-            for t in self._over(step, until, now):
+            for t in self._over(step, max(until, int(now) - KEPT[step]), now):
                 self._copy(step, t)
                 self._seal_until(step, t + step)
+
+    def forget_old(self, now: float) -> None:
+        """Remove what is older than it is kept."""
+        for step, kept in KEPT.items():
+            self._database.execute("DELETE FROM sheets WHERE step = ? AND t < ?", (step, now - kept - step))
 
     def reread(self) -> None:
         """The caller's transaction was rolled back."""
         known = dict(self._database.execute("SELECT step, until FROM sealed"))
-        self._sealed = {step: known.get(step, 0) for step in self._sealed}
+        self._sealed = {step: known.get(step, 0) for step in KEPT}
 
     def read(self, step: int, start: int, end: int, proxy_ids: tuple[str, ...], latency: bool) -> dict[int, Amounts]:
         """The sums of these proxies in those buckets that have a sheet, by their beginning."""
         if len(proxy_ids) < PROXIES_MIN or step not in self._sealed:
             return {}
-        wanted = frozenset(proxy_ids)
+        choice = _Choice(frozenset(proxy_ids))
         rows = self._database.execute(
-            "SELECT t, head, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
+            "SELECT t, ids, form, numbers, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
         )
-        return {t: self._sum(head, records, wanted, latency) for t, head, records in rows}
+        return {
+            t: _sum(choice.records(ids, form, records), form, numbers, latency)
+            for t, ids, form, numbers, records in rows
+        }
 
     # --- from rows to sheets ---
 
@@ -105,39 +117,57 @@ class Sheets:
         ).fetchall()
         if len(rows) >= PROXIES_MIN:
             sheet = pack([(each, Amounts(list(values), unpack_latency(latency))) for each, latency, *values in rows])
-            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?)", (step, t, *sheet))
+            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *sheet))
 
     def _seal_until(self, step: int, t: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO sealed VALUES (?, ?)", (step, t))
         self._sealed[step] = t
 
-    # --- from sheets to sums ---
 
-    def _sum(self, head: bytes, records: bytes, wanted: frozenset[str], latency: bool) -> Amounts:
-        ids, width, numbers = msgpack.unpackb(head, use_list=False)
-        size = _FIELDS_WIDE + width * len(numbers)
-        if not wanted.issuperset(ids):
-            places = (place for place, each in enumerate(ids) if each in wanted)
-            records = b"".join([records[place * size : place * size + size] for place in places])
-        total = _added_up(records, size)
-        values: list[float] = list(struct.unpack_from(f"<{len(FIELDS)}Q", total))
-        for place in _SECONDS:
-            values[place] /= _MICRO
-        counts = struct.unpack_from(f"<{len(numbers)}{_LANES[width]}", total, _FIELDS_WIDE) if latency else ()
-        return Amounts(values, {number: count for number, count in zip(numbers, counts, strict=False) if count})
+class _Choice:
+    """The records of some proxies. The proxies of one sheet are mostly those of the one before."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._places: dict[bytes, list[int] | None] = {}
+
+    def records(self, ids: bytes, form: str, records: bytes) -> bytes:
+        """Those of `records` that are wanted."""
+        if ids not in self._places:
+            self._places[ids] = self._find(msgpack.unpackb(ids))
+        places = self._places[ids]
+        if places is None:
+            return records
+        size = struct.calcsize(form)
+        return b"".join([records[place * size : place * size + size] for place in places])
+
+    def _find(self, ids: list[str]) -> list[int] | None:
+        """None: all of them."""
+        places = [place for place, each in enumerate(ids) if each in self._wanted]
+        return None if len(places) == len(ids) else places
 
 
-def pack(rows: list[Row]) -> tuple[bytes, bytes]:
-    """Head and records of a sheet. Head: ids of the proxies, bytes of a lane, numbers of the buckets of latency."""
+def pack(rows: list[Row]) -> tuple[bytes, str, bytes, bytes]:
+    """A sheet: ids of the proxies, `struct` form of a record, numbers of the latencies in it, and the records."""
     numbers = sorted({number for _id, amounts in rows for number in amounts.latency})
-    most = max((sum(amounts.latency.get(number, 0) for _id, amounts in rows) for number in numbers), default=0)
-    width = next(each for each in _LANES if most < 1 << 8 * each)
-    record = struct.Struct(f"<{len(FIELDS)}Q{len(numbers)}{_LANES[width]}")
-    records = [
-        record.pack(*_whole(amounts.values), *(amounts.latency.get(number, 0) for number in numbers))
-        for _id, amounts in rows
-    ]
-    return msgpack.packb(([proxy_id for proxy_id, _amounts in rows], width, numbers)), b"".join(records)
+    records = [(*_whole(each.values), *(each.latency.get(number, 0) for number in numbers)) for _id, each in rows]
+    form = "<" + "".join(_lane(sum(column)) for column in zip(*records, strict=True))
+    ids = msgpack.packb([proxy_id for proxy_id, _amounts in rows])
+    return ids, form, msgpack.packb(numbers), b"".join([struct.pack(form, *record) for record in records])
+
+
+def _sum(records: bytes, form: str, numbers: bytes, latency: bool) -> Amounts:
+    total = struct.unpack(form, _added_up(records, struct.calcsize(form)))
+    values: list[float] = list(total[: len(FIELDS)])
+    for place in _SECONDS:
+        values[place] /= _MICRO
+    counts = zip(msgpack.unpackb(numbers), total[len(FIELDS) :], strict=True) if latency else ()
+    return Amounts(values, {number: count for number, count in counts if count})
+
+
+def _lane(most: int) -> str:
+    """The narrowest lane that a sum fits into."""
+    return next(lane for width, lane in _LANES.items() if most < 1 << 8 * width)
 
 
 def _whole(values: list[float]) -> Iterator[int]:

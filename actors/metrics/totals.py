@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -132,6 +133,10 @@ class Totals:
         self._clock = clock
         self.database = self._database = open_database(folder / "totals.sqlite", _SCHEMA)
         self._proxies: dict[str, dict[int, _Process]] = {}
+        self._changed: dict[str, float] = {}
+        """When the totals of each proxy changed last, in this order."""
+        self._open: set[str] = set()
+        """The proxies with open connections: those cease to count without a word when their process is silent."""
         self._unsaved: dict[tuple[str, int], Tally] = {}
         self._folded = clock()
         add_columns(self._database, "words", _SUMMED)
@@ -140,6 +145,7 @@ class Totals:
             self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock(), restored=True)
         for proxy_id, instance, tally in tallies.load(self._database):
             tallies.add(self._proxies[proxy_id][instance].word.tally, tally)
+        self._changed = dict.fromkeys(self._proxies, clock())
 
     def take(self, counters: Counters) -> Growth:
         """A process said its counters: what has been added to them."""
@@ -147,6 +153,9 @@ class Totals:
         first = counters.instance not in processes
         process = processes.setdefault(counters.instance, _Process(Word()))
         word, before = Word.of(counters), process.word
+        if word != before or counters.active_connections != process.active:
+            self._changed.pop(counters.proxy_id, None)
+            self._changed[counters.proxy_id] = self._clock()
         if word != before:
             unsaved = self._unsaved.setdefault((counters.proxy_id, counters.instance), {})
             unsaved.update(tallies.changes(before.tally, word.tally))
@@ -154,6 +163,10 @@ class Totals:
         process.word, process.active, process.heard = word, counters.active_connections, self._clock()
         process.resident = counters.resident
         process.restored = False
+        if any(each.active for each in processes.values()):
+            self._open.add(counters.proxy_id)
+        else:
+            self._open.discard(counters.proxy_id)
         return growth
 
     def proxy_ids(self) -> tuple[str, ...]:
@@ -169,23 +182,34 @@ class Totals:
             if proxy_id != DELETED
         }
 
+    @property
+    def now(self) -> float:
+        """The moment, to ask later what has changed since."""
+        return self._clock()
+
     def resident(self, proxy_ids: Iterable[str]) -> int:
         """Bytes of memory of the processes of these proxies, as they told them."""
         now = self._clock()
         processes = (process for each in proxy_ids for process in self._proxies.get(each, {}).values())
         return sum(each.resident for each in processes if now - each.heard < RESIDENT_FOR)
 
-    def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False) -> dict[str, ProxyStats]:
+    def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False, since: float = 0.0) -> dict[str, ProxyStats]:
         """The totals of these proxies, of all when none is named; unknown ones are left out.
 
-        Only `detailed` ones say how many requests had which status and latency.
+        Only `detailed` ones say how many requests had which status and latency. With `since` those may be left out
+        that are what they were then.
         """
-        wanted = tuple(proxy_ids) or tuple(proxy_id for proxy_id in self._proxies if proxy_id != DELETED)
+        wanted = tuple(proxy_ids) or self._changed_since(since)
         return {
             proxy_id: self._stats(self._proxies[proxy_id].values(), detailed)
             for proxy_id in wanted
             if proxy_id in self._proxies
         }
+
+    def _changed_since(self, since: float) -> set[str]:
+        """And those that may have changed without a word."""
+        newest_first = takewhile(lambda each: each[1] >= since, reversed(self._changed.items()))
+        return {proxy_id for proxy_id, _ in newest_first if proxy_id != DELETED} | self._open
 
     def total(self) -> ProxyStats:
         """The totals of all proxies together."""
@@ -194,6 +218,8 @@ class Totals:
     def forget(self, proxy_id: str) -> None:
         """The proxy was deleted. What it has counted stays in the total, which never falls."""
         gone = self._proxies.pop(proxy_id, {})
+        self._changed.pop(proxy_id, None)
+        self._open.discard(proxy_id)
         kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(Word()))
         for process in gone.values():
             kept.word.add(process.word)

@@ -119,10 +119,10 @@ class ApiAddress:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
 
     def _hand_over(self, listener: socket.socket) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            try:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
                 sender.connect(str(self._door))
                 socket.send_fds(sender, [b"listen"], [listener.fileno()])
-            except OSError as error:
-                log.warning("the API is not there to take its new socket (%s); its next start has it", error)
+        except OSError as error:
+            log.warning("the API is not there to take its new socket (%s); its next start has it", error)

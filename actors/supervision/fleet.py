@@ -57,7 +57,7 @@ from actors.supervision.orders import Entries, Orders
 from actors.supervision.own_addresses import OwnAddresses
 from actors.supervision.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile
-from actors.supervision.sockets import ListenerKeeper, ListenError
+from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.states import State
 
 log = logging.getLogger(__name__)
@@ -301,6 +301,9 @@ class Fleet:
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
             self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+        except Scarce as error:
+            answer(Failed(error.error))
+            return
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
             return
@@ -358,7 +361,7 @@ class Fleet:
             self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
 
     def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
-        wanted = message.proxy_ids or tuple(self._wish)
+        wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: replace(

@@ -33,7 +33,7 @@ _PORT_ERRORS = {
     errno.EACCES: "needs a permission that the service doesn't have (ports below 1024)",
     errno.EPERM: "is not allowed by the system",
 }
-
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 _NAMES = Names()
 
@@ -64,8 +64,12 @@ class ListenError(Exception):
         self.error = error
 
 
+class Scarce(ListenError):
+    """It is not the address: the machine or the process lacks descriptors or memory at this moment."""
+
+
 def listen(host: str, port: int, shared: bool = False) -> socket.socket:
-    """A bound, listening, non-blocking TCP socket. Raises `ListenError`.
+    """A bound, listening, non-blocking TCP socket. Raises `ListenError`, of it `Scarce`.
 
     With `shared` the port may overlap at this moment with that of a socket of ours which agrees (SO_REUSEPORT).
 
@@ -73,7 +77,10 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     IPv6 socket takes IPv6 alone, so that `::` and `0.0.0.0` may be listened at side by side.
     """
     family, address = resolve(host, port)
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise refusal(error, host, port) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
@@ -94,6 +101,8 @@ def refusal(error: OSError, host: str, port: int) -> ListenError:
     number = error.errno or 0
     if number in _HOST_ERRORS:
         return ListenError("host", f"{host} {_HOST_ERRORS[number]}")
+    if number in _SCARCE:
+        return Scarce("port", f"port {port} on {host} can't be listened at now: {error.strerror or error}")
     meaning = _PORT_ERRORS.get(number, f"can't be listened at: {error.strerror or error}")
     return ListenError("port", f"port {port} on {host} {meaning}")
 

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -61,15 +62,21 @@ class ActorProcess:
     """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
 
     def __init__(self, boot: Boot, watcher: Watcher, page: PulsePage) -> None:
+        """Raises `OSError` when there are no descriptors for it, and holds nothing then."""
         self.boot = boot
         self.watcher = watcher
         self.pid: int | None = None
         self.ended = False
         self.pidfd: int | None = None
-        self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
         self._kill_at_start = False
         self._page = page
-        self.slot = page.take()
+        self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.slot = page.take()
+        except OSError:
+            self.sent()
+            self.let_go()
+            raise
 
     @property
     def instance(self) -> int:
@@ -171,10 +178,16 @@ class Spawner:
     def spawn(self, entry: str, boot: Boot, sockets: list[socket.socket], watcher: Watcher) -> ActorProcess:
         """Ask for a process of the actor class `entry`; `watcher` hears of it later, never in this very call.
 
-        The sockets' descriptors are copied at once: the caller may close its own.
+        The sockets' descriptors are copied at once: the caller may close its own. Raises `OSError` when there are no
+        descriptors left.
         """
         process = ActorProcess(boot, watcher, self._page)
-        self._waiting.append((process, entry, [os.dup(each.fileno()) for each in sockets]))
+        try:
+            copies = _copies(sockets)
+        except OSError:
+            process.close()
+            raise
+        self._waiting.append((process, entry, copies))
         self._loop.call_soon(self._send_waiting)
         return process
 
@@ -278,21 +291,28 @@ class Spawner:
 
     def _start_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            descriptors = (theirs.fileno(), self._page.descriptor)
-            command = [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging]
-            self._zygote = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(*descriptors, *self._inherited),
-                env=_environment(),
-            )
+        try:
+            self._zygote = self._popen(theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         ours.setblocking(False)
         self._control = ours
         self._heard = self._loop.now
         self._backoff.started(self._loop.now)
         self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
         self._send_waiting()
+
+    def _popen(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        descriptors = (control.fileno(), self._page.descriptor)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(*descriptors, *self._inherited),
+            env=_environment(),
+        )
 
     def _zygote_ended(self) -> None:
         log.error("the zygote ended; its children live on, and another one is started")
@@ -306,8 +326,13 @@ class Spawner:
             process.watcher.process_ended(process, "was not made: the zygote ended")
 
     def _start_again(self) -> None:
-        if not self._closed and self._control is None:
+        if self._closed or self._control is not None:
+            return
+        try:
             self._start_zygote()
+        except OSError as error:  # out of descriptors or memory; what is there goes on
+            log.error("another zygote can't be started: %s", error)
+            self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
 
     def _drop_zygote(self) -> None:
         if self._control is not None:
@@ -318,6 +343,19 @@ class Spawner:
             self._zygote.kill()
             self._zygote.wait()
             self._zygote = None
+
+
+def _copies(sockets: Iterable[socket.socket]) -> list[int]:
+    """Of their descriptors: all, or none and `OSError`."""
+    made: list[int] = []
+    try:
+        for each in sockets:
+            made.append(os.dup(each.fileno()))  # noqa: PERF401 - those that are made have to be closed when one fails
+    except OSError:
+        for descriptor in made:
+            os.close(descriptor)
+        raise
+    return made
 
 
 def _environment() -> dict[str, str]:

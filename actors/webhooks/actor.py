@@ -48,7 +48,9 @@ SYNC_PERIOD = 60.0
 SOON = 1.0
 """Seconds until the first of them is asked again, and until one that was not answered is."""
 RECALL_OVERLAP = 60.0
-"""Seconds that events may come late, or the clock be set back, without being missed."""
+"""Seconds that events may come late without being missed."""
+START_OVERLAP = 6 * 3600.0
+"""Seconds that the clock may be set back while nobody listens. Less than the outbox keeps what it knows."""
 PRUNE_PERIOD = 3600.0
 DAY = 86_400.0
 
@@ -66,7 +68,7 @@ class WebhooksActor(Actor):
         self._telling: set[str] = set()
         self._recalling = False
         self._disk = Complaint(log, "events are not stored, and are asked for again")
-        self._since = max(0.0, self._outbox.newest_event() - RECALL_OVERLAP)
+        self._since = max(0.0, self._outbox.newest_event() - START_OVERLAP)
         self._subscription = Subscription(
             self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
         )
@@ -133,12 +135,12 @@ class WebhooksActor(Actor):
 
     def _take_event(self, _topic: str, message: Any) -> None:
         """One that can't be stored is asked for again, since the supervisor remembers it."""
-        if isinstance(message, Event) and not self._stored(message):
+        if isinstance(message, Event) and not self._stored(message, live=True):
             self._recall_soon()
 
-    def _stored(self, event: Event) -> bool:
+    def _stored(self, event: Event, live: bool = False) -> bool:
         try:
-            self._taken += self._sender.take(event)
+            self._taken += self._sender.take(event, live)
         except sqlite3.Error as error:
             self._disk.trouble(error)
             self._since = min(self._since, event.timestamp - RECALL_OVERLAP)
@@ -161,6 +163,7 @@ class WebhooksActor(Actor):
             self._tell_given_up()
 
     def _sync(self) -> None:
+        self._since = min(self._since, time.time() - RECALL_OVERLAP)  # the clock may have been set back
         self._recall()
         self.mailbox.ask(API, FetchWebhooks(), self._fetched)
 

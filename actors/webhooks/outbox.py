@@ -88,9 +88,9 @@ class Outbox:
 
     # --- events ---
 
-    def take(self, event: Event) -> bool:
-        """Store an event; False when it is here already."""
-        return self._insert(event) is not None
+    def take(self, event: Event) -> int | None:
+        """Store an event: its number, None when it is here already."""
+        return self._insert(event)
 
     def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
         """Events that have no deliveries yet, oldest first, with their numbers."""
@@ -148,10 +148,10 @@ class Outbox:
             self._database.execute(
                 "INSERT INTO statuses (webhook_id) VALUES (?) ON CONFLICT DO NOTHING", (delivery.webhook_id,)
             )
-            change = "last_success = ?2, last_error = NULL" if well else "last_failure = ?2, last_error = ?3"
+            which = "last_success" if well else "last_failure"
             self._database.execute(
-                f"UPDATE statuses SET {change} WHERE webhook_id = ?1",  # noqa: S608 - of the two texts above
-                (delivery.webhook_id, attempt.timestamp) + (() if well else (attempt.error,)),
+                f"UPDATE statuses SET {which} = ?, last_error = ? WHERE webhook_id = ?",  # noqa: S608 - of the two above
+                (attempt.timestamp, None if well else attempt.error, delivery.webhook_id),
             )
 
     def attempts_of(self, delivery: Waiting) -> int:

@@ -86,6 +86,8 @@ class Sender:
         self._targets: dict[str, _Target] | None = None
         self._probes: dict[int, OnProbed] = {}
         self._under_way: set[Request] = set()
+        self._live: set[int] = set()
+        """Numbers of events that were heard as they happened and are not fanned out yet."""
         self._fanning = False
         self._closed = False
         self._disk = Complaint(log, "deliveries wait for the disk")
@@ -108,6 +110,7 @@ class Sender:
             import actors.webhooks.request  # noqa: F401  # an installation without webhooks does without requests
 
         before = self._targets or {}
+        self._live.clear()  # what waits may be older than a webhook that is new
         self._targets = {each.id: before.get(each.id) or _Target(each) for each in webhooks}
         for each in webhooks:
             self._targets[each.id].webhook = each
@@ -123,12 +126,19 @@ class Sender:
         for target in self._targets.values():
             self._pump(target)
 
-    def take(self, event: Event) -> bool:
-        """Store an event and deliver it; False when it was taken before. Raises `sqlite3.Error`."""
-        taken = self._outbox.take(event)
-        if taken:
-            self._fan_out_soon()
-        return taken
+    def take(self, event: Event, live: bool = False) -> bool:
+        """Store an event and deliver it; False when it was taken before. Raises `sqlite3.Error`.
+
+        A `live` one has happened just now, so after the webhooks were made that are known, whatever the clock says that
+        somebody may have set back. Any other one is for those that are older by the clock.
+        """
+        number = self._outbox.take(event)
+        if number is None:
+            return False
+        if live and self._targets is not None:
+            self._live.add(number)
+        self._fan_out_soon()
+        return True
 
     def probe(self, webhook_id: str, on_probed: OnProbed, request_id: str = "") -> bool:
         """Send `webhook.test` once, now, caused by this request; False when there is no such webhook.
@@ -180,9 +190,10 @@ class Sender:
             return
         try:
             events = self._outbox.unfanned()
-            wanted = [(number, self._takers(event)) for number, event in events]
+            wanted = [(number, self._takers(event, number in self._live)) for number, event in events]
             if wanted:
                 self._outbox.fan_out(wanted, self._clock())
+                self._live.difference_update(number for number, _takers in wanted)
                 self._fan_out_soon()
         except sqlite3.Error as error:
             self._disk.trouble(error)
@@ -191,13 +202,13 @@ class Sender:
         for webhook_id in {each for _number, takers in wanted for each in takers}:
             self._pump((self._targets or {})[webhook_id])
 
-    def _takers(self, event: Event) -> list[str]:
+    def _takers(self, event: Event, live: bool) -> list[str]:
         return [
             target.webhook.id
             for target in (self._targets or {}).values()
             if target.webhook.enabled
             and matches(target.webhook.events, event.type)
-            and event.timestamp >= target.webhook.created_at
+            and (live or event.timestamp >= target.webhook.created_at)
             and event.type != TEST
         ]
 

@@ -39,6 +39,10 @@ class AuditedStore:
         """See `Store.get`."""
         return self._store.get(collection, identifier)
 
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        return self._store.revision_of(collection, identifier)
+
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`."""
         return self._store.find(collection, where, **fields)

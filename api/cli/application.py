@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from api.cli import (
+    accounts,
+    backups,
     check,
     connections,
     fleet_file,
@@ -23,7 +25,7 @@ from api.cli import (
     users,
     webhooks,
 )
-from api.cli.commands import command, local_command
+from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, local_command
 from api.cli.output import Output
 from config import VERSION
 
@@ -44,26 +46,34 @@ def new_application() -> typer.Typer:
 
 def add_commands(app: typer.Typer) -> None:
     """Put them in, in the order that help shows them in."""
-    local_command(app, "check-config")(check.check_config)
+    local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     sign_in.add_commands(app)
-    app.add_typer(proxies.group, name="proxies")
-    app.add_typer(connections.group, name="connections")
-    app.add_typer(users.group, name="users")
-    app.add_typer(keys.group, name="keys")
-    app.add_typer(webhooks.group, name="webhooks")
+    for name, group in _GROUPS.items():
+        app.add_typer(group, name=name, rich_help_panel=RESOURCES)
     records.add_logs(app)
     system.add_commands(app)
     top.add_commands(app)
     fleet_file.add_commands(app)
-    app.add_typer(system.settings_group, name="settings")
     audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(audit, "list")(records.list_audit)
     local_command(audit, "verify")(offline.verify_audit)
-    app.add_typer(audit, name="audit")
-    local_command(app, "upgrade")(upgrade.upgrade)
+    app.add_typer(audit, name="audit", rich_help_panel=WATCH)
+    backups.add_commands(app)
+    local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
-    local_command(app, "completion")(completion)
-    local_command(app, "version")(version)
+    local_command(app, "completion", rich_help_panel=OTHER)(completion)
+    local_command(app, "version", rich_help_panel=OTHER)(version)
+
+
+_GROUPS = {
+    "proxies": proxies.group,
+    "accounts": accounts.group,
+    "connections": connections.group,
+    "users": users.group,
+    "keys": keys.group,
+    "webhooks": webhooks.group,
+    "settings": system.settings_group,
+}
 
 
 def completion(

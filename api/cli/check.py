@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.offline import ConfigOption, DataOption, settings_of, translated
+from api.cli.offline import ConfigOption, DataOption, refuse_newer, settings_of, translated
 from api.cli.output import Output
 from api.cli.trouble import Trouble
 
@@ -36,6 +37,8 @@ def check_config(
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     data = DataDir(settings.data_dir or default_data_dir())
+    if os.access(data.path, os.R_OK | os.X_OK):  # else it is somebody who wants to know of the configuration alone
+        refuse_newer(data.path)
     stored = translated(ValueError, lambda: peek_settings(data))
     in_force = translated(BadStored, lambda: with_stored(settings, stored))
     proxies = translated(ValueError, lambda: peek_proxies(data))

@@ -115,6 +115,20 @@ class Client:
         self.etag = answer.headers.get("ETag")
         return _data(answer, self.url, signed_in=bool(credentials))
 
+    def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
+        """The body of a GET that is no envelope, piece by piece. Raises `Trouble`, also when it breaks off."""
+        import requests
+
+        answer = self._send("GET", path, query, None, self._authorization(), None, stream=True)
+        if answer.status_code != 200:
+            _data(answer, self.url, signed_in=True)
+        try:
+            yield from answer.iter_content(65536)
+        except requests.RequestException as error:
+            raise Trouble(f"The answer broke off: {_cause(error)}", status=Status.UNREACHABLE) from error
+        finally:
+            answer.close()
+
     def pages(self, path: str, name: str, **query: Any) -> Iterator[dict[str, Any]]:
         """All entries of a list that comes in pages."""
         page = 1
@@ -185,6 +199,7 @@ class Client:
         body: Any,
         headers: Mapping[str, str | bytes],
         timeout: float | None,
+        stream: bool = False,
     ) -> requests.Response:
         import requests
 
@@ -198,6 +213,7 @@ class Client:
                 headers=headers,
                 timeout=timeout or self._timeout,
                 allow_redirects=False,
+                stream=stream,
             )
         except requests.RequestException as error:
             raise _unreachable(self.url, error) from error

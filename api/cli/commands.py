@@ -20,7 +20,7 @@ import typer
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
-from api.cli.output import Format, Output
+from api.cli.output import Format, Output, safe
 from api.cli.trouble import Status, Trouble
 from config.variables import ENV_PREFIX
 
@@ -30,6 +30,16 @@ URL_VARIABLE = f"{ENV_PREFIX}URL"
 KEY_VARIABLE = f"{ENV_PREFIX}API_KEY"
 CA_VARIABLE = f"{ENV_PREFIX}CA_FILE"
 _PANEL = "Connection and output"
+
+RUN, RESOURCES, WATCH, CONFIGURE, RECOVER, OTHER = (
+    "Run and sign in",
+    "Resources",
+    "Watch",
+    "Configuration as a whole",
+    "On the product's machine",
+    "Other",
+)
+"""Panels of the help at a terminal."""
 
 OutputOption = Annotated[
     Format, typer.Option("--output", "-o", help="A table for people, or JSON for programs.", rich_help_panel=_PANEL)
@@ -89,7 +99,9 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Trouble("This is not done without being asked for", "There is no terminal here: --yes", Status.USAGE)
-    if not typer.confirm(question, err=True):
+    sys.stderr.write(f"{safe(question)} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Trouble("Nothing was done")
 
 

@@ -18,7 +18,7 @@ import typer
 
 from api.cli import toml
 from api.cli.bodies import read_mapping
-from api.cli.commands import Session, YesOption, command
+from api.cli.commands import CONFIGURE, Session, YesOption, command
 from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
 from api.cli.secrets import password
 from api.cli.trouble import Status, Trouble
@@ -40,9 +40,9 @@ PassphraseOption = Annotated[
 
 def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
-    command(app, "export")(export_config)
-    command(app, "import")(import_config)
-    command(app, "apply")(apply_config)
+    command(app, "export", rich_help_panel=CONFIGURE)(export_config)
+    command(app, "import", rich_help_panel=CONFIGURE)(import_config)
+    command(app, "apply", rich_help_panel=CONFIGURE)(apply_config)
 
 
 def export_config(
@@ -168,7 +168,7 @@ def _summary(summary: dict[str, int], mood: str) -> str:
 
 
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
-    """The header with the passphrase; of UTF-8 bytes, since a header as text would be Latin-1."""
+    """The header with the passphrase."""
     if file is None:
         text = password("Passphrase of the secrets", False, twice=twice)
     else:

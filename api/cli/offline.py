@@ -5,15 +5,16 @@ They are for whoever runs the product on its machine. What they do to the config
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from api.cli.commands import local_command
+from api.cli.commands import RECOVER, local_command
 from api.cli.output import Output
 from api.cli.secrets import StdinOption
 from api.cli.secrets import password as ask_password
@@ -32,9 +33,9 @@ DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must o
 
 def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
-    local_command(app, "reset-settings")(reset_settings)
-    local_command(app, "rotate-signing-key")(rotate_signing_key)
-    local_command(app, "reset-password")(reset_password)
+    local_command(app, "reset-settings", rich_help_panel=RECOVER)(reset_settings)
+    local_command(app, "rotate-signing-key", rich_help_panel=RECOVER)(rotate_signing_key)
+    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password)
 
 
 def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
@@ -42,8 +43,8 @@ def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOptio
     from api.offline import reset_settings as reset
     from api.store import StoreError
 
-    data = locked_data(config, data_dir)
-    forgotten = translated(StoreError, lambda: reset(data))
+    with locked_data(config, data_dir) as data:
+        forgotten = translated(StoreError, lambda: reset(data))
     text = f"Forgotten: {', '.join(forgotten)}." if forgotten else "Nothing was set through the API."
     out.data({"forgotten": forgotten}, lambda: out.message(text))
 
@@ -54,8 +55,8 @@ def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataO
     from api.store import StoreError
     from config.units import timestamp_text
 
-    data = locked_data(config, data_dir)
-    key_id, until = translated(StoreError, lambda: rotate(data))
+    with locked_data(config, data_dir) as data:
+        key_id, until = translated(StoreError, lambda: rotate(data))
     told = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
     text = f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
     out.data(told, lambda: out.message(text))
@@ -76,8 +77,8 @@ def reset_password(
     chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
     if ask or password_stdin:
         chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
-    data = locked_data(config, data_dir)
-    fresh = translated((StoreError, LookupError, ValueError), lambda: reset(data, user, chosen))
+    with locked_data(config, data_dir) as data:
+        fresh = translated((StoreError, LookupError, ValueError), lambda: reset(data, user, chosen))
     told = {"username": user, "password": fresh if chosen is None else None}
     text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
     out.data(told, lambda: out.message(text))
@@ -97,6 +98,7 @@ def verify_audit(
 
     noted = _noted(head)
     data = data_of(config, data_dir)
+    refuse_newer(data.path)
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         raise Trouble(f"row {found.seq} {found.error}")
@@ -133,16 +135,55 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
     return DataDir(settings.data_dir or default_data_dir())
 
 
-def locked_data(config: Path | None, data_dir: Path | None) -> DataDir:
-    """The data directory of a product that doesn't run, locked until we end."""
+@contextlib.contextmanager
+def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = False) -> Iterator[DataDir]:
+    """The data directory of a product that doesn't run, locked until the end of the block."""
+    from api.backup.replacing import RESTORING
+    from config.data_format import NAME
     from config.paths import PathError, open_data_dir
 
     found = data_of(config, data_dir)
-    if not found.store.is_dir():
+    refuse_newer(found.path)
+    there = found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()
+    if not there and not may_be_new:
         raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
     data = translated(PathError, lambda: open_data_dir(found.path))
-    take_lock(data.lock, "data directory", "This works while the product is stopped")
-    return data
+    held = take_lock(data.lock, "data directory", "This works while the product is stopped")
+    try:
+        finish_restore(data)
+        bring_up_to_date(data)
+        yield data
+    finally:
+        os.close(held)
+
+
+def finish_restore(data: DataDir) -> None:
+    """Complete a restore that was killed when it was decided already. The caller holds the lock. Raises `Trouble`."""
+    from api.backup.replacing import finish
+
+    try:
+        kept = finish(data)
+    except OSError as error:
+        raise Trouble(f"{data.path}: a restore that was begun can't be completed: {error}") from error
+    if kept is not None:
+        typer.echo(f"note: a restore that had been interrupted is completed; what was there is in {kept}", err=True)
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
+    from api.store.steps import DATA_FORMAT
+    from config import data_format
+    from config.paths import PathError
+
+    translated(PathError, lambda: data_format.refuse_newer(folder, DATA_FORMAT))
+
+
+def bring_up_to_date(data: DataDir) -> None:
+    """Bring older data to the format of this program, with the lock held and before anything of them is read."""
+    from api.store import migration, steps
+    from config.paths import PathError
+
+    translated(PathError, lambda: migration.bring_up_to_date(data, steps.STEPS))
 
 
 def take_lock(file: Path, what: str, hint: str | None = None) -> int:

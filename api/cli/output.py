@@ -9,6 +9,7 @@ obey are written as escapes.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -83,6 +84,9 @@ class Output:
         self.form = form
         self.out = out or sys.stdout
         self.err = err or sys.stderr
+        for stream in (self.out, self.err):
+            if isinstance(stream, io.TextIOWrapper):  # what its encoding doesn't have is no reason to fail
+                stream.reconfigure(errors="backslashreplace")
 
     @property
     def terminal(self) -> bool:

@@ -115,6 +115,7 @@ def create_proxy(
     data = session.api.post("/proxies", body)
     made = data["proxy"]
     session.out.data(data, lambda: session.out.message(f"{made['name']} listens at {address(made)} ({made['id']})."))
+    _warn(session, data)
 
 
 @command(group, "update")
@@ -142,6 +143,7 @@ def update_proxy(
         raise Trouble("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
     data = session.api.patch(_path(session, proxy), body)
     session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
+    _warn(session, data)
 
 
 @command(group, "delete")
@@ -294,6 +296,7 @@ def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str
             first = first or trouble
             continue
         results.append(answer)
+        _warn(session, answer)
         session.out.message(f"{one['name']}: {done or answer['message']}")
     session.out.data({"results": results}, lambda: None)
     if first is not None:
@@ -328,6 +331,13 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("updated", proxy["updated_at"]),
     ]
     session.out.data(data, lambda: session.out.details(pairs))
+    _warn(session, data)
+
+
+def _warn(session: Session, data: dict[str, Any]) -> None:
+    """What the API warns of; programs have it in the data."""
+    for each in data.get("warnings", ()) if session.out.form != "json" else ():
+        session.out.note(f"warning: {each['field']}: {each['warning']}")
 
 
 def _flat(values: dict[str, Any]) -> str:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
 from api.cli.output import BAD, DIM, WARN, Column, safe
+from api.cli.progress import progress
+from api.cli.trouble import Status, Trouble
 from config.units import size_text
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
+AGAIN = 1.0
+"""Seconds between attempts while the API is away."""
 PATIENCE = 20
 """Seconds that the API waits for a record before it says that there is none."""
 
@@ -39,7 +44,7 @@ LOG_COLUMNS = (
 
 def add_logs(app: typer.Typer) -> None:
     """Put `logs` into `app`."""
-    command(app, "logs")(logs)
+    command(app, "logs", rich_help_panel=WATCH)(logs)
 
 
 def logs(
@@ -56,6 +61,10 @@ def logs(
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="All of them into a file, a line of JSON each, newest first."),
+    ] = None,
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
     query = {
@@ -69,6 +78,9 @@ def logs(
         "end_time": ago(until, "--until") if until else None,
         "limit": limit,
     }
+    if export is not None:
+        _export(session, export, {name: value for name, value in query.items() if name != "limit"})
+        return
     data = session.api.get("/logs", **query)
     data["logs"].reverse()
     if not follow:
@@ -78,6 +90,25 @@ def logs(
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
     for entry in _following(session, of_tail, data["tail_cursor"]):
         _print_all(session, [entry])
+
+
+def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
+    """Whole, or not at all under this name: a part of an export would be taken for all of it."""
+    part = file.with_name(f".{file.name}.part")
+    count = 0
+    try:
+        with progress(session.out, "Exporting") as told, part.open("wb") as out:
+            for piece in session.api.stream("/logs/export", query):
+                out.write(piece)
+                count += piece.count(b"\n")
+                told(out.tell(), None)
+        part.replace(file)
+    except OSError as error:
+        raise Trouble(f"{file}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    data = {"file": str(file), "records": count}
+    session.out.data(data, lambda: session.out.message(f"{file}: {count} records"))
 
 
 def _show(session: Session, data: dict[str, Any]) -> None:
@@ -93,13 +124,33 @@ def _show(session: Session, data: dict[str, Any]) -> None:
 
 
 def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator[dict[str, Any]]:
-    """Records that come, each once, in the order in which they are stored."""
+    """Records that come, each once, in the order in which they are stored; also over a restart of the product."""
+    told = False
     while True:
-        data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        try:
+            data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
+        except Trouble as trouble:
+            pause = _until_again(trouble)
+            if not told:
+                session.out.note(f"{trouble.message}; trying again")
+            told = True
+            time.sleep(pause)
+            continue
+        told = False
         yield from data["logs"]
         cursor = data["next_cursor"]
         allowance = session.api.allowance
         time.sleep(allowance.pause(0.0, 1) if allowance and data["logs"] else 0.0)
+
+
+def _until_again(trouble: Trouble) -> float:
+    """Seconds until it is worth trying again. Raises the trouble when it never is."""
+    error = trouble.error or {}
+    if error.get("code") == "RATE_LIMITED":
+        return float(error.get("details", {}).get("retry_after", 60))
+    if trouble.status is Status.UNREACHABLE or error.get("code") == "INTERNAL_ERROR":
+        return AGAIN
+    raise trouble
 
 
 def _print_all(session: Session, entries: list[dict[str, Any]]) -> None:

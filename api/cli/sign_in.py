@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import RUN, Session, command
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
 
 
 def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
-    command(app, "login")(login)
-    command(app, "logout")(logout)
-    command(app, "whoami")(whoami)
+    command(app, "login", rich_help_panel=RUN)(login)
+    command(app, "logout", rich_help_panel=RUN)(logout)
+    command(app, "whoami", rich_help_panel=RUN)(whoami)
 
 
 def login(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.bodies import body_of
-from api.cli.commands import Session, command
+from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
@@ -20,8 +20,8 @@ Interval = Literal["1m", "5m", "1h", "1d"]
 
 def add_commands(app: typer.Typer) -> None:
     """Put `status` and `metrics` into `app`."""
-    command(app, "status")(status)
-    command(app, "metrics")(metrics)
+    command(app, "status", rich_help_panel=WATCH)(status)
+    command(app, "metrics", rich_help_panel=WATCH)(metrics)
 
 
 def status(session: Session) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.commands import Session, command
+from api.cli.commands import WATCH, Session, command
 from api.cli.output import WORDS, safe, shown
 from api.cli.proxies import address
 from api.cli.trouble import Status, Trouble
@@ -36,7 +36,7 @@ _ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"k": -1, b"j": 1}
 
 def add_commands(app: typer.Typer) -> None:
     """Put it into `app`."""
-    command(app, "top")(top)
+    command(app, "top", rich_help_panel=WATCH)(top)
 
 
 def top(

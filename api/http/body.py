@@ -17,30 +17,39 @@ from pydantic import BaseModel, ValidationError
 from api.http.errors import ApiError, from_validation, invalid
 
 MAX_BODY = 1024 * 1024
+IMPORT_PATH = "/api/v1/config/import"
+MAX_IMPORT = 8 * 1024 * 1024
+"""Bytes of a whole configuration, which is what only this path takes."""
 _DEEPEST = 64
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_body(request: falcon.Request) -> bytes:
-    """All of the body. Raises `ApiError` 413 when there is more than 1 MiB of it."""
-    if (request.content_length or 0) > MAX_BODY:
-        raise too_large()
-    content: bytes = request.bounded_stream.read(MAX_BODY + 1)
-    if len(content) > MAX_BODY:
-        raise too_large()
+def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
+    """All of the body. Raises `ApiError` 413 when there are more than `most` bytes of it."""
+    if (request.content_length or 0) > most:
+        raise too_large(most)
+    content: bytes = request.bounded_stream.read(most + 1)
+    if len(content) > most:
+        raise too_large(most)
     return content
 
 
-def too_large() -> ApiError:
+def too_large(most: int) -> ApiError:
     """413."""
-    return invalid(None, f"the body is larger than {MAX_BODY} bytes", 413)
+    return invalid(None, f"the body is larger than {most} bytes", 413)
 
 
-def read_model(request: falcon.Request, model: type[M], read_only: frozenset[str], optional: bool = False) -> M:
+def read_model(
+    request: falcon.Request,
+    model: type[M],
+    read_only: frozenset[str],
+    optional: bool = False,
+    most: int = MAX_BODY,
+) -> M:
     """The body as a `model`; with `optional` an empty body is an empty object. Raises `ApiError` 400, 413, 415."""
-    content = read_body(request)
+    content = read_body(request, most)
     if content.strip():
         _require_json_type(request)
     elif optional:

@@ -42,6 +42,19 @@ def is_within(address: str, networks: Sequence[str]) -> bool:
     return found is not None and _trusted(found, networks)
 
 
+def is_cross_site(fetch_site: str | None, origin: str | None, host: str | None) -> bool:
+    """Did a page of somebody else have a browser send this? Browsers say so, and no page can keep them from it.
+
+    `Sec-Fetch-Site` says it best; browsers send it to https and to this machine alone. `Origin` comes with everything
+    that may change something.
+    """
+    if fetch_site is not None:
+        return fetch_site.strip().lower() not in ("same-origin", "none")
+    if origin is None:
+        return False  # no browser, or one that asks for a page
+    return origin.partition("://")[2].lower() != (host or "").strip().lower()
+
+
 def request_id(given: str | None) -> str:
     """The client's own id of its request, if it is well formed, else a new one."""
     return given if given and _REQUEST_ID.fullmatch(given) else "req_" + secrets.token_hex(12)

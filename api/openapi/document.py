@@ -45,7 +45,7 @@ _PASSPHRASE = {
     "name": "X-Passphrase",
     "in": "header",
     "description": "What the secrets of the document are sealed under",
-    "schema": {"type": "string", "minLength": 12, "maxLength": 1024, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 12, "maxLength": 1024, "pattern": "^[!-~]([ -~]*[!-~])?$"},
 }
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
 _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}

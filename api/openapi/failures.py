@@ -14,7 +14,7 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     404: ("There is no such resource", ("NOT_FOUND",)),
     406: ("The answer can't be given in an accepted media type", ("INVALID_REQUEST",)),
     412: ("The resource has changed since the ETag in If-Match", ("INVALID_REQUEST",)),
-    413: ("The body is larger than 1 MiB", ("INVALID_REQUEST",)),
+    413: ("The body is larger than 1 MiB (8 MiB of an import)", ("INVALID_REQUEST",)),
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
     429: ("Too many requests; Retry-After says when to come back", ("RATE_LIMITED",)),
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),

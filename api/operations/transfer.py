@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api import queries
+from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.operations.operation import V1, Operation
 from api.resources import transfer
 from api.security.permissions import ADMIN
@@ -21,7 +22,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "POST",
-        f"{V1}/config/import",
+        IMPORT_PATH,
         ADMIN,
         "importConfig",
         "Make the configuration what a document says, or say what that would change",
@@ -30,5 +31,6 @@ OPERATIONS: tuple[Operation, ...] = (
         query=queries.IMPORT_CONFIG,
         matches=True,
         passphrase=True,
+        max_body=MAX_IMPORT,
     ),
 )

@@ -6,8 +6,8 @@ from typing import Any
 
 from actors.bus.messages import AccountState
 from api.accounts import find
+from api.catalogue import StoredProxy
 from api.http.call import Call, Reply
-from api.proxies import StoredProxy
 from api.resources.views import account_form
 from config.accounts import ProxyAccount
 from config.quotas import period_at

@@ -86,8 +86,13 @@ def _proxy_service(services: Services, scope: frozenset[str] | None = None) -> d
     fleet = services.fleet.whole()
     if fleet is None:
         return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
-    active = services.store.find("proxies", lambda body: scope is None or body["id"] in scope, status="active")
-    failed = [each.id for each in active if _is(fleet.proxies.get(each.id), "failed")]
+    failed = [
+        each.record.id
+        for each in services.proxies.all()
+        if each.record.status == "active"
+        and _is(fleet.proxies.get(each.record.id), "failed")
+        and (scope is None or each.record.id in scope)
+    ]
     missing = [name for name in HELPERS if not _is(fleet.actors.get(name), "running")]
     return {
         "status": DEGRADED if failed or missing else HEALTHY,

@@ -24,6 +24,8 @@ WORDS_MAX = 20
 OFFSET_MAX = 100_000
 TAIL_MAX = 30
 """Seconds that a tail waits at most."""
+TAIL_SLICE = 1.0
+"""Seconds after which a tail that waits looks whether the API is ending."""
 EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
 SEARCH_TIMEOUT = 10.0
@@ -56,9 +58,7 @@ def tail_logs(call: Call) -> Reply:
     wait = query.integer("timeout", 20, 0, TAIL_MAX)
     question = _filters(call, 0.0, 0.0, query.integer("limit", 100, 1, 1000))
     with call.services.tails.take():
-        tail = call.services.bridge.ask(LOGS, TailLogs(question, after, float(wait)), wait + SEARCH_TIMEOUT)
-    if not isinstance(tail, LogTail):
-        raise _refusal(call, tail)
+        tail = _awaited(call, question, after, wait)
     return Reply({"logs": [entry(row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
 
 
@@ -118,6 +118,20 @@ def entry(row: dict[str, Any]) -> dict[str, Any]:
 def line(row: dict[str, Any]) -> bytes:
     """A record as a line of JSON."""
     return printable_json(json.dumps(entry(row), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+
+
+def _awaited(call: Call, question: QueryLogs, after: int | None, wait: float) -> LogTail:
+    """New records, or none in time, or none at the end of the API, which need not wait for those who wait."""
+    deadline = time.monotonic() + wait
+    while True:
+        left = deadline - time.monotonic()
+        slice_ = max(0.0, min(left, TAIL_SLICE))
+        tail = call.services.bridge.ask(LOGS, TailLogs(question, after, slice_), slice_ + SEARCH_TIMEOUT)
+        if not isinstance(tail, LogTail):
+            raise _refusal(call, tail)
+        if tail.rows or left <= TAIL_SLICE or call.services.ending.is_set():
+            return tail
+        after = tail.last
 
 
 def _page_question(call: Call) -> QueryLogs:

@@ -56,16 +56,14 @@ def exposition(call: Call) -> Reply:
 
     caller, services = call.identified, call.services
     scope = None if caller is None else caller.scope
-    documents = [each for each in services.store.find("proxies") if scope is None or each.id in scope]
-    ids = tuple(each.id for each in documents)
+    records = [each.record for each in services.proxies.all() if scope is None or each.record.id in scope]
+    ids = tuple(each.id for each in records)
     totals = services.fleet.totals(ids) if ids else {}
     if totals is None:
         raise CollectorLost("no answer")
     fleet = services.fleet.whole()
     system = services.fleet.system() if scope is None else None
-    described = [
-        Proxy(each.id, each.body["name"], each.body["protocol"], each.body["status"] == "active") for each in documents
-    ]
+    described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system)
     return Reply({}, document=Document(text, MEDIA_TYPE))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
+from api.catalogue import StoredProxy
 from api.http.call import Call, Reply
-from api.proxies import StoredProxy
 from api.proxy_test import test_target
 from api.resources import views
 from api.upstreams import ask_upstreams, shown_states
@@ -49,15 +50,16 @@ def list_proxies(call: Call) -> Reply:
     status = call.query.one_of("status", STATUSES)
     protocol = call.query.one_of("protocol", PROTOCOLS)
     scope = call.caller.scope
-    found = [
-        proxy
-        for proxy in call.services.proxies.all()
-        if status in (None, proxy.record.status)
-        and protocol in (None, proxy.record.protocol)
-        and (scope is None or proxy.record.id in scope)
-    ]
-    shown = found[(page - 1) * per_page : page * per_page]
-    forms = [views.listed(form) for form in views.details(call.services.fleet, shown)]
+    found: Sequence[StoredProxy] = call.services.proxies.all()
+    if status is not None or protocol is not None or scope is not None:
+        found = [
+            proxy
+            for proxy in found
+            if status in (None, proxy.record.status)
+            and protocol in (None, proxy.record.protocol)
+            and (scope is None or proxy.record.id in scope)
+        ]
+    forms = views.listed(call.services.fleet, found[(page - 1) * per_page : page * per_page])
     return Reply({"proxies": forms, "pagination": pagination(page, per_page, len(found))})
 
 
@@ -137,7 +139,7 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    form = views.details(call.services.fleet, [proxy])[0]
+    form = views.detail(call.services.fleet, proxy)
     if proxy.record.upstreams and form["runtime"] is not None:
         form["runtime"]["upstreams"] = shown_states(ask_upstreams(call.services.bridge, proxy.record))
     return form

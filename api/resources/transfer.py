@@ -26,9 +26,12 @@ def export_config(call: Call) -> Reply:
     """Everything as one document; that it was taken is on record."""
     call.query.refuse_others()
     how = call.query.one_of("secrets", SECRETS) or "omitted"
-    passphrase = _passphrase(call) if how == "encrypted" else ""
+    passphrase = _passphrase(call)
     state = read_state(call.services.store)
-    document = export_with_secrets(state, call.services.seal, passphrase) if passphrase else export(state)
+    if how == "encrypted":
+        document = export_with_secrets(state, call.services.seal, _required(passphrase))
+    else:
+        document = export(state)
     resource = {"type": "config", "id": None, "name": None}
     call.services.audit.append("config.exported", resource, details={"secrets": how})
     return Reply(document, revision=state.mark)
@@ -51,24 +54,27 @@ def import_config(call: Call) -> Reply:
 
 
 def _unsealed(call: Call) -> Secrets:
+    passphrase = _passphrase(call)
     if call.body.secrets is None:
         return Secrets()
-    passphrase = _passphrase(call)
     try:
-        return vault.unseal(call.body.secrets, passphrase)
+        return vault.unseal(call.body.secrets, _required(passphrase))
     except VaultError as error:
         raise invalid(error.field, error.error) from error
 
 
-def _passphrase(call: Call) -> str:
-    """WSGI gives the bytes of a header as Latin-1; people type UTF-8."""
+def _passphrase(call: Call) -> str | None:
     given = call.headers.get(PASSPHRASE)
     try:
-        return vault.check_passphrase(None if given is None else given.encode("latin-1").decode("utf-8"))
-    except UnicodeError as error:
-        raise invalid("X-Passphrase", "must be UTF-8") from error
+        return None if given is None else vault.check_passphrase(given)
     except VaultError as error:
-        raise invalid("X-Passphrase", error.error) from error
+        raise invalid(error.field, error.error) from error
+
+
+def _required(passphrase: str | None) -> str:
+    if passphrase is None:
+        raise invalid("X-Passphrase", "is required for secrets, as a header")
+    return passphrase
 
 
 def _shown(outcome: Outcome, dry_run: bool) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 
 from api import api_keys, users
+from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR
 from api.http.call import Call, Reply
 from api.http.errors import invalid, lacks_permission, not_found, rate_limited
 from api.proxies import stale
 from api.security.permissions import ADMIN, first_not_held, holds
-from api.services import Services
-from api.store import Document, NotStored, Store
+from api.store import Document, Store, Write
 from api.users import User, UserUpdate
 from config.passwords import check_password
 from config.paths import forget_initial_password
@@ -57,13 +57,13 @@ def update_user(call: Call) -> Reply:
         changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
         _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
         _keep_an_administrator(call.services.store, user, changed)
-        stored = call.services.store.put(users.COLLECTION, changed.model_dump(mode="json"), before.revision)
-        if body.password is not None or changed.status != "active":
-            call.services.tokens.revoke_all(user.id)
+        write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
+        ends = body.password is not None or changed.status != "active"
+        (revision,), _ = commit_ending(call.services.store, [write], [user.id] if ends else [])
     if body.password is not None and user.username == ADMINISTRATOR:
         forget_initial_password(call.services.data)
     call.services.publish("user.updated", users.about(changed))
-    return Reply({"user": changed.view()}, revision=stored.revision)
+    return Reply({"user": changed.view()}, revision=revision)
 
 
 def delete_user(call: Call) -> Reply:
@@ -74,9 +74,10 @@ def delete_user(call: Call) -> Reply:
         user = users.load(before)
         _require_all(call, user.granted())
         _keep_an_administrator(store, user, None)
-        store.delete(users.COLLECTION, user.id, before.revision)
-        call.services.tokens.revoke_all(user.id)
-        revoke_keys(call.services, user.id)
+        write = Write(users.COLLECTION, user.id, None, before.revision)
+        _, revoked = commit_ending(store, [write], [], gone=[user.id])
+    for key in revoked:
+        call.services.publish("api_key.revoked", api_keys.about(key))
     call.services.publish("user.deleted", users.about(user))
     return Reply({"id": user.id, "deleted": True})
 
@@ -140,14 +141,3 @@ def _matching(call: Call) -> Document:
     if call.if_match not in (None, document.revision):
         raise stale(document.revision)
     return document
-
-
-def revoke_keys(services: Services, user_id: str) -> None:
-    """The keys of somebody who is gone: dead already, and nothing is to be left of them."""
-    store = services.store
-    for document in store.find(api_keys.COLLECTION, user_id=user_id):
-        try:
-            store.delete(api_keys.COLLECTION, document.id)
-        except NotStored:
-            continue  # revoked at this moment, which is what was wanted
-        services.publish("api_key.revoked", api_keys.about(api_keys.load(document)))

@@ -3,54 +3,42 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.bus.messages import ProxyStats, Runtime
+from api.catalogue import StoredProxy
 from api.fleet import NO_STATS, Fleet
-from api.proxies import StoredProxy
 from config.accounts import ProxyAccount
 from config.units import size_text, timestamp_text, uptime_text
 from config.upstreams import shown
 
-_DETAILS = frozenset(
-    (
-        "auth",
-        "settings",
-        "tls",
-        "access",
-        "limits",
-        "accounts",
-        "upstreams",
-        "upstream_policy",
-        "upstream_check",
-        "accept_proxy_protocol",
-        "bind_address",
-    )
-)
-"""What the list form leaves out."""
-
 RUNNING_STATES = ("running", "draining")
 
 
-def details(fleet: Fleet, proxies: list[StoredProxy]) -> list[dict[str, Any]]:
-    """The detail forms, with one question to the supervisor and one to the collector for all of them."""
-    ids = tuple(proxy.record.id for proxy in proxies)
-    runtimes, stats = fleet.runtimes(ids), fleet.stats(ids)
-    return [detail(proxy, _runtime_of(proxy, runtimes), stats.get(proxy.record.id, NO_STATS)) for proxy in proxies]
+def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
+    """The list forms: those parts of the detail form that are short."""
+    runtimes, stats = fleet.runtimes(), fleet.stats()
+    return [
+        proxy.once(_listed_at_rest)
+        if _is_at_rest(proxy, runtimes, stats)
+        else {**proxy.once(_brief), **_present(proxy, runtimes, stats)}
+        for proxy in proxies
+    ]
 
 
-def detail(proxy: StoredProxy, runtime: Runtime | None, stats: ProxyStats) -> dict[str, Any]:
+def detail(fleet: Fleet, proxy: StoredProxy) -> dict[str, Any]:
     """The detail form. It holds the list form."""
-    return {
-        **created(proxy),
-        "auth_enabled": proxy.record.auth.enabled,
-        "runtime": _runtime(runtime),
-        "stats": _stats(stats, runtime),
-    }
+    runtimes, stats = fleet.runtimes(), fleet.stats()
+    return {**created(proxy), **_present(proxy, runtimes, stats)}
 
 
 def created(proxy: StoredProxy) -> dict[str, Any]:
     """The create form: the configuration alone. There is no password in it."""
+    return {**proxy.once(_brief), **proxy.once(_at_length)}
+
+
+def _brief(proxy: StoredProxy) -> dict[str, Any]:
     record = proxy.record
     return {
         "id": record.id,
@@ -59,6 +47,15 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "port": record.port,
         "protocol": record.protocol,
         "status": record.status,
+        "tags": record.tags,
+        "created_at": timestamp_text(record.created_at),
+        "updated_at": timestamp_text(record.updated_at),
+    }
+
+
+def _at_length(proxy: StoredProxy) -> dict[str, Any]:
+    record = proxy.record
+    return {
         "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
         "tls": record.tls.model_dump() if record.tls else None,
         "settings": record.settings.model_dump(),
@@ -70,15 +67,7 @@ def created(proxy: StoredProxy) -> dict[str, Any]:
         "accounts": [account_form(account) for account in record.accounts],
         "accept_proxy_protocol": record.accept_proxy_protocol,
         "bind_address": record.bind_address,
-        "tags": record.tags,
-        "created_at": timestamp_text(record.created_at),
-        "updated_at": timestamp_text(record.updated_at),
     }
-
-
-def listed(form: dict[str, Any]) -> dict[str, Any]:
-    """The list form, out of a detail form."""
-    return {name: value for name, value in form.items() if name not in _DETAILS}
 
 
 def account_form(account: ProxyAccount) -> dict[str, Any]:
@@ -94,7 +83,30 @@ def account_form(account: ProxyAccount) -> dict[str, Any]:
     }
 
 
-def _runtime_of(proxy: StoredProxy, runtimes: dict[str, Runtime] | None) -> Runtime | None:
+def _present(
+    proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]
+) -> dict[str, Any]:
+    """What is so at this moment."""
+    runtime = _runtime_of(proxy, runtimes)
+    return {
+        "auth_enabled": proxy.record.auth.enabled,
+        "runtime": _runtime(runtime),
+        "stats": _stats(stats.get(proxy.record.id, NO_STATS), runtime),
+    }
+
+
+def _is_at_rest(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]) -> bool:
+    """Is it inactive, without a process, and has never done anything? Then it looks the same each time."""
+    proxy_id = proxy.record.id
+    unknown = runtimes is not None and proxy_id not in runtimes and proxy_id not in stats
+    return unknown and proxy.record.status == "inactive"
+
+
+def _listed_at_rest(proxy: StoredProxy) -> dict[str, Any]:
+    return {**proxy.once(_brief), **_present(proxy, {}, {})}
+
+
+def _runtime_of(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None) -> Runtime | None:
     """A proxy of which the supervisor knows nothing is stopped, or is just about to be started."""
     if runtimes is None:
         return None

@@ -21,11 +21,12 @@ from api import users
 from api.api_keys import ApiKey, LastUsed, find_key
 from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
 from api.security.attempts import Attempts
+from api.security.hashing import Hashing
 from api.security.permissions import holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
 from api.store import Store
 from api.users import User
-from config.passwords import COST, check_password
+from config.passwords import COST
 from config.units import timestamp_text
 
 BASIC_REMEMBERED = 60.0
@@ -84,9 +85,11 @@ class Authenticator:
         last_used: LastUsed,
         publish: Callable[[str, dict[str, Any]], None],
         record: Callable[[str, User | None, str, str], None],
+        hashing: Hashing,
     ) -> None:
         """`record` puts a failed sign-in on record: the action, the user, the name that was given, why."""
         self._record = record
+        self._hashing = hashing
         self._store = store
         self._tokens = tokens
         self._attempts = attempts
@@ -106,10 +109,13 @@ class Authenticator:
         raise unauthorized()
 
     def sign_in(self, username: str, password: str, address: str) -> User:
-        """The user with this name and password. Raises `ApiError` 401, or 429 while the pair is locked."""
+        """The user with this name and password.
+
+        Raises `ApiError` 401, or 429 while the pair is locked or too many passwords are being checked.
+        """
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
-        right = check_password(password, user.password_hash if user else _NOBODY)
+        right = self._hashing.check_password(password, user.password_hash if user else _NOBODY)
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("auth.login_failed", user, username, "locked out")

@@ -24,7 +24,7 @@ from typing import Any
 import jwt
 
 from api.security.signing import SigningKeys
-from api.store import NotStored, RevisionConflict, Store
+from api.store import NotStored, RevisionConflict, Store, Write
 
 ISSUER = "proxyfleet"
 AUDIENCE = "proxyfleet-api"
@@ -99,8 +99,7 @@ class Tokens:
         """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
         family, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
         with self._lock:
-            self._make_room(user_id)
-            self._store.put(COLLECTION, self._family(family, user_id, secret, self._clock()), expect=0)
+            self._begin(user_id, self._family(family, user_id, secret, self._clock()))
         return self._pair(user_id, family, secret)
 
     def refresh(self, token: str) -> tuple[str, TokenPair]:
@@ -184,14 +183,24 @@ class Tokens:
             "keep_until": max(refresh_until, access_until),
         }
 
-    def _make_room(self, user_id: str) -> None:
-        """Forget families that are over, and the oldest of a user who has too many."""
+    def _begin(self, user_id: str, family: dict[str, Any]) -> None:
+        """Store a new family, and forget others to make room for it, in one write."""
+        while over := self._room(user_id):
+            try:
+                self._store.commit([*over, Write(COLLECTION, family["id"], family, 0)])
+                return
+            except NotStored:
+                continue  # somebody signed out in the meantime, and there is that much more room
+        self._store.put(COLLECTION, family, expect=0)
+
+    def _room(self, user_id: str) -> list[Write]:
+        """The end of families that are over, and of the oldest of a user who has too many."""
         now = self._clock()
         over = self._store.find(COLLECTION, lambda body: body["keep_until"] <= now)
         live = self._store.find(COLLECTION, lambda body: body["keep_until"] > now, user_id=user_id)
         live.sort(key=lambda document: document.body["refresh_until"])
-        for document in over + live[: max(0, len(live) + 1 - FAMILIES_PER_USER)]:
-            self.revoke(document.id)
+        ended = over + live[: max(0, len(live) + 1 - FAMILIES_PER_USER)]
+        return [Write(COLLECTION, document.id, None) for document in ended]
 
     def _pair(self, user_id: str, family: str, secret: str) -> TokenPair:
         lifetime = self.lifetimes.access_token_ttl

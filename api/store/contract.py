@@ -55,6 +55,8 @@ class NotStored(StoreError):
 
     def __init__(self, collection: str, identifier: str) -> None:
         super().__init__(f"{collection}/{identifier} does not exist")
+        self.collection = collection
+        self.identifier = identifier
 
 
 class HistoryPruned(StoreError):
@@ -95,7 +97,10 @@ class Write:
 
 
 class Store(Protocol):
-    """The store. All methods may be called from any thread; what has returned is durable."""
+    """The store. All methods may be called from any thread; what has returned is durable.
+
+    Reading waits for no writer: it gives what the last durable step left.
+    """
 
     @property
     def revision(self) -> int:
@@ -104,6 +109,10 @@ class Store(Protocol):
 
     def get(self, collection: str, identifier: str) -> Document | None:
         """The document, or None."""
+        ...
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """The revision of the document, 0 when there is none: what was made of it once is good while this stays."""
         ...
 
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:

@@ -38,8 +38,13 @@ _JOURNAL = "journal.json"
 def together(folder: Path, storages: Sequence[GenerationStorage]) -> Iterator[None]:
     """What is written to these storages within the block reaches the disk at its end, all of it or nothing.
 
-    Raises `StoreWriteError`, and whatever the block raises; then the storages hold what they held before.
+    Raises `StoreWriteError`, and whatever the block raises; then the storages hold what they held before. One storage
+    alone needs no journal: its file is replaced whole.
     """
+    if len(storages) == 1:
+        with _alone(storages[0]):
+            yield
+        return
     try:
         for each in storages:
             each.begin()
@@ -52,6 +57,17 @@ def together(folder: Path, storages: Sequence[GenerationStorage]) -> Iterator[No
         _abandon(storages)
         raise
     _carry_out(folder, storages)
+
+
+@contextmanager
+def _alone(storage: GenerationStorage) -> Iterator[None]:
+    storage.begin()
+    try:
+        yield
+    except BaseException:
+        storage.abandon()
+        raise
+    storage.finish()
 
 
 def complete(folder: Path) -> None:

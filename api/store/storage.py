@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,13 @@ class GenerationStorage(Storage):
         """Read the file; with `create`, start an empty one. Raises `StoreDamaged`, `StoreTooNew`, `StoreWriteError`."""
         self._path = path
         self._previous = path.with_name(path.name + ".previous")
-        self._texts: dict[str, tuple[int, str]] = {}
+        self._texts: dict[str, bytes] | None = None
+        """Of the entries as they are in the file but for those in `_altered`; None when they aren't known."""
+        self._altered: set[str] = set()
+        self._told = False
+        """Is it known what the next write alters?"""
+        self._fresh: dict[str, bytes] = {}
+        """The texts of what is being written."""
         self._broken: str | None = None
         self._staging = False
         self._staged = b""
@@ -66,6 +72,9 @@ class GenerationStorage(Storage):
 
         Between `begin` and `settle` or `abandon` it is only remembered.
         """
+        if not self._told:
+            self._texts = None
+        self._told = False
         if self._staging:
             self._image = {TABLE: dict(data[TABLE])}
             return
@@ -79,7 +88,7 @@ class GenerationStorage(Storage):
         except StoreWriteError:
             self._restore()
             raise
-        self._written = content
+        self._written, self._texts = content, self._fresh
         self._image = {TABLE: dict(data[TABLE])}
 
     # --- for a change over several collections (`api.store.journal`) ---
@@ -94,6 +103,11 @@ class GenerationStorage(Storage):
         self._refuse_when_broken()
         self._staging = True
 
+    def finish(self) -> None:
+        """What was written since `begin` is the content of the file, durably. Raises as `write`."""
+        self._staging, self._told = False, True
+        self.write(self._image)
+
     def stage(self) -> str:
         """Put what was written since `begin` beside the file, synced; its digest. Raises `OSError`."""
         self._staged = self._serialise(self._image[TABLE])
@@ -107,7 +121,7 @@ class GenerationStorage(Storage):
     def settle(self) -> None:
         """It is the file, for good."""
         self._staging = False
-        self._written = self._staged
+        self._written, self._texts = self._staged, self._fresh
 
     def abandon(self, broken: str | None = None) -> None:
         """It never was. `broken` says why nothing more is to be written before the next start."""
@@ -116,6 +130,11 @@ class GenerationStorage(Storage):
         self._restore()
 
     # --- for the store ---
+
+    def alters(self, identifiers: Collection[str]) -> None:
+        """The next write differs from what is there in these entries alone. Without this word it makes all anew."""
+        self._altered.update(identifiers)
+        self._told = True
 
     def check(self) -> None:
         """Raise `StoreWriteError` or `StoreDamaged` when the file is no longer what was written."""
@@ -167,17 +186,16 @@ class GenerationStorage(Storage):
     # --- writing ---
 
     def _serialise(self, entries: Mapping[str, Any]) -> bytes:
-        """The file's content. An entry's revision is never used twice, so its text is made once."""
-        known = self._texts
-        texts: dict[str, tuple[int, str]] = {}
-        for identifier, entry in entries.items():
-            revision = entry["revision"]
-            text = known.get(identifier)
-            if text is None or text[0] != revision:
-                text = (revision, f"{json.dumps(identifier)}:{_json(entry)}")
-            texts[identifier] = text
-        self._texts = texts
-        return compose("{" + ",\n".join(text for _, text in texts.values()) + "}\n")
+        """The file's content. The text of what was not altered is there already."""
+        texts = self._texts
+        altered = entries.keys() if texts is None else self._altered
+        self._texts, self._altered, self._fresh = None, set(), {} if texts is None else texts
+        for identifier in altered:
+            if identifier in entries:
+                self._fresh[identifier] = f"{json.dumps(identifier)}:{_json(entries[identifier])}".encode()
+            else:
+                self._fresh.pop(identifier, None)
+        return _sealed(b"".join((b"{", b",\n".join(self._fresh.values()), b"}\n")))
 
     def _replace(self, content: bytes) -> None:
         fresh = fresh_of(self._path)
@@ -203,14 +221,17 @@ class GenerationStorage(Storage):
 
     def _restore(self) -> None:
         """TinyDB has altered the image by the time a write fails; take it from what was written last."""
-        self._texts = {}
+        self._texts, self._altered, self._told = None, set(), False
         self._image = {TABLE: parse(self._path, self._written) if self._written else {}}
 
 
 def compose(body: str) -> bytes:
     """The content of a file with this JSON object as its body."""
-    encoded = body.encode()
-    return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, encoded)}\n".encode() + encoded
+    return _sealed(body.encode())
+
+
+def _sealed(body: bytes) -> bytes:
+    return f"{_MAGIC} {SCHEMA} {_digest(SCHEMA, body)}\n".encode() + body
 
 
 def parse(path: Path, content: bytes) -> dict[str, Any]:
@@ -226,6 +247,21 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
         raise StoreTooNew(f"{path}: schema version {schema}; this release knows up to {SCHEMA}")
     entries: dict[str, Any] = json.loads(body)
     return entries
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Give a file that nobody has open other entries, and its previous generation too: that one would be of old form.
+
+    Raises `StoreDamaged` (also when only the previous generation is good: opening the store repairs that first),
+    `StoreTooNew`, `StoreWriteError`.
+    """
+    try:
+        entries = change(parse(path, path.read_bytes()))
+        storage = GenerationStorage(path, create=False)
+        for _ in ("the previous generation", "this one"):
+            storage.write({TABLE: entries})
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
 def fresh_of(path: Path) -> Path:
@@ -268,7 +304,9 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def _digest(schema: int, body: bytes) -> str:
-    return hashlib.sha256(b"%d\n" % schema + body).hexdigest()
+    digest = hashlib.sha256(b"%d\n" % schema)
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _json(value: Any) -> str:

@@ -5,6 +5,8 @@ hear of it. The counter is the greatest revision in any file and is not written 
 file, or several of them together (`api.store.journal`), so there is nothing that could disagree. The oldest deletions
 are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
 
+TinyDB is asked when something is written; readers look at a `View` of what is durable, and never wait for a writer.
+
 `manifest` lists the collections that were ever made, so that a file that is gone is known to be missed.
 """
 
@@ -12,9 +14,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,16 +26,17 @@ from tinydb import table as tinydb_table
 from api.store.contract import (
     Change,
     Document,
-    HistoryPruned,
     NotStored,
     Predicate,
     RevisionConflict,
     StoreDamaged,
     StoreError,
+    StoreWriteError,
     Write,
 )
 from api.store.journal import complete, together
 from api.store.storage import TABLE, GenerationStorage
+from api.store.view import Body, View
 from config.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
@@ -76,30 +79,37 @@ class _Collection:
     def entries(self, condition: Predicate) -> list[tuple[str, Mapping[str, Any]]]:
         return [(str(found.doc_id), found) for found in self._table.search(cast("Any", condition))]
 
-    def write(self, identifier: str, revision: int, body: dict[str, Any] | None) -> None:
+    def write(self, identifier: str, revision: int, body: Body | None) -> None:
+        before = self.entry(identifier)
+        was_gone = before is not None and before["body"] is None
         self._write(identifier, {"revision": revision, "body": body})
-        if body is None:
-            self._tombstones += 1
-            if self._tombstones >= 2 * TOMBSTONES_KEPT:
-                self._prune()
+        self._tombstones += (body is None) - was_gone
+
+    def prune(self) -> list[str]:
+        """The ids of deletions that are forgotten now because there were too many. Raises `StoreWriteError`."""
+        return self._prune() if self._tombstones >= 2 * TOMBSTONES_KEPT else []
 
     def _write(self, identifier: str, entry: dict[str, Any]) -> None:
+        self.storage.alters([identifier])
         if self.entry(identifier) is None:
             self._table.insert(tinydb_table.Document(entry, identifier))  # type: ignore[arg-type]
         else:
             self._table.update(entry, doc_ids=[identifier])  # type: ignore[list-item]
 
-    def _prune(self) -> None:
+    def _prune(self) -> list[str]:
         """Forget the older half of the deletions; the horizon first, so a crash between the two does no harm."""
         dead = sorted(
             (entry["revision"], identifier)
             for identifier, entry in self.entries(lambda entry: entry["body"] is None)
             if identifier != HORIZON
         )[:-TOMBSTONES_KEPT]
+        gone = [identifier for _, identifier in dead]
         self.horizon = dead[-1][0]
         self._write(HORIZON, {"revision": self.horizon, "body": None})
-        self._table.remove(doc_ids=[identifier for _, identifier in dead])  # type: ignore[misc]
-        self._tombstones -= len(dead)
+        self.storage.alters(gone)
+        self._table.remove(doc_ids=gone)  # type: ignore[arg-type]
+        self._tombstones -= len(gone)
+        return gone
 
     @contextmanager
     def rewound(self) -> Iterator[None]:
@@ -120,110 +130,108 @@ class TinyStore:
 
     def __init__(self, folder: Path) -> None:
         """Open the store in `folder`, or make it when the folder is empty or absent. Raises `StoreError`."""
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._writing = threading.RLock()
         self._folder = folder
         self._collections = _open_collections(folder)
         newest = max(each.newest for each in self._collections.values())
         lost = any(each.storage.recovered for each in self._collections.values())
-        self._revision = newest + RECOVERY_STEP if lost else newest
+        horizon = max(each.horizon for each in self._collections.values())
+        revision = newest + RECOVERY_STEP if lost else newest
+        self._view = View(self._everything(), COLLECTIONS, revision, horizon)
 
     @property
     def revision(self) -> int:
         """The number of the last step."""
-        with self._lock:
-            return self._revision
+        return self._view.revision
 
     def get(self, collection: str, identifier: str) -> Document | None:
         """See `Store.get`."""
-        with self._lock:
-            entry = self._collections[collection].entry(identifier)
-            return None if entry is None else _document(identifier, entry)
+        found = self._view.get(collection, identifier)
+        return None if found is None else Document(identifier, found[0], _copy(found[1]))
+
+    def revision_of(self, collection: str, identifier: str) -> int:
+        """See `Store.revision_of`."""
+        found = self._view.get(collection, identifier)
+        return 0 if found is None else found[0]
 
     def find(self, collection: str, where: Predicate | None = None, **fields: Any) -> list[Document]:
         """See `Store.find`."""
 
-        def matches(entry: Mapping[str, Any]) -> bool:
-            body = entry["body"]
-            if body is None or any(body.get(name) != value for name, value in fields.items()):
-                return False
-            return where is None or where(body)
+        def matches(body: Body) -> bool:
+            return all(body.get(name) == value for name, value in fields.items()) and (where is None or where(body))
 
-        with self._lock:
-            found = self._collections[collection].entries(matches)
-            documents = [Document(identifier, entry["revision"], _copy(entry["body"])) for identifier, entry in found]
+        found = [each for each in self._view.all(collection) if matches(each[1][1])]
+        documents = [Document(identifier, revision, _copy(body)) for identifier, (revision, body) in found]
         return sorted(documents, key=lambda document: document.revision)
 
     def put(self, collection: str, document: Mapping[str, Any], expect: int | None = None) -> Document:
         """See `Store.put`."""
         body = _copy(dict(document))
-        with self._lock:
+        with self._writing:
             self._expect(collection, body["id"], expect)
             revision = self._step(collection, body["id"], body)
         return Document(body["id"], revision, _copy(body))
 
     def delete(self, collection: str, identifier: str, expect: int | None = None) -> int:
         """See `Store.delete`."""
-        with self._lock:
+        with self._writing:
             if self._expect(collection, identifier, expect) == 0:
                 raise NotStored(collection, identifier)
             return self._step(collection, identifier, None)
 
     def commit(self, writes: Sequence[Write]) -> list[int]:
         """See `Store.commit`."""
-        copies = [(each, None if each.body is None else _copy(dict(each.body))) for each in writes]
-        with self._lock:
+        copies = [None if each.body is None else _copy(dict(each.body)) for each in writes]
+        with self._writing:
             for each in writes:
                 if self._expect(each.collection, each.id, each.expect) == 0 and each.body is None:
                     raise NotStored(each.collection, each.id)
-            first = self._revision + 1
-            with self._all_or_none({each.collection for each in writes}):
-                for number, (each, body) in enumerate(copies, first):
-                    self._collections[each.collection].write(each.id, number, body)
-            self._revision += len(writes)
-            self._changed.notify_all()
-        return list(range(first, first + len(writes)))
+            changes = [
+                Change(each.collection, each.id, revision, body)
+                for revision, (each, body) in enumerate(zip(writes, copies, strict=True), self._view.revision + 1)
+            ]
+            names = {each.collection for each in writes}
+            with self._all_or_none(names):
+                for change in changes:
+                    self._collections[change.collection].write(change.id, change.revision, change.body)
+            self._view.step(*changes)
+            for name in sorted(names):
+                self._prune(name)
+        return [change.revision for change in changes]
 
     def changes(self, since: int) -> list[Change]:
         """See `Store.changes`."""
-        with self._lock:
-            horizon = max(each.horizon for each in self._collections.values())
-            if since < horizon:
-                raise HistoryPruned(horizon)
-            return sorted(self._since(since), key=lambda change: change.revision)
+        return [replace(change, body=_copy(change.body)) for change in self._view.changes(since)]
 
     def wait(self, since: int, timeout: float) -> int:
         """See `Store.wait`."""
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            while self._revision <= since and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(left)
-            return self._revision
+        return self._view.wait(since, timeout)
 
     def check(self) -> None:
         """See `Store.check`."""
-        with self._lock:
+        with self._writing:
             for each in self._collections.values():
                 each.storage.check()
 
     def close(self) -> None:
         """See `Store.close`."""
-        with self._lock:
+        with self._writing:
             for each in self._collections.values():
                 each.close()
 
     def _expect(self, collection: str, identifier: str, expect: int | None) -> int:
-        entry = self._collections[collection].entry(identifier)
-        actual = entry["revision"] if entry is not None and entry["body"] is not None else 0
+        actual = self.revision_of(collection, identifier)
         if expect is not None and actual != expect:
             raise RevisionConflict(collection, identifier, expect, actual)
-        return int(actual)
+        return actual
 
-    def _step(self, collection: str, identifier: str, body: dict[str, Any] | None) -> int:
-        self._collections[collection].write(identifier, self._revision + 1, body)
-        self._revision += 1
-        self._changed.notify_all()
-        return self._revision
+    def _step(self, collection: str, identifier: str, body: Body | None) -> int:
+        revision = self._view.revision + 1
+        self._collections[collection].write(identifier, revision, body)
+        self._view.step(Change(collection, identifier, revision, cast("Any", body)))
+        if body is None:
+            self._prune(collection)
+        return revision
 
     @contextmanager
     def _all_or_none(self, names: set[str]) -> Iterator[None]:
@@ -234,11 +242,20 @@ class TinyStore:
             stack.enter_context(together(self._folder, [each.storage for each in touched]))
             yield
 
-    def _since(self, since: int) -> Iterator[Change]:
+    def _prune(self, collection: str) -> None:
+        """The deletion before this is made already, so it must not fail if this does; the next one tries again."""
+        try:
+            gone = self._collections[collection].prune()
+        except StoreWriteError as error:
+            log.warning("%s: old deletions could not be forgotten: %s", collection, error)
+            return
+        self._view.forget(collection, gone, self._collections[collection].horizon)
+
+    def _everything(self) -> Iterator[Change]:
         for name, collection in self._collections.items():
-            for identifier, entry in collection.entries(lambda entry: entry["revision"] > since):
+            for identifier, entry in collection.storage.read()[TABLE].items():
                 if identifier != HORIZON:
-                    yield Change(name, identifier, entry["revision"], _copy(entry["body"]))
+                    yield Change(name, identifier, entry["revision"], entry["body"])
 
 
 def open_store(data: DataDir) -> TinyStore:
@@ -289,10 +306,6 @@ def _open_manifest(folder: Path) -> _Collection:
 def _only_half_made(folder: Path) -> bool:
     """The very first write was cut off before its rename: all there is of the manifest is a `.new`."""
     return [path.name for path in folder.glob(f"{_MANIFEST}.json*")] == [f"{_MANIFEST}.json.new"]
-
-
-def _document(identifier: str, entry: Mapping[str, Any]) -> Document | None:
-    return None if entry["body"] is None else Document(identifier, entry["revision"], _copy(entry["body"]))
 
 
 def _copy(value: Any) -> Any:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from actors.bus.messages import (
@@ -25,11 +24,12 @@ from actors.bus.messages import (
     PutWish,
     ReserveListener,
 )
-from api import settings, users
+from api import api_keys, settings, users
+from api.api_keys import ApiKey
+from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR
 from api.http.errors import ApiError
 from api.proxies import SupervisorLost, read_specs, stale
-from api.resources.users import revoke_keys
 from api.services import Services
 from api.settings import moves
 from api.store import StoreError, Write
@@ -71,9 +71,11 @@ def run(services: Services, order: Order) -> Outcome:
         with _bound(services, plan, keep=not order.dry_run):
             if order.dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
-            services.store.commit(_writes(plan))
+            revoked = _commit(services, plan)
         lost = _tell(services, plan)
         mark = read_state(services.store).mark
+    for key in revoked:
+        services.publish("api_key.revoked", api_keys.about(key))
     _say(services, plan)
     if lost is not None:
         raise lost
@@ -184,6 +186,15 @@ def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None
 # --- the change itself --------------------------------------------------------------------------------------------
 
 
+def _commit(services: Services, plan: Plan) -> list[ApiKey]:
+    """All of it in one step; the keys of users who are gone with it."""
+    there = [(step.before, step.after) for step in plan.users if step.before is not None]
+    signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
+    gone = [before.id for before, after in there if after is None]
+    _, revoked = commit_ending(services.store, _writes(plan), signed_out, gone)
+    return revoked
+
+
 def _writes(plan: Plan) -> list[Write]:
     writes = [step.write() for step in plan.pending()]
     if plan.settings is not None and plan.settings.changed:
@@ -212,8 +223,8 @@ def _tellings(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
     if _any(plan.webhooks):
         yield services.webhooks.tell
     for step in plan.users:
-        if step.before is not None and _ends_tokens(step.before, step.after):
-            yield partial(_end_access, services, step.before, step.after)
+        if _is_new_password_of_the_first(step.before, step.after):
+            yield lambda: forget_initial_password(services.data)
 
 
 def _any(steps: Sequence[Step[Any]]) -> bool:
@@ -226,16 +237,14 @@ def _tell_wish(services: Services) -> None:
         raise SupervisorLost(repr(reply))
 
 
-def _ends_tokens(before: User, after: User | None) -> bool:
-    return after is None or after.status != "active" or after.password_hash != before.password_hash
+def _ends_tokens(before: User, after: User) -> bool:
+    return after.status != "active" or after.password_hash != before.password_hash
 
 
-def _end_access(services: Services, before: User, after: User | None) -> None:
-    services.tokens.revoke_all(before.id)
-    if after is None:
-        revoke_keys(services, before.id)
-    elif before.username == ADMINISTRATOR and before.password_hash != after.password_hash:
-        forget_initial_password(services.data)
+def _is_new_password_of_the_first(before: User | None, after: User | None) -> bool:
+    if before is None or after is None or before.username != ADMINISTRATOR:
+        return False
+    return before.password_hash != after.password_hash
 
 
 # --- events -------------------------------------------------------------------------------------------------------

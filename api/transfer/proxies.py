@@ -6,7 +6,7 @@ import secrets as random
 from collections.abc import Sequence
 from typing import Any
 
-from api.proxies import COLLECTION, StoredProxy
+from api.catalogue import COLLECTION, StoredProxy
 from api.store import StoreWriteError
 from api.transfer.document import ProxyEntry
 from api.transfer.plan import Order, Problems, Step, Surroundings
@@ -74,13 +74,23 @@ def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> S
 def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
     """The record as the entry wants it. Raises `InvalidProxy`, `SealError`."""
     known = _blank(entry, around) if stored is None else stored.record
-    record = apply(_with_secrets(known, entry, sealed, around), entry, around.now)
-    record = with_parents(record, entry, around.seal)
+    base, body = _with_secrets(known, entry, sealed, around), entry
+    if _is_closed(known, entry):
+        base = base.model_copy(update={"auth": base.auth.model_copy(update={"enabled": True})})
+        body = entry.model_copy(update={"auth": None})
+    record = with_parents(apply(base, body, around.now), body, around.seal)
     for index, given in enumerate(entry.upstreams or ()):
         if given.unsaid and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
     status = entry.status or ("active" if stored is None else known.status)
     return record.model_copy(update={"status": status})
+
+
+def _is_closed(known: ProxyRecord, entry: ProxyEntry) -> bool:
+    """Is it a proxy that nobody gets into, as one is whose last account has gone? A single change doesn't make one."""
+    auth, accounts = entry.auth, known.accounts if entry.accounts is None else entry.accounts
+    named = known.auth.username or (auth and (auth.username or auth.password))
+    return auth is not None and auth.enabled is True and not accounts and not named
 
 
 def _blank(entry: ProxyEntry, around: Surroundings) -> ProxyRecord:

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from api import proxies, settings, users, webhooks
-from api.proxies import StoredProxy
+from api import catalogue, settings, users, webhooks
+from api.catalogue import StoredProxy
 from api.store import Document, Store
 from api.users import User
 from config.live import Stored
@@ -46,18 +46,29 @@ class State:
 
 
 def read_state(store: Store) -> State:
-    """Proxies by name, users by name without regard to case, webhooks oldest first."""
-    found = {name: store.find(name) for name in (proxies.COLLECTION, users.COLLECTION, webhooks.COLLECTION, "settings")}
-    loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found["webhooks"]]
-    people = [StoredUser(users.load(each), each.revision) for each in found["users"]]
+    """Proxies by name, users by name without regard to case, webhooks oldest first; all as of one moment."""
+    found, again = _find(store), _find(store)
+    while _revisions(found) != _revisions(again):  # there was a change between, maybe of several of them
+        found, again = again, _find(store)
+    loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found[webhooks.COLLECTION]]
+    people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
     return State(
-        proxies={each.record.name: each for each in map(proxies.load, found["proxies"])},
+        proxies={each.record.name: each for each in map(catalogue.load, found[catalogue.COLLECTION])},
         users={each.user.username.casefold(): each for each in people},
         webhooks=sorted(loaded, key=lambda each: (each.record.created_at, each.record.id)),
-        settings=settings.read_stored(store),
-        revisions=tuple(sorted((name, each.id, each.revision) for name, all_ in found.items() for each in all_)),
+        settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
+        revisions=_revisions(found),
         mark=_mark(found),
     )
+
+
+def _find(store: Store) -> dict[str, list[Document]]:
+    names = (catalogue.COLLECTION, users.COLLECTION, webhooks.COLLECTION, settings.COLLECTION)
+    return {name: store.find(name) for name in names}
+
+
+def _revisions(found: dict[str, list[Document]]) -> tuple[tuple[str, str, int], ...]:
+    return tuple(sorted((name, each.id, each.revision) for name, all_ in found.items() for each in all_))
 
 
 def _mark(found: dict[str, list[Document]]) -> int:

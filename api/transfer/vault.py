@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import os
+import re
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -22,13 +23,13 @@ from api.transfer.document import KIND, VERSION, SealedSecrets
 
 SHORTEST_PASSPHRASE = 12
 LONGEST_PASSPHRASE = 1024
-
-_COST = {"kdf": "scrypt", "n": 2**15, "r": 8, "p": 1}
+_PASSPHRASE = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
+_COST: dict[str, Any] = {"kdf": "scrypt", "n": 2**15, "r": 8, "p": 1}
 """32 MiB and about a tenth of a second for each guess."""
 
 
 class VaultError(ValueError):
-    """The secrets can't be opened; `field` is `passphrase` or below `secrets`. The text holds no secret."""
+    """The secrets can't be opened; `field` is `X-Passphrase` or below `secrets`. The text holds no secret."""
 
     def __init__(self, field: str, error: str) -> None:
         super().__init__(f"{field}: {error}")
@@ -79,7 +80,7 @@ def seal(secrets: Secrets, passphrase: str) -> dict[str, Any]:
     """`secrets` of a document."""
     salt, nonce = os.urandom(16), os.urandom(12)
     head = {**_COST, "salt": _text(salt), "cipher": "AES-256-GCM", "nonce": _text(nonce)}
-    key = _key(passphrase, salt, 2**15)
+    key = _key(passphrase, salt, int(_COST["n"]))
     data = AESGCM(key).encrypt(nonce, secrets.model_dump_json().encode(), _authenticated(head))
     return {**head, "data": _text(data)}
 
@@ -100,12 +101,11 @@ def unseal(sealed: SealedSecrets, passphrase: str) -> Secrets:
         raise VaultError("secrets.data", "holds something else than the secrets of this version") from error
 
 
-def check_passphrase(text: str | None) -> str:
-    """The passphrase, if it can be one. Raises `VaultError`."""
-    if text is None:
-        raise VaultError("passphrase", "is required in the header X-Passphrase")
-    if not SHORTEST_PASSPHRASE <= len(text) <= LONGEST_PASSPHRASE:
-        raise VaultError("passphrase", f"must have {SHORTEST_PASSPHRASE} to {LONGEST_PASSPHRASE} characters")
+def check_passphrase(text: str) -> str:
+    """The passphrase, if it can be one: what a header carries unchanged everywhere. Raises `VaultError`."""
+    if not _PASSPHRASE.fullmatch(text) or not SHORTEST_PASSPHRASE <= len(text) <= LONGEST_PASSPHRASE:
+        error = f"must be {SHORTEST_PASSPHRASE} to {LONGEST_PASSPHRASE} visible ASCII characters, with spaces between"
+        raise VaultError("X-Passphrase", error)
     return text
 
 

@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|signin|logs|start]`: run what is asked for, print the table, end with 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|start]`: run it and print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, python_peers, signin, soak, starts, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, observe, python_peers, signin, soak, starts, streaming, tunnelling
 from benchmarks.install import install
+from benchmarks.management import measures
+from benchmarks.management.servers import YARDSTICK
 from benchmarks.ours import Product
 from benchmarks.paced import Pace
 from benchmarks.peers import Origin, version_of
@@ -72,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|signin|logs|start")
+    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -84,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--seconds", type=float, default=20.0, help="of that")
     begin = commands.add_parser("start", help="start, stop and upgrade: how long, and does anybody notice?")
     begin.add_argument("--proxies", type=int, action="append", metavar="NUMBER", help="to start with; 10 and 300")
+    watched = commands.add_parser("observe", help="what looking costs: series, records, live figures, webhooks")
+    watched.add_argument("--seconds", type=float, default=5.0, help="of load in each round")
+    watched.add_argument("--events", type=int, default=1_000, help="to ten webhooks")
+    managing = commands.add_parser("api", help="the management API, beside FastAPI under uvicorn")
+    managing.add_argument("--configured", type=int, default=10_000, metavar="PROXIES")
     return parser
 
 
@@ -105,6 +112,17 @@ def _soak(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
             raise BenchError("soak measures the product alone")
         rows, samples = soak.soak(bench.product, bench.origin, arguments.seconds, Pace(arguments.rate))
         return rows, _about(bench) | samples
+
+
+def _api(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    effort, seconds = (QUICK, 1.0) if arguments.quick else (FULL, 3.0)
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as folder:
+        wanted = (arguments.configured, effort.rounds, seconds, effort.samples)
+        plan = measures.Plan(Path(folder), arguments.peers_dir, *wanted)
+        with_yardstick = not arguments.peer or YARDSTICK in arguments.peer
+        rows, versions = measures.measure(plan, not arguments.peers_only, with_yardstick)
+    about = {"machine": _machine(), "versions": {"wrk": version_of("wrk", "-v"), **versions}}
+    return rows, {**about, "configured": plan.count, "rounds": plan.rounds, "seconds": plan.seconds}
 
 
 def _signin(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
@@ -136,11 +154,25 @@ def _start(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]
     return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
 
 
+def _observe(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    allow_many_descriptors()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp")))
+        folder.chmod(0o755)
+        origin = Origin(folder)
+        stack.callback(origin.end)
+        rows = observe.measure(folder, origin, arguments.seconds, arguments.events)
+        versions = {"wrk": version_of("wrk", "-v"), "SQLite": sqlite3.sqlite_version}
+        return rows, {"machine": _machine(), "versions": versions}
+
+
 COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[str, object]]]] = {
     "soak": _soak,
+    "api": _api,
     "signin": _signin,
     "logs": _logs,
     "start": _start,
+    "observe": _observe,
 }
 
 

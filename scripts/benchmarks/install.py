@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import python_peers
+from benchmarks.management import servers
 from benchmarks.processes import BenchError
 
 NEEDED = ("wrk", "nginx-light", "openssl")
@@ -22,7 +23,7 @@ def install(peers_dir: Path) -> None:
     if not (_apt("update") and _apt_install(*NEEDED)):
         raise BenchError(f"apt-get does not install {' '.join(NEEDED)}")
     left_out = [] if _apt_install(*PEERS) else [name for name in PEERS if not _apt_install(name)]
-    left_out += python_peers.install(peers_dir)
+    left_out += python_peers.install(peers_dir) + servers.install(peers_dir)
     for name in left_out:
         print(f"left out: {name} could not be installed", file=sys.stderr)
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,20 @@ from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wa
 from benchmarks.report import OURS
 from config.paths import RunDir
 
-_PASSWORD = "benchmark-on-loopback"
+STORED_START_SECONDS = 120.0
+"""How long a start may take that finds many proxies in the store, on a machine that does other things as well."""
+
+PASSWORD = "benchmark-on-loopback"
+"""Of the administrator."""
 
 
 class Product:
     """One running installation, signed in as its administrator."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` are settings beside those that every benchmark has."""
         self.port = free_port()
+        self._given = dict(environment or {})
         self._folder = folder
         program = Path(sys.executable).parent / "proxyfleet"
         command = [str(program), "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
@@ -35,7 +42,7 @@ class Product:
         self._http = requests.Session()
         self._http.trust_env = False
         try:
-            wait_until(self._healthy, "proxyfleet is healthy")
+            wait_until(self._healthy, "proxyfleet is healthy", STORED_START_SECONDS)
             self.ready_after = time.monotonic() - began
             """Seconds from the start of its process until it said that it is healthy."""
             self._sign_in()
@@ -47,18 +54,22 @@ class Product:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
         return inherited | {
             "PROXYFLEET_SERVER__PORT": str(self.port),
-            "PROXYFLEET_ADMIN_PASSWORD": _PASSWORD,
+            "PROXYFLEET_ADMIN_PASSWORD": PASSWORD,
             "PROXYFLEET_PROXY__EGRESS_ALLOW": json.dumps(["127.0.0.0/8", "::1"]),
             "PROXYFLEET_SECURITY__RATE_LIMITING__ENABLED": "false",
+            **self._given,
         }
 
     def _healthy(self) -> bool:
         if self._child.process.poll() is not None:
             raise BenchError(f"proxyfleet ended: {self._child.output.read_text()[-2000:]}")
-        return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
+        try:
+            return accepts(self.port) and self._http.get(f"http://127.0.0.1:{self.port}/health", timeout=5).ok
+        except requests.Timeout:  # the socket is there before the API, which may have much to read
+            return False
 
     def _sign_in(self) -> None:
-        answer = self.call("POST", "/auth/login", {"username": "admin", "password": _PASSWORD})
+        answer = self.call("POST", "/auth/login", {"username": "admin", "password": PASSWORD})
         self._http.headers["Authorization"] = f"Bearer {answer['access_token']}"
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -68,6 +79,11 @@ class Product:
         if not answer.ok:
             raise BenchError(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json()["data"]
+
+    def scrape(self, token: str) -> str:
+        """What Prometheus gets."""
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.get(f"http://127.0.0.1:{self.port}/metrics", headers=headers, timeout=30).text
 
     def create(self, name: str, protocol: str = "http", timeout: int = 3600) -> tuple[str, int]:
         """A new proxy that takes as many connections as the benchmark opens: its id and port.

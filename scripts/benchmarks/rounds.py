@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ours import OurProxy, Product
 from benchmarks.peers import Origin, Subject
@@ -45,7 +46,8 @@ class Entrant:
     calls it ends what it gives."""
 
     name: str
-    start: Callable[[], Subject]
+    start: Callable[[], Any]
+    """Gives a `Subject`, or what the measure at hand takes for one; it has `version` and `end`."""
 
 
 Results = dict[str, Figure]
@@ -84,29 +86,40 @@ class Bench:
         With `anew` each round starts every entrant anew. A peer that is missing or fails is said and left out; ours
         raises `BenchError`.
         """
-        rounds = _Rounds(run, self.versions)
-        entrants = [entrant for entrant in entrants if entrant.name in (OURS, *(self.peers or [entrant.name]))]
-        if anew:
-            for _ in range(self.effort.rounds):
-                for entrant in entrants:
-                    with rounds.started([entrant]):
-                        rounds.measure()
-        else:
-            with rounds.started(entrants):
-                for _ in range(self.effort.rounds):
-                    rounds.measure()
-        return rounds.medians()
+        taking_part = [each for each in entrants if each.name in (OURS, *(self.peers or [each.name]))]
+        return in_turn(taking_part, run, self.effort.rounds, self.versions, anew)
+
+
+def in_turn(
+    entrants: Sequence[Entrant],
+    run: Callable[[Any], Figure],
+    rounds: int,
+    versions: dict[str, str],
+    anew: bool = False,
+) -> Results:
+    """See `Bench.in_turn`. `versions` gets those of whoever is started."""
+    kept = _Rounds(run, versions)
+    if anew:
+        for _ in range(rounds):
+            for entrant in entrants:
+                with kept.started([entrant]):
+                    kept.measure()
+    else:
+        with kept.started(entrants):
+            for _ in range(rounds):
+                kept.measure()
+    return kept.medians()
 
 
 class _Rounds:
     """The figures so far, and who is left out."""
 
-    def __init__(self, run: Callable[[Subject], Figure], versions: dict[str, str]) -> None:
+    def __init__(self, run: Callable[[Any], Figure], versions: dict[str, str]) -> None:
         self._run = run
         self._versions = versions
         self._seen: dict[str, list[Figure]] = {}
         self._out: set[str] = set()
-        self._present: dict[str, Subject] = {}
+        self._present: dict[str, Any] = {}
 
     @contextmanager
     def started(self, entrants: Sequence[Entrant]) -> Iterator[None]:

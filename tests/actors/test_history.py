@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from actors.bus.messages import MetricSeries, QueryMetrics
 from actors.latency import bucket_of
+from actors.metrics import slices
 from actors.metrics.history import History
 from actors.metrics.names import INTERVALS, NAMES, values
 from actors.metrics.series import DAY, KEPT, Bucket
+from actors.metrics.slices import read_in_slices
 from actors.metrics.system import CPUS, MEMORY
 from actors.metrics.totals import Totals
 from tests.supervision.standins import counters
@@ -266,6 +269,35 @@ def test_a_day_at_speed_is_rolled_up_and_what_is_old_is_forgotten(collector: Col
 
 def total_of(buckets: list[Bucket]) -> float:
     return sum(bucket.amounts["requests"] for bucket in buckets if bucket.amounts)
+
+
+def test_a_long_series_is_read_in_slices_that_are_together_the_same(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = collector.instance()
+    for second in range(600):
+        latency = ((bucket_of(0.001 * (second + 1)), second + 1),)
+        collector.history.take(counters("a", process, second + 1, latency=latency))
+        collector.seconds(1)
+    collector.history.ask()
+    collector.totals.save()
+    names, now = ("requests_total", "response_time_p95"), collector.clocks.wall()
+    question = QueryMetrics(names, int(START), int(START) + 660, 60, ("a", "b"))
+
+    def read() -> tuple[int, MetricSeries]:
+        reading, turns = read_in_slices(collector.history.series, question, now), 0
+        while True:
+            try:
+                next(reading)
+            except StopIteration as done:
+                return turns, done.value
+            turns += 1
+
+    turns, whole = read()
+    assert turns == 0
+    monkeypatch.setattr(slices, "ROWS", 4)
+    assert read() == (5, whole)
+    assert whole.values["requests_total"] == (60,) * 10 + (0,)
 
 
 def test_a_deleted_proxy_stays_in_the_sum(collector: Collector) -> None:

@@ -305,6 +305,42 @@ def test_a_total_that_would_be_slow_is_a_lower_bound_and_the_page_is_whole(log: 
     slow.close()
 
 
+def test_more_days_than_one_search_opens_are_walked_through_by_cursor(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "FILES_MAX", 9)
+    for day in range(25):
+        log.clock.now = NOON + day * DAY
+        late = row(1000 + day, timestamp=log.clock.now - 3 * DAY - 1)
+        log.store(*(row(day * 10 + at, timestamp=log.clock.now + at) for at in range(3)), late)
+    expected = log.expected()
+    assert len(expected) == 100
+    for limit in (1, 7, 30, 1000):
+        assert log.walk(limit=limit) == expected
+    assert log.find(search="host:1").at_least
+    assert log.find(start=NOON + 20 * DAY).total == len(log.expected(start=NOON + 20 * DAY))
+    assert [each["target_url"] for each in tail(log, log.index.last - 4)] == [
+        "host:240",
+        "host:241",
+        "host:242",
+        "host:1024",
+    ]
+
+
+def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
+    log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.store(*numbered(1))
+    log.clock.now += DAY
+    log.store(*numbered(2))
+    log.index.close()
+    log.index.path.write_bytes(b"no database, but long enough to be looked at" * 99)
+    log.index = LogIndex(Path(log.folder.name) / "logs", "debug", log.clock)
+    log.index.commit(Batch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
+    assert targets(log.find()) == ["host:3", "host:1"]
+    assert "is damaged and set aside" in caplog.text
+
+
 def test_an_unreadable_day_hides_no_other_and_makes_the_total_a_lower_bound(log: Log) -> None:
     log.store(*numbered(1))
     (log.index.path.parent / "2020-01-01.sqlite").write_bytes(

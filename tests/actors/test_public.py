@@ -283,3 +283,23 @@ def test_a_key_file_that_is_none_is_said_and_nothing_is_bound(
     assert broken.endpoint == ""
     assert "not a key file" in caplog.text
     broken.close()
+
+
+def test_garbage_on_a_port_with_curve_harms_nobody(guarded: tuple[Stage, Keys, Path]) -> None:
+    stage, known, file = guarded
+    welcome = with_keys(stage, known, file.with_suffix(".pub").read_text().strip())
+    stage.until(lambda: received(welcome), lambda: say(stage))
+    host, _, port = stage.public.endpoint.removeprefix("tcp://").rpartition(":")
+    greeting = b"\xff\0\0\0\0\0\0\0\1\x7f\3\1CURVE" + bytes(15) + b"\0" + bytes(31)  # ZMTP 3.1, RFC 37
+    for garbage in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        greeting,
+        greeting + os.urandom(200),
+        greeting + b"\4\xc8\5HELLO" + bytes(194),
+    ):
+        with socket.create_connection((host, int(port)), timeout=5) as raw:
+            raw.sendall(garbage)
+    while received(welcome):
+        pass
+    for _ in range(5):
+        stage.until(lambda: received(welcome), lambda: say(stage))

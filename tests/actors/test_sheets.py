@@ -149,8 +149,8 @@ def test_lanes_are_as_wide_as_the_sum_needs(book: Book, most: int) -> None:
     each = Amounts(latency={5: most})
     each.values[PLACE["bytes_in"]], each.values[PLACE["response_seconds"]] = 2**40, 0.25
     last = Amounts(latency={90: 1})
-    head, records = pack([(proxy_id, each) for proxy_id in IDS] + [("prx_last", last)])
-    book.database.execute("INSERT INTO sheets VALUES (?, ?, ?, ?)", (STEP, START, head, records))
+    sheet = pack([(proxy_id, each) for proxy_id in IDS] + [("prx_last", last)])
+    book.database.execute("INSERT INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (STEP, START, *sheet))
     found = book.read((*IDS, "prx_last"))[0].amounts
     assert found is not None
     assert found.latency == {5: most * len(IDS), 90: 1}
@@ -159,5 +159,9 @@ def test_lanes_are_as_wide_as_the_sum_needs(book: Book, most: int) -> None:
 
 def test_what_is_too_old_goes(book: Book) -> None:
     filled(book)
-    book.series.forget_old(START + 31 * 86_400.0)
+    book.series.forget_old(START + 9 * 86_400.0)
     assert book.sheets() == []
+    known = sum(bucket.amounts is not None for bucket in book.read())
+    assert known == BUCKETS - 1, "the rows are there, and as good"
+    book.save(START + 9 * 86_400.0, times=2)
+    assert book.sheets() == [], "nobody makes them anew"

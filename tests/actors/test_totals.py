@@ -149,3 +149,26 @@ def test_a_file_from_before_there_were_refusals_is_read(totals: Totals, tmp_path
     again = Totals(tmp_path / "metrics", clock)
     assert (requests(again), again.stats(("a",))["a"].refusals) == (10, {})
     again.close()
+
+
+def test_what_has_not_changed_since_is_left_out_unless_connections_are_open(totals: Totals, clock: Clock) -> None:
+    totals.take(counters("quiet", 1, 10))
+    totals.take(counters("busy", 1, 10, active_connections=1))
+    totals.take(counters("changed", 1, 10))
+    clock.now += 1.0
+    as_of = totals.now
+    assert set(totals.stats(since=as_of)) == {"busy"}
+    clock.now += 1.0
+    totals.take(counters("changed", 1, 11))
+    totals.take(counters("quiet", 1, 10))
+    assert set(totals.stats(since=as_of)) == {"busy", "changed"}
+    assert set(totals.stats()) == {"quiet", "busy", "changed"}
+
+
+def test_connections_of_a_silent_process_cease_to_count_for_who_asks_only_for_changes(
+    totals: Totals, clock: Clock
+) -> None:
+    totals.take(counters("a", 1, 10, active_connections=3))
+    as_of = totals.now
+    clock.now += LIVE_FOR + 1.0
+    assert totals.stats(since=as_of)["a"].active_connections == 0

@@ -128,6 +128,16 @@ def test_only_what_is_subscribed_to_is_sent_and_nothing_from_before_the_webhook(
     assert target.ids == ["evt_proxy.up", "evt_user.created"]
 
 
+def test_after_the_clock_was_set_back_a_new_webhook_gets_what_happens_from_then_on(
+    office: Office, target: Target
+) -> None:
+    office.sender.set_webhooks((target.spec(created_at=5_000.0),))
+    office.sender.take(Event("evt_recalled", "proxy.up", 4_000.0, {}))
+    office.sender.take(Event("evt_live", "proxy.up", 1_400.0, {}), live=True)
+    office.settle()
+    assert target.ids == ["evt_live"]
+
+
 def test_events_from_before_the_configuration_is_known_wait_for_it(office: Office, target: Target) -> None:
     ids = office.take(3)
     office.loop.turn(0.0)

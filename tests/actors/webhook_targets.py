@@ -47,7 +47,7 @@ def well(_number: int, _received: Received) -> tuple[int, dict[str, str]]:
 class Target:
     """A server on loopback, for `with`."""
 
-    def __init__(self, answers: Answers = well) -> None:
+    def __init__(self, answers: Answers = well, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.received: list[Received] = []
         self.answers = answers
         self.release = threading.Event()
@@ -79,11 +79,11 @@ class Target:
             def handle_error(self, *_: Any) -> None:
                 """The sender may have hung up: that is what is tested."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(address, Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self.port = self._server.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}/hook"
+        self.url = f"http://{address[0]}:{self.port}/hook"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -77,7 +77,7 @@ class FakeFleet:
         if to == SUPERVISOR:
             return self._supervise(message)
         if to == METRICS and isinstance(message, QueryStats):
-            return Stats({each: self.stats[each] for each in message.proxy_ids if each in self.stats})
+            return Stats({each: self.stats[each] for each in message.proxy_ids or self.stats if each in self.stats})
         if isinstance(message, AdmitTester):
             return self.forwarding(message)
         return self.others[to](message) if to in self.others else Unreachable(to, "nobody plays it")
@@ -168,6 +168,7 @@ class Api:
         if hasattr(self, "services"):
             self.services.close()
         self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
+        self.services.fleet.remembered = 0.0
         self.client = DescribedClient(create_app(self.services))
 
     def add_user(self, username: str, **fields: Any) -> User:
@@ -189,7 +190,7 @@ class Api:
         return {"X-API-Key": made.json["data"]["key"]}
 
     def request(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> Result:
-        full = path if path.startswith(("/health", "/livez", "/readyz", "/api/")) else f"/api/v1{path}"
+        full = path if path.startswith(("/health", "/livez", "/readyz", "/proxy.pac", "/api/")) else f"/api/v1{path}"
         result = self.client.simulate_request(method, full, headers=headers, **more)
         check_envelope(result)
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from actors.log_lines import JsonLines
 from api.services import ApiSettings
 from config.settings import RateLimiting, Security, Server
-from tests.api.support import PASSWORD, QUIET, Api, error_of
+from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
 OFF = RateLimiting(enabled=False)
 RATE_HEADERS = {
@@ -126,6 +127,57 @@ def test_the_hundred_and_first_of_a_minute_is_429_and_says_when_to_come_again(co
     counted.add_user("eva", role="administrator")
     assert counted.get("/auth/test", counted.token("eva")).status_code == 200
     assert counted.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.1", "::ffff:192.0.2.1", True),
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+    ],
+)
+def test_the_addresses_of_one_host_are_counted_together(counted: Api, first: str, second: str, together: bool) -> None:
+    left = [
+        int(counted.get("/proxies", extras={"REMOTE_ADDR": address}).headers["X-RateLimit-Remaining"])
+        for address in (first, second)
+    ]
+    assert left == [99, 98 if together else 99]
+
+
+# --- pages of others ---
+
+
+OTHERS = {
+    "another site": ({"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, False),
+    "another origin of the same site": (
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://x.falconframework.org"},
+        False,
+    ),
+    "another origin, of a browser that says no site": ({"Origin": "http://evil.example"}, False),
+    "an origin that is kept secret": ({"Origin": "null"}, False),
+    "the same host at another port": ({"Origin": "http://falconframework.org:81"}, False),
+    "the API's own page": ({"Sec-Fetch-Site": "same-origin", "Origin": "https://falconframework.org"}, True),
+    "the API's own page, of a browser that says no site": ({"Origin": "http://falconframework.org"}, True),
+    "its own page behind a proxy with another name": ({"Sec-Fetch-Site": "same-origin", "Origin": "https://x"}, True),
+    "a person": ({"Sec-Fetch-Site": "none"}, True),
+    "a program": ({}, True),
+}
+
+
+@pytest.mark.parametrize(("told", "may"), OTHERS.values(), ids=OTHERS)
+def test_a_page_of_another_origin_changes_nothing_by_the_basic_credentials_of_a_browser(
+    api: Api, told: dict[str, str], may: bool
+) -> None:
+    basic = {"Authorization": "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode(), **told}
+    proxy = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"]
+    stopped = api.post(f"/proxies/{proxy}/stop", None, basic)
+    assert stopped.status_code == (200 if may else 403)
+    assert may or "reason" in error_of(stopped)[2]
+    assert api.get(f"/proxies/{proxy}", basic).status_code == 200  # nobody else can read the answer
+    assert api.get(f"/proxies/{proxy}", basic).json["data"]["proxy"]["status"] == ("inactive" if may else "active")
+    assert api.post(f"/proxies/{proxy}/start", None, {**api.token(), **told}).status_code == 200
 
 
 # --- the log of requests ------------------------------------------------------------------------------------------

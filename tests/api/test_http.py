@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SystemFigures
-from api.http.body import MAX_BODY
+from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address
 from api.services import ApiSettings
 from api.store import StoreWriteError
@@ -67,6 +67,13 @@ def test_a_body_over_one_mebibyte_is_413_whatever_the_operation(api: Api) -> Non
     for path in ("/proxies", "/proxies/prx_none/start"):
         answer = api.request("POST", path, {**api.token(), **JSON}, body=large)
         assert error_of(answer)[:2] == (413, "INVALID_REQUEST")
+
+
+def test_an_import_may_be_larger_and_is_413_beyond_that(api: Api) -> None:
+    for size, status in ((MAX_BODY, 400), (MAX_IMPORT, 413)):
+        large = b'{"kind": "' + b"x" * size + b'"}'
+        answer = api.request("POST", "/config/import", {**api.token(), **JSON}, body=large)
+        assert error_of(answer)[:2] == (status, "INVALID_REQUEST")
 
 
 def test_another_method_is_405_with_allow(api: Api) -> None:

@@ -166,6 +166,25 @@ def test_who_took_an_export_is_on_record_and_the_passphrase_is_nowhere(filled: I
     assert all(PASSPHRASE.encode() not in file.read_bytes() for file in files)
 
 
+def test_an_export_is_of_one_moment_also_while_several_documents_change_together(
+    filled: Importing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, changed = filled.api.store.find, []
+
+    def find_and_change(collection: str, *where: Any, **fields: Any) -> Any:
+        found = find(collection, *where, **fields)
+        if collection == "proxies" and not changed:
+            changed.append(collection)
+            other = Importing(filled.api)
+            other.apply(proxies=[{"name": "plain", "tags": ["new"]}], webhooks=[{**HOOKED, "events": ["*"]}])
+        return found
+
+    monkeypatch.setattr(filled.api.store, "find", find_and_change)
+    document = filled.export()
+    assert changed
+    assert (document["proxies"][0]["tags"], document["webhooks"][0]["events"]) == (["new"], ["*"])
+
+
 # --- from one installation to another -----------------------------------------------------------------------------
 
 
@@ -534,6 +553,40 @@ def test_keys_of_a_pruned_user_go_with_them(filled: Importing) -> None:
     filled.api.key("somebody", permissions=["proxy.read"])
     filled.apply("prune=true", users=[{"username": "admin"}])
     assert filled.api.store.find("api_keys") == []
+    assert len(filled.api.fleet.said("api_key.revoked")) == 1
+
+
+def test_a_sign_in_that_ends_by_itself_meanwhile_is_no_obstacle(
+    filled: Importing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.api.token("somebody")
+    commit, committed = filled.api.store.commit, []
+
+    def signed_out_first(writes: Any) -> Any:
+        if not committed:
+            family = next(each.id for each in writes if each.collection == "refresh_families")
+            filled.api.store.delete("refresh_families", family)
+        committed.append(writes)
+        return commit(writes)
+
+    monkeypatch.setattr(filled.api.store, "commit", signed_out_first)
+    answer = filled.apply(users=[{"username": "somebody", "status": "disabled"}])
+    assert answer["summary"]["update"] == 1
+    assert len(committed) == 2
+    user = users.by_name(filled.api.store, "somebody")
+    assert user is not None
+    assert filled.api.store.find("refresh_families", user_id=user.id) == []
+
+
+def test_no_file_and_no_answer_holds_what_was_imported_in_the_clear(here: Importing) -> None:
+    document = {"proxies": [RICH], "users": [{"username": "x", "password": SOMEBODY}], "webhooks": [HOOKED]}
+    answers = [here.apply("dry_run=true", document), here.apply("", document), here.export()]
+    answers.append(here.api.get("/audit", here.headers).json["data"])
+    text = json.dumps(answers)
+    files = [file.read_bytes() for file in here.api.data.path.rglob("*") if file.is_file()]
+    for secret in SECRETS:
+        assert secret not in text
+        assert all(secret.encode() not in content for content in files)
 
 
 def test_an_address_that_a_user_claimed_stays_a_claim_elsewhere(here: Importing, there: Importing) -> None:

@@ -88,17 +88,28 @@ def test_a_cursor_of_something_else_is_400(
 def test_a_tail_goes_on_from_a_page_and_from_itself(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
     indexer.answers = [LogPage((), 0, upto=9), LogTail(records(2), 11), LogTail((), 11)]
     page = api.get("/logs", headers).json["data"]
-    first = api.get(f"/logs/tail?cursor={page['tail_cursor']}&timeout=3&level=info", headers).json["data"]
+    first = api.get(f"/logs/tail?cursor={page['tail_cursor']}&timeout=1&level=info", headers).json["data"]
     assert [each["target_url"] for each in first["logs"]] == ["host:0", "host:1"]
     assert api.get(f"/logs/tail?cursor={first['next_cursor']}&timeout=0", headers).json["data"]["logs"] == []
     asked = [(each.after, each.wait, each.query.level) for each in indexer.asked[1:]]
-    assert asked == [(9, 3.0, "info"), (11, 0.0, None)]
+    assert asked == [(9, pytest.approx(1.0, abs=0.5), "info"), (11, 0.0, None)]
 
 
 def test_a_tail_without_a_cursor_begins_now(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
     indexer.answers = [LogTail((), 4)]
     assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert indexer.asked[0].after is None
+
+
+def test_a_tail_that_waits_goes_on_in_slices_and_ends_with_the_api(
+    api: Api, indexer: Indexer, headers: dict[str, str]
+) -> None:
+    indexer.answers = [LogTail((), 4), LogTail((), 5), LogTail(records(1), 6)]
+    assert len(api.get("/logs/tail?timeout=30", headers).json["data"]["logs"]) == 1
+    assert [(each.after, each.wait) for each in indexer.asked] == [(None, 1.0), (4, 1.0), (5, 1.0)]
+    api.services.ending.set()
+    indexer.answers = [LogTail((), 7)]
+    assert api.get("/logs/tail?timeout=30", headers).json["data"]["logs"] == []
 
 
 @pytest.mark.parametrize("query", ["timeout=31", "limit=0", "cursor=x", "start_time=2026-01-01T00:00:00Z", "offset=1"])
@@ -109,10 +120,10 @@ def test_a_bad_question_for_a_tail_is_400_naming_it(
     assert indexer.asked == []
 
 
-@pytest.mark.parametrize("path", ["/logs", "/logs/tail", "/logs/export"])
+@pytest.mark.parametrize("path", ["/logs", "/logs/tail?timeout=0", "/logs/export"])
 def test_a_key_with_a_scope_reads_the_records_of_its_proxies_alone(api: Api, indexer: Indexer, path: str) -> None:
     key = api.key(scope={"proxies": ["prx_1"]})
-    indexer.answers = [LogTail((), 1)] if path.endswith("tail") else []
+    indexer.answers = [LogTail((), 1)] if "tail" in path else []
     assert api.get(path, key).status_code == 200
     (asked,) = indexer.asked
     question = asked.query if isinstance(asked, TailLogs) else asked
@@ -125,14 +136,14 @@ def test_more_tails_than_there_are_places_are_429_and_places_are_given_back(
     refused: list[Any] = []
 
     def another_within() -> None:
-        answer = api.get("/logs/tail", headers)
+        answer = api.get("/logs/tail?timeout=0", headers)
         if answer.status_code != 200:
             refused.append(answer)
 
     indexer.meanwhile = another_within
     indexer.answers = [LogTail((), 1) for _ in range(2 * TAILS_MAX)]
     for _round in range(2):
-        assert api.get("/logs/tail", headers).status_code == 200
+        assert api.get("/logs/tail?timeout=0", headers).status_code == 200
     assert (len(refused), len(indexer.asked)) == (2, 2 * TAILS_MAX)
     assert error_of(refused[0]) == (429, "RATE_LIMITED", {"retry_after": 1})
     assert refused[0].headers["Retry-After"] == "1"

@@ -73,6 +73,14 @@ def test_the_first_bucket_is_the_one_that_start_time_is_in_and_absent_means_are_
     assert data["metrics"] == {"response_time_avg": [{"timestamp": "2026-01-01T12:00:00.000Z", "value": 1.5}]}
 
 
+@pytest.mark.parametrize(("end", "asked_until"), [("14:00:00.000", 14 * 3600), ("14:00:00.400", 14 * 3600 + 1)])
+def test_a_bucket_that_has_begun_a_moment_ago_is_there(
+    api: Api, headers: dict[str, str], asked: list[Any], end: str, asked_until: int
+) -> None:
+    api.get(f"/metrics?start_time=2026-01-01T12:00:00Z&end_time=2026-01-01T{end}Z&interval=1h", headers)
+    assert asked[0].end == NOON - 12 * 3600 + asked_until
+
+
 def test_buckets_to_come_are_not_asked_for(api: Api, headers: dict[str, str], asked: list[Any]) -> None:
     assert api.get("/metrics?end_time=2999-01-01T00:00:00Z&start_time=2998-12-31T23:00:00Z", headers).status_code == 200
     now = time.time()

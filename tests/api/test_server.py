@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from api.server import ApiServer
 from tests.waiting import wait_until
 
 LONG = 30.0
+MIB = 1024 * 1024
 
 
 class Application:
@@ -90,6 +92,26 @@ def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between
     newer.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "size", "status"),
+    [
+        ("/api/v1/proxies", 5 * MIB, 413),
+        ("/api/v1/config/import/", 5 * MIB, 413),
+        ("/api/v1/config/import", 9 * MIB, 200),
+        ("/api/v1/config/import", 17 * MIB, 413),
+    ],
+)
+def test_only_an_import_may_be_large(serving: Serving, path: str, size: int, status: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=LONG)
+    connection.putrequest("POST", path)
+    connection.putheader("Content-Length", str(size))
+    connection.endheaders()
+    with contextlib.suppress(ConnectionError):  # a refusal may come before all of it was sent
+        connection.send(bytes(size))
+    assert connection.getresponse().status == status
+    connection.close()
+
+
 def drain(serving: Serving) -> None:
     wait_until(serving.server.idle, "no connection is left", LONG)
 
@@ -140,6 +162,7 @@ def test_at_its_end_silent_connections_are_closed(serving: Serving) -> None:
     kept = client(serving.port)
     assert get(kept) == str(serving.port)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
+        wait_until(lambda: len(serving.server._server.active_channels) == 2, "both are accepted", LONG)
         drain(serving)
         assert silent.recv(1) == b""
         assert kept.sock.recv(1) == b""

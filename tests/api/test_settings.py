@@ -204,3 +204,17 @@ def test_stored_values_that_are_no_good_any_more_are_named() -> None:
         overlay(ApiSettings(), {"server": {"port": 70000}})
     with pytest.raises(BadStored, match="colour"):
         overlay(ApiSettings(), {"colour": {"port": 70000}})
+
+
+@pytest.mark.parametrize("output", ["stdout", "journald", "jsonl", "stderr"])
+def test_the_output_of_the_log_can_be_changed(api: Api, output: str) -> None:
+    assert change(api, {"logging": {"output": output}}).json["data"]["logging"]["output"] == output
+
+
+def test_a_path_for_records_is_shown_and_can_be_sent_back_but_not_set() -> None:
+    api = Api(ApiSettings(logging=Logging(output="jsonl:/var/log/access"), security=QUIET))
+    assert change(api, shown(api)).status_code == 200
+    status, _code, details = error_of(change(api, {"logging": {"output": "jsonl:/etc/cron.d/x"}}))
+    assert (status, details["field"]) == (400, "logging.output")
+    assert change(api, {"logging": {"output": "jsonl"}}).json["data"]["logging"]["output"] == "jsonl"
+    api.close()

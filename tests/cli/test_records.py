@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, shell_of
 from tests.e2e.origins import Origin, serving
 from tests.product import Product
 from tests.waiting import wait_until
@@ -45,6 +46,20 @@ def test_records_are_searched_and_filtered_by_the_name_of_a_proxy(
     assert [one["target_url"] for one in shell.good(*of_proxy, "-o", "json").data["logs"]] == targets
 
 
+def test_all_records_of_a_search_are_exported_into_a_file(
+    shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin, tmp_path: Path
+) -> None:
+    for number in range(3):
+        ask(product, proxy, origin.url(f"/hello?{number}"))
+    wait_until(lambda: len(shell.good("logs", "--proxy", proxy["name"]).rows) == 3, "the records are found")
+    file = tmp_path / "access.ndjson"
+    done = shell.good("logs", "--proxy", proxy["name"], "--export", str(file))
+    assert done.out == f"{file}: 3 records\n"
+    assert [json.loads(line)["target_url"][-1] for line in file.read_text().splitlines()] == ["2", "1", "0"]
+    assert {path.name for path in tmp_path.iterdir()} == {"access.ndjson", "home"}
+    assert shell("logs", "--status", "200", "--export", str(tmp_path / "no" / "x")).status == 1
+
+
 def test_what_comes_is_followed_each_record_once(
     shell: Shell, product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:
@@ -58,6 +73,25 @@ def test_what_comes_is_followed_each_record_once(
         assert terminal.end() == 130
     entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
     assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "0", "1", "2"]
+
+
+def test_following_goes_on_when_the_api_was_away(tmp_path: Path, origin: Origin) -> None:
+    with Product() as product:
+        proxy, shell = product.proxy(), shell_of(product, tmp_path)
+        ask(product, proxy, origin.url("/hello?before"))
+        wait_until(lambda: len(shell.good("logs").rows) == 1, "the first record is found")
+        with shell.terminal("logs", "--follow", "-o", "json") as terminal:
+            terminal.until("before")
+            before = product.actor("api").pid
+            product.actor("api").kill()
+            wait_until(lambda: product.actor("api").pid != before, "another API")
+            product.wait_healthy()
+            ask(product, proxy, origin.url("/hello?after"))
+            terminal.until("hello?after")
+            terminal.type("\x03")
+            assert terminal.end() == 130
+    entries = [json.loads(line) for line in terminal.text.splitlines() if line.startswith("{")]
+    assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "after"]
 
 
 @pytest.mark.parametrize("since", ["yesterday", "5", "5y", ""])

@@ -142,6 +142,32 @@ def test_one_that_fails_among_several_doesnt_stop_the_others(shell: Shell, produ
     shell.good("proxies", "delete", one["name"], two["name"], "--yes")
 
 
+def test_an_account_is_added_limited_disabled_and_removed(shell: Shell, proxy: dict[str, Any]) -> None:
+    name = proxy["name"]
+    shell.good(
+        "accounts", "create", name, "eve", "--quota", "2048", "--period", "day", "--password-stdin", stdin="sesame\n"
+    )
+    (row,) = shell.good("accounts", "list", name).rows
+    assert row[:6] == ["eve", "yes", "0", "0.00 B", "2.00 KB", "day"]
+    shell.good("accounts", "update", name, "eve", "--disable", "--connections", "3")
+    shown = shell.good("accounts", "show", name, "eve", "-o", "json").data["account"]
+    assert (shown["enabled"], shown["limits"]["connections"], shown["quota"]["bytes"]) == (False, 3, 2048)
+    shell.good("accounts", "reset-usage", name, "eve")
+    assert shell("accounts", "show", name, "mallory").status == 5
+    assert shell("accounts", "delete", name, "eve").status == 2
+    shell.good("accounts", "delete", name, "eve", "--yes")
+    assert shell.good("accounts", "list", name).rows == []
+
+
+def test_a_proxy_that_anybody_could_use_is_warned_of(shell: Shell, product: Product) -> None:
+    given = ("--name", "open", "--protocol", "http", "--host", "0.0.0.0", "--port", str(product.free_port()))
+    made = shell.good("proxies", "create", *given)
+    assert made.err.startswith("warning: ")
+    assert "warning" in shell.good("proxies", "stop", "open").err
+    assert shell.good("proxies", "show", "open", "-o", "json").err == ""
+    shell.good("proxies", "delete", "open", "--yes")
+
+
 def test_a_user_is_created_changed_disabled_and_deleted(shell: Shell, stranger: Shell) -> None:
     shell.good("users", "create", "carol", "--role", "operator", "--password-stdin", stdin="carols first password\n")
     assert "operator" in next(row for row in shell.good("users", "list").rows if row[0] == "carol")

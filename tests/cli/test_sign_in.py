@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, shell_of
+from tests.e2e.origins import certificate
 from tests.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
@@ -127,6 +128,20 @@ def test_a_password_is_never_an_argument() -> None:
         for option in options_of(command):
             if "password" in option.name:
                 assert option.is_flag, f"{name} {option.name} takes a password as its value"
+
+
+def test_a_certificate_is_trusted_when_its_authority_is_named(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    tls = f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n'
+    product = Product(config=tls)
+    product.base_url = f"https://127.0.0.1:{product.port}"
+    product.session.verify = str(cert)
+    with product:
+        stranger = Shell(tmp_path / "home", product.base_url)
+        refused = stranger("login", "--password-stdin", stdin=f"{PASSWORD}\n")
+        assert (refused.status, "not trusted" in refused.err, "--ca-file" in refused.err) == (3, True, True)
+        stranger.good("login", "--password-stdin", "--ca-file", str(cert), stdin=f"{PASSWORD}\n")
+        assert stranger.good("whoami", PROXYFLEET_CA_FILE=str(cert)).details["username"] == "admin"
 
 
 def test_a_key_wins_over_a_login(shell: Shell) -> None:

@@ -10,18 +10,26 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import requests
 
+from tests.api.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
 from tests.product import PASSWORD, Product
 
 FOLDER = Path(__file__).parent
 SETTINGS = {
-    "PROXYFLEET_AUTH__MAX_LOGIN_ATTEMPTS": "1000",  # wrong credentials by the hundred are part of the run
-    "PROXYFLEET_AUTH__JWT__ACCESS_TOKEN_TTL": "86400",
-    "PROXYFLEET_PROXY__TEST_URL": "http://127.0.0.1:1/",
+    "AUTH__MAX_LOGIN_ATTEMPTS": "1000",  # wrong credentials by the hundred are part of the run
+    "AUTH__JWT__ACCESS_TOKEN_TTL": "86400",
+    "PROXY__TEST_URL": "http://127.0.0.1:1/",
+    "AUTH__OAUTH2__ENABLED": "true",
+    "AUTH__OAUTH2__PROVIDER": "custom",
+    "AUTH__OAUTH2__CLIENT_ID": CLIENT_ID,
+    "AUTH__OAUTH2__CLIENT_SECRET": CLIENT_SECRET,
+    "AUTH__OAUTH2__REDIRECT_URI": REDIRECT,
 }
 
 
@@ -31,6 +39,18 @@ class Outcome(NamedTuple):
     status: int
     cases: int
     output: str
+
+
+@contextmanager
+def trying() -> Iterator[Product]:
+    """A product that is ready for a run, with everything switched on that has operations."""
+    provider = FakeProvider()
+    settings = {**SETTINGS, "AUTH__OAUTH2__DISCOVERY_URL": provider.discovery_url}
+    try:
+        with Product({f"PROXYFLEET_{name}": value for name, value in settings.items()}) as product:
+            yield product
+    finally:
+        provider.close()
 
 
 def run(product: Product, options: list[str]) -> Outcome:
@@ -57,10 +77,27 @@ def populate(product: Product) -> dict[str, str]:
     person = {"username": "conformance", "password": PASSWORD, "role": "administrator"}
     user = product.data("POST", "/users", person)["user"]
     other = product.data("POST", "/users", {"username": "somebody", "password": PASSWORD})["user"]
-    proxy = product.proxy()["id"]
-    product.data("POST", f"/proxies/{proxy}/accounts", {"username": "alice", "password": PASSWORD})
-    known = {"proxy_id": proxy, "user_id": other["id"], "username": "alice", "file": "index.html"}
+    proxy, with_accounts = product.proxy()["id"], product.proxy()["id"]
+    product.data("POST", f"/proxies/{with_accounts}/accounts", {"username": "alice", "password": PASSWORD})
+    webhook, delivery = _webhook(product)
+    known = {
+        "proxy_id": proxy,
+        "user_id": other["id"],
+        "webhook_id": webhook,
+        "delivery_id": delivery,
+        "username": "alice",
+        "with_accounts": with_accounts,
+        "file": "index.html",
+    }
     return {"user": user["id"], "known": json.dumps(known), "token": _token(product)}
+
+
+def _webhook(product: Product) -> tuple[str, str]:
+    """A webhook to where nobody is, and something that was sent to it."""
+    body = {"name": "conformance", "url": "http://127.0.0.1:1/", "events": ["webhook.disabled"]}
+    webhook = product.data("POST", "/webhooks", body)["webhook"]["id"]
+    product.data("POST", f"/webhooks/{webhook}/test")
+    return webhook, product.data("GET", f"/webhooks/{webhook}/deliveries")["deliveries"][0]["id"]
 
 
 def _token(product: Product) -> str:
@@ -75,7 +112,7 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=20, help="cases for each operation and phase")
     parser.add_argument("--cases", type=int, default=5000, help="fewer than these are a failure")
     chosen, options = parser.parse_known_args()
-    with Product(SETTINGS) as product:
+    with trying() as product:
         outcome = run(product, ["--max-examples", str(chosen.examples), *options])
     sys.stdout.write(outcome.output)
     if outcome.cases < chosen.cases:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.run import SETTINGS, run
-from tests.product import Product
+from tests.conformance.run import run, trying
 
 SHORT = ["--phases", "examples,fuzzing", "--max-examples", "3", "--seed", "1"]
 
 
 @pytest.mark.product
 def test_nothing_in_the_description_is_contradicted_by_the_running_product() -> None:
-    with Product(SETTINGS) as product:
+    with trying() as product:
         outcome = run(product, SHORT)
     assert outcome.status == 0, outcome.output
     assert outcome.cases > 100

@@ -262,7 +262,7 @@ def test_a_long_answer_does_not_run_far_beyond_the_quota(rig: Rig) -> None:
             assert received < 1_500_000
     used = states(rig)["acc_ada"].usage
     assert 1_000_000 <= used.bytes_in + used.bytes_out <= 1_300_000
-    assert rig.record(reason="account_quota_reached", method="GET")["status_code"] == 200
+    assert rig.record(reason="account_quota_reached", method="GET", status_code=200)["user"] == "ada"
 
 
 def test_a_daily_quota_tells_when_the_next_day_begins(rig: Rig) -> None:

@@ -46,11 +46,13 @@ class Counters:
 class QueryStats:
     """API or telemetry → metrics collector: the totals of these proxies, of all when empty. Answered by `Stats`.
 
-    Only `detailed` ones have `statuses` and `latency`.
+    Only `detailed` ones have `statuses` and `latency`. With `since`, the `as_of` of an earlier answer, those may be
+    left out that have not changed.
     """
 
     proxy_ids: tuple[str, ...]
     detailed: bool = False
+    since: float = 0.0
 
 
 @message
@@ -81,9 +83,13 @@ class ProxyStats:
 
 @message
 class Stats:
-    """Metrics collector → API: totals by proxy id; a proxy without traffic may be absent."""
+    """Metrics collector → API: totals by proxy id; a proxy without traffic may be absent.
+
+    `as_of` is when: seconds of the machine's monotonic clock.
+    """
 
     proxies: dict[str, ProxyStats]
+    as_of: float = 0.0
 
 
 @message

@@ -117,9 +117,13 @@ class Program:
 
 @message
 class DescribeFleet:
-    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`."""
+    """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`.
+
+    Without `stopped` those are left out that have no process and need none.
+    """
 
     proxy_ids: tuple[str, ...]
+    stopped: bool = True
 
 
 @message

@@ -1,0 +1,127 @@
+"""Copies of what is in a data directory, all from one moment as far as they depend on each other."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from api.backup.manifest import OPTIONAL
+from config.paths import DataDir
+
+ATTEMPTS = 200
+PAUSE = 0.05
+"""Seconds between two attempts at the store; it is busy for milliseconds at a time."""
+
+DATABASES = ("audit", "metrics", "webhooks")
+_SQLITE = b"SQLite format 3\x00"
+_OF_DATABASES = ("-wal", "-shm", "-journal")
+_UNFINISHED = (".new", ".tmp")
+
+Seen = dict[Path, tuple[int, int, int]]
+
+
+class CollectError(Exception):
+    """It can't be copied; the text says what and why."""
+
+
+def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """Copy all into `target`: the folders that are there now, and the content of the key files by name.
+
+    Works while the product runs. Raises `CollectError`.
+    """
+    try:
+        keys = _store_and_keys(data, target)
+        folders = [*DATABASES, *(OPTIONAL if with_logs else ())]
+        for name in folders:
+            _databases(data.path / name, target / name)
+    except (OSError, sqlite3.Error) as error:
+        raise CollectError(f"{data.path}: {error}") from error
+    return ("store", *folders), keys
+
+
+def _store_and_keys(data: DataDir, target: Path) -> dict[str, bytes]:
+    """Read until nothing was replaced between the first look and the last: then all of it was there at one moment."""
+    for _ in range(ATTEMPTS):
+        before = _seen(data)
+        try:
+            contents = {path: path.read_bytes() for path in before}
+        except FileNotFoundError:
+            continue  # replaced just now
+        if before == _seen(data):
+            return _put(data, contents, target / "store")
+        time.sleep(PAUSE)
+    raise CollectError(f"{data.store}: changes all the time; try again when less is going on")
+
+
+def _seen(data: DataDir) -> Seen:
+    """Which files are there: a file that was replaced is another one, with an inode of its own."""
+    found: Seen = {}
+    for folder in (data.store, data.keys):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # the next look has another picture then
+            if path.is_file() and not path.name.endswith(_UNFINISHED):
+                found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _put(data: DataDir, contents: dict[Path, bytes], target: Path) -> dict[str, bytes]:
+    target.mkdir(mode=0o700)
+    keys = {}
+    for path, content in contents.items():
+        if path.parent == data.keys:
+            keys[path.name] = content
+        else:
+            (target / path.name).write_bytes(content)
+    return keys
+
+
+def _databases(source: Path, target: Path) -> None:
+    """Each database in one transaction of its own; other files as they are."""
+    target.mkdir(mode=0o700)
+    for path in _files(source):
+        if _is_database(path):
+            _copy_database(path, target / path.name)
+        else:
+            shutil.copyfile(path, target / path.name)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (
+            path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_OF_DATABASES)
+        )
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE)) == _SQLITE
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    """By SQLite's backup interface in one step: readers of a WAL don't hold up whoever writes."""
+    with _connected(f"file:{source}?mode=ro") as reading, _connected(f"file:{target}?mode=rwc") as writing:
+        reading.backup(writing)
+        writing.execute("PRAGMA journal_mode=DELETE")  # so that the copy is one file
+        (found,) = writing.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise CollectError(f"{source}: the database is damaged: {found}")
+
+
+class _connected:  # noqa: N801  # reads as a word after `with`
+    """A connection that is closed at the end; sqlite3's own `with` only ends a transaction."""
+
+    def __init__(self, uri: str) -> None:
+        self._connection = sqlite3.connect(uri, uri=True, timeout=30)
+
+    def __enter__(self) -> sqlite3.Connection:
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.commit()
+        self._connection.close()

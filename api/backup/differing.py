@@ -1,0 +1,55 @@
+"""What a restore would change: names of resources, and of the fields that differ. No values, so no secrets either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.store import Store
+
+Bodies = dict[str, Mapping[str, Any]]
+
+COLLECTIONS = {"proxies": "name", "users": "username", "api_keys": "name", "webhooks": "name", "settings": "id"}
+"""Collections that people know of, and the field by which they know an entry."""
+_PASSING = frozenset(("created_at", "updated_at", "last_login", "last_used"))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`added` is what only the backup has, `removed` what only is there now."""
+
+    kind: str
+    name: str
+    change: Literal["added", "changed", "removed"]
+    fields: tuple[str, ...] = ()
+
+
+def bodies_of(store: Store) -> dict[str, Bodies]:
+    """What is stored, by collection and id."""
+    return {
+        collection: {document.id: document.body for document in store.find(collection)} for collection in COLLECTIONS
+    }
+
+
+def differences(now: dict[str, Bodies], then: dict[str, Bodies]) -> list[Difference]:
+    """From what is there now to what is in the backup."""
+    return [each for collection in COLLECTIONS for each in _of_collection(collection, now, then)]
+
+
+def _of_collection(collection: str, now: dict[str, Bodies], then: dict[str, Bodies]) -> Iterator[Difference]:
+    before, after = now.get(collection, {}), then.get(collection, {})
+    for identifier in dict.fromkeys((*after, *before)):
+        old, new = before.get(identifier), after.get(identifier)
+        name = str((new or old or {}).get(COLLECTIONS[collection], identifier))
+        if old is None:
+            yield Difference(collection, name, "added")
+        elif new is None:
+            yield Difference(collection, name, "removed")
+        elif fields := _fields(old, new):
+            yield Difference(collection, name, "changed", fields)
+
+
+def _fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    names = dict.fromkeys((*new, *old))
+    return tuple(name for name in names if name not in _PASSING and old.get(name) != new.get(name))

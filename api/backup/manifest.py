@@ -1,0 +1,67 @@
+"""What an archive says of itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+KIND = "proxyfleet.backup"
+FORMAT = 1
+FOLDERS = ("store", "audit", "metrics", "webhooks", "logs")
+"""Folders of the data directory that may be in an archive; keys are apart."""
+OPTIONAL = ("logs",)
+
+_PATH = re.compile(rf"({'|'.join(FOLDERS)})/[A-Za-z0-9_][A-Za-z0-9._-]{{0,200}}", re.ASCII)
+
+
+class BadArchive(Exception):
+    """It is no archive that this release can read; the text says why."""
+
+
+class Member(BaseModel):
+    """One file: its path below the data directory, its size in bytes and the SHA-256 of its content in hex."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["proxyfleet.backup"]
+    format: int
+    product: str
+    created_at: float
+    folders: tuple[str, ...]
+    keys: bool
+    files: tuple[Member, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files."""
+        return sum(member.size for member in self.files)
+
+
+def read_manifest(content: bytes) -> Manifest:
+    """The manifest in `content`. Raises `BadArchive`."""
+    found = re.search(rb'"format": ?([0-9]{1,9})\b', content)
+    if found is not None and int(found[1]) > FORMAT:
+        raise BadArchive(f"format {int(found[1])} of a later release; this one reads up to {FORMAT}")
+    try:
+        manifest = Manifest.model_validate_json(content)
+    except ValidationError as error:
+        raise BadArchive(f"its manifest is not one: {error.errors()[0]['msg']}") from error
+    paths = [member.path for member in manifest.files]
+    for path in paths:
+        if not _PATH.fullmatch(path) or path.partition("/")[0] not in manifest.folders:
+            raise BadArchive(f"its manifest names {path!r}, which can't be in a backup")
+    if len(set(paths)) != len(paths) or not set(manifest.folders) <= set(FOLDERS):
+        raise BadArchive("its manifest contradicts itself")
+    return manifest

@@ -1,0 +1,141 @@
+"""`proxyfleet accounts …`: who may use a proxy, how much, and what they have used."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.client import quoted
+from api.cli.commands import Session, YesOption, command
+from api.cli.finding import PROXY, find_id
+from api.cli.moments import from_now
+from api.cli.output import Column
+from api.cli.proxies import ProxyArgument
+from api.cli.secrets import StdinOption, password
+from api.cli.trouble import Status, Trouble
+from config.units import size_text
+
+group = typer.Typer(help="Accounts of a proxy: limits, quotas, what was used.", no_args_is_help=True)
+
+AccountArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="The account's user name.")]
+EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="May it be used?", show_default=False)]
+QuotaOption = Annotated[
+    int | None, typer.Option("--quota", min=0, help="Bytes in both directions in each period; 0 for no limit.")
+]
+PeriodOption = Annotated[
+    Literal["day", "week", "month", "total"] | None, typer.Option("--period", help="Of the quota.")
+]
+ConnectionsOption = Annotated[
+    int | None, typer.Option("--connections", min=0, help="At the same time; 0 for no limit.")
+]
+ExpiresOption = Annotated[
+    str | None, typer.Option("--expires", help="When it ends: 30d, or an ISO 8601 date and time.")
+]
+
+COLUMNS = (
+    Column("USERNAME", "username"),
+    Column("ENABLED", "enabled"),
+    Column("CONNECTIONS", "usage.active_connections", right=True),
+    Column("USED", lambda row: size_text(row["usage"]["bytes"]), right=True),
+    Column("QUOTA", lambda row: size_text(row["quota"]["bytes"]) if row["quota"]["bytes"] else None, right=True),
+    Column("PERIOD", "quota.period"),
+    Column("EXPIRES", "expires_at"),
+)
+
+
+@command(group, "list")
+def list_accounts(session: Session, proxy: ProxyArgument) -> None:
+    """List the accounts of a proxy with what they have used."""
+    data = session.api.get(_path(session, proxy))
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["accounts"], "There is no account."))
+
+
+@command(group, "show")
+def show_account(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
+    """Show an account."""
+    data = session.api.get(_path(session, proxy, username))
+    session.out.data(data, lambda: session.out.details(list(data["account"].items())))
+
+
+@command(group, "create")
+def create_account(
+    session: Session,
+    proxy: ProxyArgument,
+    username: AccountArgument,
+    quota: QuotaOption = None,
+    period: PeriodOption = None,
+    connections: ConnectionsOption = None,
+    expires: ExpiresOption = None,
+    password_stdin: StdinOption = False,
+    without_password: Annotated[
+        bool, typer.Option("--without-password", help="For socks4, which has user names alone.")
+    ] = False,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Add an account; its password is asked for."""
+    body = body_of({"username": username, **_given(quota, period, connections, expires, None)}, settings, file)
+    if not without_password:
+        body["password"] = password(f"Password of {username}", password_stdin, twice=True)
+    data = session.api.post(_path(session, proxy), body)
+    session.out.data(data, lambda: session.out.message(f"{username} is added to {proxy}."))
+
+
+@command(group, "update")
+def update_account(
+    session: Session,
+    proxy: ProxyArgument,
+    username: AccountArgument,
+    quota: QuotaOption = None,
+    period: PeriodOption = None,
+    connections: ConnectionsOption = None,
+    expires: ExpiresOption = None,
+    enabled: EnabledOption = None,
+    password_stdin: StdinOption = False,
+    new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Change an account: only what is given changes."""
+    body = body_of(_given(quota, period, connections, expires, enabled), settings, file)
+    if new_password or password_stdin:
+        body["password"] = password(f"New password of {username}", password_stdin, twice=True)
+    if not body:
+        raise Trouble("Nothing is given that should change", "See proxyfleet accounts update --help", Status.USAGE)
+    data = session.api.patch(_path(session, proxy, username), body)
+    session.out.data(data, lambda: session.out.message(f"{username} is changed."))
+
+
+@command(group, "delete")
+def delete_account(session: Session, proxy: ProxyArgument, username: AccountArgument, yes: YesOption = False) -> None:
+    """Remove an account; its connections end."""
+    path = _path(session, proxy, username)
+    session.confirm(f"Remove the account {username} of {proxy}?", yes)
+    data = session.api.delete(path)
+    session.out.data(data, lambda: session.out.message(f"{username} is removed."))
+
+
+@command(group, "reset-usage")
+def reset_usage(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
+    """Let an account have used nothing of its quota."""
+    data = session.api.post(f"{_path(session, proxy, username)}/reset-usage")
+    session.out.data(data, lambda: session.out.message(f"{username} has used nothing."))
+
+
+def _given(
+    quota: int | None, period: str | None, connections: int | None, expires: str | None, enabled: bool | None
+) -> dict[str, Any]:
+    return {
+        "quota.bytes": quota,
+        "quota.period": period,
+        "limits.connections": connections,
+        "expires_at": from_now(expires) if expires else None,
+        "enabled": enabled,
+    }
+
+
+def _path(session: Session, proxy: str, username: str | None = None) -> str:
+    path = f"/proxies/{find_id(session.api, PROXY, proxy)}/accounts"
+    return path if username is None else f"{path}/{quoted(username)}"

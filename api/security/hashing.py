@@ -1,0 +1,153 @@
+"""Checking passwords beside the requests: bcrypt takes tens of milliseconds of a core.
+
+One password is checked where it is asked for. As soon as a second one comes meanwhile, another process does it
+(`api.security.hasher`), at a lower priority than everything else and for as many at once as there are cores; so reads
+go on while people sign in. Who has to wait holds a thread of the server (`api.server`), so only `AT_ONCE` may. The
+others are told to come again in a moment, whoever they are and whatever their password is.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from api.http.errors import rate_limited
+from api.one_core import allowed
+from config.passwords import check_prehashed, prehashed
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 32
+"""Requests that wait for an answer, or to ask."""
+RETRY_AFTER = 1
+_PROGRAM = (sys.executable, "-P", "-m", "api.security.hasher")
+
+
+class HasherLost(Exception):
+    """The process does not answer."""
+
+
+class Hashing:
+    """Checks passwords. Thread-safe."""
+
+    def __init__(self, at_once: int = AT_ONCE) -> None:
+        self._at_once = at_once
+        self._asking = 0
+        self._counting = threading.Lock()
+        self._starting = threading.Lock()
+        self._hasher: _Hasher | None = None
+        self._closed = False
+
+    def check_password(self, password: str, stored: str) -> bool:
+        """Whether `stored` was made from `password`. Raises `ApiError` 429 when too many wait already."""
+        with self._counted() as alone:
+            prehash, hashed = prehashed(password), stored.encode("ascii")
+            if alone and self._hasher is None:
+                return check_prehashed(prehash, hashed)
+            return self._check(prehash, hashed)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        hasher = self._hasher
+        return None if hasher is None else hasher.process.pid
+
+    def close(self) -> None:
+        """End the process."""
+        with self._starting:
+            self._closed = True
+            if self._hasher is not None:
+                self._hasher.end()
+
+    @contextmanager
+    def _counted(self) -> Iterator[bool]:
+        """Whether nobody else asks at this moment."""
+        with self._counting:
+            if self._asking >= self._at_once:
+                raise rate_limited(RETRY_AFTER, "Too many passwords are being checked at this moment")
+            self._asking += 1
+            alone = self._asking == 1
+        try:
+            yield alone
+        finally:
+            with self._counting:
+                self._asking -= 1
+
+    def _check(self, prehash: bytes, stored: bytes) -> bool:
+        for _ in range(2):  # it may have been killed since the last time
+            hasher = self._running()
+            if hasher is None:
+                break
+            try:
+                return hasher.ask(prehash + stored)
+            except HasherLost:
+                self._forget(hasher)
+        return check_prehashed(prehash, stored)  # slower for everybody else, and right
+
+    def _running(self) -> _Hasher | None:
+        with self._starting:
+            if self._hasher is None and not self._closed:
+                try:
+                    self._hasher = _Hasher()
+                except OSError as error:
+                    log.error("no process for hashing can be started: %s", error)
+            return self._hasher
+
+    def _forget(self, lost: _Hasher) -> None:
+        with self._starting:
+            if self._hasher is lost:
+                log.warning("the process for hashing has ended")
+                lost.end()
+                self._hasher = None
+
+
+class _Hasher:
+    """The process and our ends of its lanes."""
+
+    def __init__(self) -> None:
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in allowed]
+        theirs = [their.fileno() for _, their in pairs]
+        command = [*_PROGRAM, ",".join(map(str, sorted(allowed))), *map(str, theirs)]
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=theirs)
+        except OSError:
+            for ours, _ in pairs:
+                ours.close()
+            raise
+        finally:
+            for _, their in pairs:
+                their.close()
+        self._lanes = [ours for ours, _ in pairs]
+        self._free: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        for lane in self._lanes:
+            self._free.put(lane)
+
+    def ask(self, question: bytes) -> bool:
+        """The answer, after those who came before. Raises `HasherLost`."""
+        lane = self._free.get()
+        try:
+            lane.send(question)
+            answer = lane.recv(1)
+        except OSError as error:
+            raise HasherLost(str(error)) from error
+        finally:
+            self._free.put(lane)
+        if not answer:
+            raise HasherLost("it has ended")
+        return answer == b"1"
+
+    def end(self) -> None:
+        """Close the lanes, by which it ends; whoever waits on one hears that."""
+        for lane in self._lanes:
+            try:
+                lane.shutdown(socket.SHUT_RDWR)
+            except OSError:  # it has ended already
+                continue
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,99 @@
+"""What readers see: the documents as of the last durable step.
+
+Readers take no lock, so that nobody waits for a disk who doesn't write: what they look at are dicts that change by one
+entry at a time, after that entry is durable. Followers take a short one that is never held during I/O.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from api.store.contract import Change, HistoryPruned
+
+Body = Mapping[str, Any]
+
+
+class View:
+    """The documents by collection. One writer at a time; readers and followers in any thread.
+
+    Bodies are the store's own and are not altered by anybody.
+    """
+
+    def __init__(self, changes: Iterable[Change], collections: Collection[str], revision: int, horizon: int) -> None:
+        """`changes` are the last of each document, in any order; deletions up to `horizon` are not among them."""
+        self.revision = revision
+        self._live: dict[str, dict[str, tuple[int, Body]]] = {name: {} for name in collections}
+        self._last: dict[tuple[str, str], int] = {}
+        self._horizon = horizon
+        self._stepped = threading.Condition()
+        for change in sorted(changes, key=lambda each: each.revision):
+            self._show(change)
+
+    # --- readers ---
+
+    def get(self, collection: str, identifier: str) -> tuple[int, Body] | None:
+        """Revision and body of a document."""
+        return self._live[collection].get(identifier)
+
+    def all(self, collection: str) -> list[tuple[str, tuple[int, Body]]]:
+        """All documents of a collection, in no order."""
+        return list(self._live[collection].items())  # in one go, whatever the writer does
+
+    # --- followers ---
+
+    def changes(self, since: int) -> list[Change]:
+        """What changed after step `since`, in order, each document once. Raises `HistoryPruned`."""
+        with self._stepped:
+            if since < self._horizon:
+                raise HistoryPruned(self._horizon)
+            return [self._change(*each) for each in reversed(self._newest_first(since))]
+
+    def wait(self, since: int, timeout: float) -> int:
+        """Wait for a step after `since`; the number of the last step."""
+        deadline = time.monotonic() + timeout
+        with self._stepped:
+            while self.revision <= since and (left := deadline - time.monotonic()) > 0:
+                self._stepped.wait(left)
+            return self.revision
+
+    # --- the writer ---
+
+    def step(self, *changes: Change) -> None:
+        """These are durable: show them. Followers see all of them or none."""
+        with self._stepped:
+            for change in changes:
+                self._show(change)
+                self.revision = change.revision
+            self._stepped.notify_all()
+
+    def forget(self, collection: str, identifiers: Iterable[str], horizon: int) -> None:
+        """These deletions, all up to step `horizon`, are not known any more."""
+        with self._stepped:
+            self._horizon = max(self._horizon, horizon)
+            for identifier in identifiers:
+                self._last.pop((collection, identifier), None)
+
+    def _show(self, change: Change) -> None:
+        which = change.collection, change.id
+        self._last.pop(which, None)
+        self._last[which] = change.revision  # at the end: the order is that of the steps
+        live = self._live[change.collection]
+        if change.body is None:
+            live.pop(change.id, None)
+        else:
+            live[change.id] = (change.revision, change.body)
+
+    def _newest_first(self, since: int) -> list[tuple[str, str, int]]:
+        newest = []
+        for (collection, identifier), revision in reversed(self._last.items()):
+            if revision <= since:
+                break
+            newest.append((collection, identifier, revision))
+        return newest
+
+    def _change(self, collection: str, identifier: str, revision: int) -> Change:
+        found = self._live[collection].get(identifier)
+        return Change(collection, identifier, revision, dict(found[1]) if found else None)

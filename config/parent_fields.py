@@ -1,0 +1,77 @@
+"""The field `upstreams` of a request: a list of objects and lines, or one text (`config.parent_lists`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from config.fields import field_path
+from config.parent_lists import DEFAULT_PROTOCOL, BadLine, read_line, read_text
+
+
+def no_nulls(given: Any) -> Any:
+    """`given`, if no member of it is null; else a validation error that names it."""
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if value is None:
+                raise PydanticCustomError("null_inside", "{name} must not be null", {"name": name})
+    return given
+
+
+class _Line(NamedTuple):
+    """An entry that was a line of a text."""
+
+    number: int
+    entry: dict[str, Any]
+
+
+def listed(given: Any, info: ValidationInfo) -> Any:
+    """A text of lines as a list of them."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return [_Line(*line) for line in read_text(given, _bare_protocol(info))]
+    except BadLine as error:
+        raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
+
+
+def _bare_protocol(info: ValidationInfo) -> str:
+    """What lines without a scheme are of: the field `upstream_protocol` before this one."""
+    return (info.data or {}).get("upstream_protocol") or DEFAULT_PROTOCOL
+
+
+def read_parent(given: Any, read: Callable[[Any], Any], info: ValidationInfo) -> Any:
+    """A parent as an object, or as one line."""
+    if isinstance(given, str):
+        try:
+            given = read_line(given, _bare_protocol(info))
+        except BadLine as error:
+            raise PydanticCustomError("bad_line", "{error}", {"error": str(error)}) from None
+    if not isinstance(given, _Line):
+        return read(no_nulls(given))
+    try:
+        parent = read(given.entry)
+    except ValidationError as error:
+        raise _of_line(given.number, error) from None
+    parent.was_line(given.number)
+    return parent
+
+
+def _of_line(number: int, error: ValidationError) -> PydanticCustomError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = field_path(first["loc"])
+    text = f"line {number}: {field}: {first['msg'].removeprefix('Value error, ')}"
+    return PydanticCustomError("bad_line", "{error}", {"error": text})
+
+
+class OrText:
+    """For the description: what may be a text instead."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [handler(schema), {"type": "string", "minLength": 1, "maxLength": self._longest}]}

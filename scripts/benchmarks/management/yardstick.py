@@ -1,0 +1,179 @@
+"""What a user would write instead: a FastAPI application over a dictionary, run by uvicorn.
+
+It runs in an environment of its own. Variables say how many proxies there are (`BENCH_PROXIES`), the API key
+(`BENCH_KEY`), and the hash of the password of the one user (`BENCH_PASSWORD_HASH`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Generic, TypeVar
+
+import bcrypt
+from fastapi import Depends, FastAPI, Header, HTTPException, Query
+from pydantic import BaseModel, Field
+
+T = TypeVar("T")
+
+
+class Settings(BaseModel):
+    """How a proxy forwards."""
+
+    timeout: int = 30
+    keep_alive: bool = True
+    max_connections: int = 1000
+
+
+class Stats(BaseModel):
+    """What a proxy has done."""
+
+    total_requests: int = 0
+    active_connections: int = 0
+    uptime: str = "0m"
+    bytes_transferred: str = "0.00 B"
+    last_request: datetime | None = None
+
+
+class ProxyCreate(BaseModel):
+    """The body of a create."""
+
+    name: str = Field(min_length=1, max_length=64)
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+    protocol: str
+    settings: Settings = Settings()
+    tags: list[str] = []
+
+
+class ProxyListed(BaseModel):
+    """The list form."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: str
+    status: str
+    auth_enabled: bool = False
+    tags: list[str]
+    created_at: datetime
+    updated_at: datetime
+    stats: Stats = Stats()
+
+
+class Proxy(ProxyListed):
+    """The detail form."""
+
+    settings: Settings
+
+
+class Page(BaseModel):
+    """A page of proxies and where it is."""
+
+    proxies: list[ProxyListed]
+    pagination: dict[str, int | bool]
+
+
+class One(BaseModel):
+    """One proxy."""
+
+    proxy: Proxy
+
+
+class Envelope(BaseModel, Generic[T]):
+    """The body of every success."""
+
+    success: bool = True
+    data: T
+
+
+class Login(BaseModel):
+    """The body of a login."""
+
+    username: str
+    password: str
+
+
+class Tokens(BaseModel):
+    """The answer to a login."""
+
+    access_token: str
+    token_type: str = "Bearer"
+    expires_in: int = 3600
+
+
+def _new(number: int) -> Proxy:
+    now = datetime.now(UTC)
+    created = ProxyCreate(name=f"configured-{number}", port=1 + number % 65535, protocol="http")
+    return Proxy(id=f"prx_{number:016x}", status="inactive", created_at=now, updated_at=now, **created.model_dump())
+
+
+app = FastAPI()
+proxies: dict[str, Proxy] = {proxy.id: proxy for proxy in map(_new, range(int(os.environ["BENCH_PROXIES"])))}
+names = {proxy.name for proxy in proxies.values()}
+keys = {hashlib.sha256(os.environ["BENCH_KEY"].encode()).hexdigest(): "admin"}
+users = {"admin": os.environ["BENCH_PASSWORD_HASH"].encode()}
+tokens: dict[str, float] = {}
+
+
+async def caller(x_api_key: Annotated[str, Header()] = "") -> str:
+    """Who asks; 401 for an unknown key."""
+    name = keys.get(hashlib.sha256(x_api_key.encode()).hexdigest())
+    if name is None:
+        raise HTTPException(401)
+    return name
+
+
+@app.get("/api/v1/proxies", dependencies=[Depends(caller)])
+async def list_proxies(
+    page: Annotated[int, Query(ge=1)] = 1, per_page: Annotated[int, Query(ge=1, le=100)] = 50, status: str | None = None
+) -> Envelope[Page]:
+    """A page of them."""
+    found = [proxy for proxy in proxies.values() if status in (None, proxy.status)]
+    pages = max(1, -(-len(found) // per_page))
+    pagination = {"page": page, "per_page": per_page, "total": len(found), "pages": pages}
+    whereabouts = {**pagination, "has_next": page < pages, "has_prev": page > 1}
+    return Envelope(data=Page(proxies=found[(page - 1) * per_page : page * per_page], pagination=whereabouts))
+
+
+@app.get("/api/v1/proxies/{proxy_id}", dependencies=[Depends(caller)])
+async def get_proxy(proxy_id: str) -> Envelope[One]:
+    """One of them."""
+    if proxy_id not in proxies:
+        raise HTTPException(404)
+    return Envelope(data=One(proxy=proxies[proxy_id]))
+
+
+@app.post("/api/v1/proxies", status_code=201, dependencies=[Depends(caller)])
+async def create_proxy(body: ProxyCreate) -> Envelope[One]:
+    """One more, in memory alone."""
+    if body.name in names:
+        raise HTTPException(400)
+    now = datetime.now(UTC)
+    made = Proxy(id=secrets.token_hex(8), status="active", created_at=now, updated_at=now, **body.model_dump())
+    proxies[made.id] = made
+    names.add(made.name)
+    return Envelope(data=One(proxy=made))
+
+
+@app.delete("/api/v1/proxies/{proxy_id}", dependencies=[Depends(caller)])
+async def delete_proxy(proxy_id: str) -> Envelope[dict[str, str]]:
+    """One less."""
+    names.discard(proxies.pop(proxy_id).name)
+    return Envelope(data={"id": proxy_id})
+
+
+@app.post("/api/v1/auth/login")
+def login(body: Login) -> Envelope[Tokens]:
+    """A token for the password; in a thread, since bcrypt takes its time."""
+    digest = base64.b64encode(hashlib.sha256(body.password.encode()).digest())
+    if not bcrypt.checkpw(digest, users.get(body.username, b"")):
+        raise HTTPException(401)
+    made = Tokens(access_token=secrets.token_urlsafe(32))
+    tokens[made.access_token] = time.time() + made.expires_in
+    return Envelope(data=made)

@@ -1,0 +1,202 @@
+"""`scripts/soak`: see the package. Ends with 1 when something that has to hold didn't."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from api.audit import Head, verify
+from config.paths import DataDir
+from soaking import looking
+from soaking.changes import Changes, stored
+from soaking.disturb import Disturber, Plan
+from soaking.faults import CHILD, PARENT, Journal
+from soaking.installation import Installation
+from soaking.ledger import Ledger
+from soaking.lines import Clock, unexplained
+from soaking.traffic import Target, Traffic
+from soaking.verdict import SHOWN, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
+from tests.ports import free_port
+from tests.waiting import wait_until
+
+MOST_REQUESTS = 300
+SETTLED_WITHIN = 60.0
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> int:
+    """The exit status."""
+    arguments = _arguments()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    product = Installation()
+    command = [sys.executable, "-m", "soaking.origin"]
+    origin = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert origin.stdout is not None
+        http_port, echo_port = map(int, origin.stdout.readline().split())
+        product.start()
+        soak = Soak(product, arguments, {origin.pid}, http_port, echo_port)
+        checks = soak.run()
+        checks += [Check("it ends in good order", [] if product.stop(60) == 0 else ["it did not"])]
+        checks += [Check("the audit trail is whole", _audit(product))]
+        return soak.report(checks)
+    finally:
+        if arguments.keep_log is not None:
+            arguments.keep_log.write_text(product.log)
+        product.discard()
+        origin.kill()
+        origin.wait()
+
+
+class Soak:
+    """One run."""
+
+    def __init__(
+        self, product: Installation, arguments: argparse.Namespace, own: set[int], http_port: int, echo_port: int
+    ) -> None:
+        self._product, self._arguments, self._own = product, arguments, own
+        self._proxies = _make_proxies(product)
+        targets = [Target(name, proxy["protocol"], proxy["port"]) for name, proxy in self._proxies.items()]
+        targets = [target for target in targets if target.name != PARENT]
+        self._ledger, self._journal = Ledger(), Journal()
+        self._traffic = Traffic(targets, http_port, echo_port, arguments.rate / 2.3)
+        self._changes = Changes(product, self._ledger, arguments.seed)
+        self._plan = Plan(arguments.minutes * 60)
+        names = {product.forwarding_name(proxy): name for name, proxy in self._proxies.items()}
+        self._disturber = Disturber(product, self._journal, names, self._plan, arguments.seed)
+        self._clock = Clock(time.time(), time.monotonic())
+
+    def run(self) -> list[Check]:
+        """What has to hold."""
+        product, began = self._product, time.monotonic()
+        self._traffic.start()
+        self._disturber.start()
+        try:
+            time.sleep(self._plan.begin - 5)
+            before = looking.look(product)
+            self._changes.start()
+            self._disturber.join()
+            left = began + self._plan.total - time.monotonic()
+            _say(f"faults are over; {max(0.0, left):.0f} s of calm")
+            time.sleep(max(0.0, left))
+        finally:
+            self._disturber.stop()
+            self._changes.stop()
+            self._traffic.stop()
+        self._seconds = time.monotonic() - began
+        product.wait_whole(SETTLED_WITHIN)
+        kept = self._kept()
+        self._stop_those_that_came()
+        self._reap()
+        return [
+            *kept,
+            *traffic_checks(self._traffic.attempts, self._journal),
+            *api_checks(self._changes.calls, self._journal),
+            Check("everything was mended in time", self._disturber.complaints),
+            Check("every start of the product succeeded", ["a start failed"] * self._disturber.starts_that_failed),
+            Check("no process is left over", looking.stray_processes(product, self._own, len(self._proxies))),
+            Check("no file is left over", looking.stray_files(product)),
+            Check("no process spins when nothing happens", looking.spinning(product)),
+            Check("no memory or descriptor leaks", looking.growths(before, looking.look(product))),
+            Check(
+                "every line of the log is explained", unexplained(product.lines(), self._journal.faults, self._clock)
+            ),
+        ]
+
+    def report(self, checks: list[Check]) -> int:
+        """Print it, and write the Markdown if that is wanted."""
+        for check in checks:
+            for each in check.found[:SHOWN]:
+                _say(f"NOT SO: {check.what}: {each}")
+        attempts, calls = self._traffic.attempts, self._changes.calls
+        figures = [
+            f"{self._seconds / 60:.0f} minutes, up to {self._arguments.rate} requests a second, "
+            f"{len(self._journal.faults)} faults, seed {self._arguments.seed}, {datetime.date.today()}"
+            + ("" if self._had_disk else "; without a full disk, for which root is needed"),
+            *summary(attempts, calls, self._seconds),
+            f"{self._ledger.answered} changes answered and compared, {self._ledger.doubtful} in doubt",
+        ]
+        text = "\n\n".join(
+            [
+                "\n".join(f"- {each}" for each in figures),
+                table_of_faults(self._journal, attempts, calls),
+                table_of_checks(checks),
+            ]
+        )
+        print(text)
+        if self._arguments.markdown is not None:
+            self._arguments.markdown.write_text(text + "\n")
+        return 0 if all(check.kept for check in checks) else 1
+
+    def _kept(self) -> list[Check]:
+        self._had_disk = self._product.disk
+        found = stored(self._product)
+        lost = [each for collection, things in found.items() for each in self._ledger.lost(collection, things)]
+        return [Check("every answered change is there", lost)]
+
+    def _stop_those_that_came(self) -> None:
+        """So that the same runs as when it was counted first."""
+        for proxy in self._product.data("GET", "/proxies?per_page=100&status=active")["proxies"]:
+            if proxy["name"] not in self._proxies:
+                self._product.data("POST", f"/proxies/{proxy['id']}/stop")
+        wanted = len(self._proxies)
+        wait_until(
+            lambda: len(self._product.by_kind()["forwarding"]) == wanted, "the others have ended", SETTLED_WITHIN
+        )
+
+    def _reap(self) -> None:
+        """What a killed supervisor left to us and has ended; who hasn't is found."""
+        for process in psutil.Process().children():
+            if process.pid not in self._own and process.pid != self._product.pid:
+                try:
+                    os.waitpid(process.pid, os.WNOHANG)
+                except ChildProcessError:
+                    continue  # the last look has reaped it
+
+
+def _make_proxies(product: Installation) -> dict[str, dict[str, Any]]:
+    """Those that the traffic goes through."""
+    parent = product.proxy(name=PARENT)
+    upstream = {"protocol": "http", "host": "127.0.0.1", "port": parent["port"]}
+    made = {PARENT: parent, CHILD: product.proxy(name=CHILD, upstreams=[upstream])}
+    tls = {"cert_file": str(product.cert), "key_file": str(product.key)}
+    for protocol, more in (("http", {}), ("https", {"tls": tls}), ("socks4", {}), ("socks5", {})):
+        made[protocol] = product.proxy(name=protocol, protocol=protocol, port=free_port(), **more)
+    return made
+
+
+def _audit(product: Installation) -> list[str]:
+    found = verify(DataDir(product.data_dir))
+    return [] if isinstance(found, Head) else [f"row {found.seq} {found.error}"]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/soak", description=(__doc__ or "").partition(".")[0])
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long, from 2 (default: 20)")
+    parser.add_argument(
+        "--rate", type=int, default=200, help=f"requests a second, up to {MOST_REQUESTS} (default: 200)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of everything that is chosen")
+    parser.add_argument("--markdown", type=Path, help="where the tables are written to")
+    parser.add_argument("--keep-log", type=Path, help="where the product's log is copied to")
+    arguments = parser.parse_args()
+    if arguments.minutes < 2 or not 1 <= arguments.rate <= MOST_REQUESTS:
+        parser.error(f"--minutes is at least 2, and --rate is from 1 to {MOST_REQUESTS}")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

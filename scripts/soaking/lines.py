@@ -1,0 +1,79 @@
+"""Every line of the log from `warning` on is to be explained: by what it says and by a fault that was near enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.units import parse_moment
+from soaking.faults import Fault
+
+AFTERWARDS = 45.0
+"""Seconds after a fault: the longest back-off, and a check that comes each ten seconds."""
+
+SERIOUS = frozenset({"warning", "error", "critical"})
+KILLED = r"(kill|hang) \S+"
+DISK = r"disk full"
+DESCRIPTORS = r"descriptors of \S+"
+ANY = rf"({KILLED}|{DISK}|{DESCRIPTORS})"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Lines that match `line` follow from faults that match `fault`."""
+
+    line: str
+    fault: str
+
+
+EXPLAINED = (
+    Explained(r" died: process \d+ was killed by SIGKILL", KILLED),
+    Explained(r"is .* as set through the API; the configuration says", r"reload|kill supervisor"),
+    Explained(r" is silent for \d+ s and is killed", r"hang \S+"),
+    Explained(r"the zygote ended; its children live on", r"kill (zygote|supervisor)"),
+    Explained(r"the zygote doesn't take requests", rf"(kill zygote|{DESCRIPTORS})"),
+    Explained(r" ends: the supervisor is gone", r"kill supervisor"),
+    Explained(r"the configuration is not taken over: .*drain_timeout", r"reload of a bad file"),
+    Explained(r"No space left on device|database or disk is full|disk I/O error|wait for the disk", DISK),
+    Explained(r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),
+    Explained(r"can't be started|died: .* at its start|could not be started", rf"({DISK}|{DESCRIPTORS})"),
+    Explained(r"the (supervisor|collector|webhook sender)|didn't answer|is not there|Unreachable|TimedOut", ANY),
+    Explained(r"will hear of a change later|no webhook can be delivered to|is kept: ", ANY),
+)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Between the wall and the monotonic clock."""
+
+    wall: float
+    monotonic: float
+
+    def monotonic_of(self, text: str) -> float:
+        """Of a moment in the log."""
+        return parse_moment(text) - self.wall + self.monotonic
+
+
+def unexplained(lines: Sequence[dict[str, Any]], faults: Sequence[Fault], clock: Clock) -> list[str]:
+    """The serious lines that nothing explains, and tracebacks, which nothing does."""
+    told = []
+    for line in lines:
+        if line["level"] == "text":
+            if re.search(r"Traceback|Error", line["message"]):
+                told.append(line["message"])
+        elif line["level"] in SERIOUS and not _explained(line, faults, clock):
+            told.append(f"{line['time']} {line['level']} {line['logger']}: {line['message']}")
+        if "exception" in line:
+            told.append(f"{line['time']} {line['message']}: {line['exception'].splitlines()[-1]}")
+    return told
+
+
+def _explained(line: dict[str, Any], faults: Sequence[Fault], clock: Clock) -> bool:
+    at = clock.monotonic_of(line["time"])
+    near = [fault.kind for fault in faults if fault.begin - 1.0 <= at <= (fault.end or at) + AFTERWARDS]
+    return any(
+        re.search(each.line, line["message"]) and any(re.fullmatch(each.fault, kind) for kind in near)
+        for each in EXPLAINED
+    )

@@ -1,0 +1,42 @@
+"""What the traffic goes to, a process of its own: `python -m soaking.origin` prints its two ports.
+
+At the first, HTTP/1.1: `GET /N` answers with N bytes. At the second, what comes is sent back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio import StreamReader, StreamWriter
+
+
+async def _http(reader: StreamReader, writer: StreamWriter) -> None:
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = int(head.split()[1].rpartition(b"/")[2])
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, OSError):
+        writer.close()  # the proxy has enough, or was killed
+
+
+async def _echo(reader: StreamReader, writer: StreamWriter) -> None:
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+    except OSError:
+        pass  # reset by a proxy that was killed
+    writer.close()
+
+
+async def main() -> None:
+    """Until it is ended."""
+    servers = [await asyncio.start_server(each, "127.0.0.1", 0) for each in (_http, _echo)]
+    print(*(server.sockets[0].getsockname()[1] for server in servers), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # who started it is gone
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

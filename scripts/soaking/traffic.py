@@ -1,0 +1,175 @@
+"""Clients of every kind at a steady pace, each asking for bytes that it can check.
+
+Each attempt has a result: `answered`, or one of `soaking.faults`, or `wrong` when what came was not what was asked for.
+Attempts are begun at their time whether or not earlier ones are finished, up to `UNDER_WAY` for each proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from soaking.faults import CUT, FAILED, LATE, REFUSED
+
+ANSWERED, WRONG = "answered", "wrong"
+UNDER_WAY = 60
+PATIENCE = 20.0
+"""Seconds for one attempt; a process that hangs is killed after ten."""
+SIZES = (100, 2_000, 40_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One, with its monotonic times."""
+
+    proxy: str
+    result: str
+    begin: float
+    end: float
+    detail: str = ""
+
+
+class _Status(Exception):
+    """An answer of another status than 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A proxy to go through."""
+
+    name: str
+    protocol: str
+    port: int
+
+
+Through = Callable[[Target, int], Awaitable[None]]
+
+
+class Traffic:
+    """In a thread of its own, from `start` to `stop`."""
+
+    def __init__(self, targets: list[Target], http_port: int, echo_port: int, rate: float) -> None:
+        self.attempts: list[Attempt] = []
+        self.held_back = 0
+        self._targets, self._http, self._echo = targets, http_port, echo_port
+        self._pause = len(targets) / rate
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="traffic")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no more, and wait for those under way."""
+        self._stopping.set()
+        self._thread.join(PATIENCE + 10)
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for target in self._targets:
+                group.create_task(self._pace(target, group))
+
+    async def _pace(self, target: Target, group: asyncio.TaskGroup) -> None:
+        under_way: set[asyncio.Task[None]] = set()
+        number, due = 0, time.monotonic()
+        while not self._stopping.is_set():
+            number, due = number + 1, due + self._pause
+            if len(under_way) < UNDER_WAY:
+                task = group.create_task(self._attempt(target, number))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            else:
+                self.held_back += 1
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    async def _attempt(self, target: Target, number: int) -> None:
+        through: Through = self._tunnel if target.protocol.startswith("socks") or number % 3 == 0 else self._get
+        begin, detail = time.monotonic(), ""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await through(target, SIZES[number % len(SIZES)])
+            result = ANSWERED
+        except TimeoutError:
+            result = LATE
+        except ConnectionRefusedError as error:
+            result, detail = REFUSED, str(error)
+        except _Status as error:
+            result, detail = FAILED, str(error)
+        except (OSError, asyncio.IncompleteReadError, ssl.SSLError) as error:
+            result, detail = CUT, repr(error)
+        except ValueError as error:
+            result, detail = WRONG, str(error)
+        self.attempts.append(Attempt(target.name, result, begin, time.monotonic(), detail))
+
+    # --- one attempt ---
+
+    async def _get(self, target: Target, size: int) -> None:
+        """Two requests on one connection."""
+        reader, writer = await self._connect(target)
+        try:
+            for _ in range(2):
+                where = f"127.0.0.1:{self._http}"
+                writer.write(f"GET http://{where}/{size} HTTP/1.1\r\nHost: {where}\r\n\r\n".encode())
+                head = await reader.readuntil(b"\r\n\r\n")
+                _expect_200(head)
+                _expect_all(await reader.readexactly(size), b"x" * size)
+        finally:
+            writer.close()
+
+    async def _tunnel(self, target: Target, size: int) -> None:
+        """A tunnel to who echoes, and three messages through it."""
+        reader, writer = await self._connect(target)
+        try:
+            await getattr(self, f"_open_{target.protocol}")(reader, writer)
+            message = bytes(index % 251 for index in range(size))
+            for _ in range(3):
+                writer.write(message)
+                _expect_all(await reader.readexactly(size), message)
+        finally:
+            writer.close()
+
+    async def _connect(self, target: Target) -> tuple[StreamReader, StreamWriter]:
+        tls = self._tls if target.protocol == "https" else None
+        return await asyncio.open_connection("127.0.0.1", target.port, ssl=tls, limit=1 << 18)
+
+    async def _open_http(self, reader: StreamReader, writer: StreamWriter) -> None:
+        where = f"127.0.0.1:{self._echo}"
+        writer.write(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n\r\n".encode())
+        _expect_200(await reader.readuntil(b"\r\n\r\n"))
+
+    _open_https = _open_http
+
+    async def _open_socks5(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """RFC 1928, without credentials."""
+        writer.write(b"\x05\x01\x00")
+        _expect_all(await reader.readexactly(2), b"\x05\x00")
+        writer.write(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + self._echo.to_bytes(2, "big"))
+        reply = await reader.readexactly(10)
+        if reply[1] != 0:
+            raise _Status(f"SOCKS5 reply {reply[1]}")
+
+    async def _open_socks4(self, reader: StreamReader, writer: StreamWriter) -> None:
+        writer.write(b"\x04\x01" + self._echo.to_bytes(2, "big") + socket.inet_aton("127.0.0.1") + b"\x00")
+        reply = await reader.readexactly(8)
+        if reply[1] != 90:
+            raise _Status(f"SOCKS4 reply {reply[1]}")
+
+
+def _expect_200(head: bytes) -> None:
+    status = head.split(b" ", 2)[1]
+    if status != b"200":
+        raise _Status(head.split(b"\r\n", 1)[0].decode(errors="replace"))
+
+
+def _expect_all(found: bytes, wanted: bytes) -> None:
+    if found != wanted:
+        raise ValueError(f"{found[:40]!r} in place of {wanted[:40]!r}")

@@ -1,0 +1,119 @@
+"""The tables of what was done and of what came of it, and whether all is well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from soaking.changes import REFUSALS, Called
+from soaking.faults import REFUSED, Fault, Journal
+from soaking.traffic import ANSWERED, Attempt
+
+SHOWN = 12
+"""Findings of one check that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One promise: `found` breaks it."""
+
+    what: str
+    found: Sequence[str]
+
+    @property
+    def kept(self) -> bool:
+        """Is it so?"""
+        return not self.found
+
+
+def traffic_checks(attempts: Sequence[Attempt], journal: Journal) -> list[Check]:
+    """Wrong bytes and refused connections apart from the rest."""
+    bad = [each for each in attempts if each.result != ANSWERED]
+    told = [
+        (
+            each,
+            f"{each.proxy}: {each.result} after {each.end - each.begin:.2f} s {each.detail}, {_around(each, journal)}",
+        )
+        for each in bad
+        if journal.explain(each.result, each.proxy, each.begin, each.end) is None
+    ]
+    return [
+        Check("no client got other bytes than it asked for", [text for each, text in told if each.result == "wrong"]),
+        Check(
+            "no connection was refused while the supervisor lived",
+            [text for each, text in told if each.result == REFUSED],
+        ),
+        Check(
+            "no request failed but those of the process that was killed",
+            [text for each, text in told if each.result not in ("wrong", REFUSED)],
+        ),
+    ]
+
+
+def api_checks(calls: Sequence[Called], journal: Journal) -> list[Check]:
+    """Calls may fail while something is done to the API or to what it needs, and never with another status."""
+    strange = [call for call in calls if isinstance(call.status, int) and call.status not in {200, 201} | REFUSALS]
+    unprovoked = [
+        call
+        for call in calls
+        if call.status not in (200, 201) and call not in strange and not _touched(journal.around(call.begin, call.end))
+    ]
+    return [
+        Check("no call of the API was refused as wrong", [_call(each, journal) for each in strange]),
+        Check("no call of the API failed but while a fault was there", [_call(each, journal) for each in unprovoked]),
+    ]
+
+
+def table_of_checks(checks: Iterable[Check]) -> str:
+    """In Markdown."""
+    rows = [f"| {check.what} | {'yes' if check.kept else f'**no**: {len(check.found)}'} |" for check in checks]
+    return "\n".join(["| what has to hold | held |", "|---|---|", *rows])
+
+
+def table_of_faults(journal: Journal, attempts: Sequence[Attempt], calls: Sequence[Called]) -> str:
+    """In Markdown: each kind of fault, how often, how long until all was whole, and what clients felt."""
+    rows = [
+        "| what was done | times | longest until all ran again | requests cut, late or failed | API calls that failed |"
+    ]
+    rows.append("|---|---:|---:|---:|---:|")
+    bad = [each for each in attempts if each.result != ANSWERED]
+    failed = [call for call in calls if call.status not in (200, 201)]
+    for kind, faults in sorted(_by_kind(journal.faults).items()):
+        longest = max((fault.end or fault.begin) - fault.begin for fault in faults)
+        felt = sum(any(f.covers(e.begin, e.end) and f.explains(e.result, e.proxy) for f in faults) for e in bad)
+        calls_felt = sum(any(fault.covers(call.begin, call.end) for fault in faults) for call in failed)
+        rows.append(f"| {kind} | {len(faults)} | {longest:.1f} s | {felt} | {calls_felt} |")
+    return "\n".join(rows)
+
+
+def summary(attempts: Sequence[Attempt], calls: Sequence[Called], seconds: float) -> list[str]:
+    """Figures of the whole."""
+    results = Counter(each.result for each in attempts)
+    per_second = results[ANSWERED] / seconds
+    others = ", ".join(f"{count} {name}" for name, count in results.items() if name != ANSWERED) or "none else"
+    answered = sum(call.status in (200, 201) for call in calls)
+    return [
+        f"{results[ANSWERED]} attempts of clients answered ({per_second:.0f} a second); {others}",
+        f"{answered} of {len(calls)} calls of the API answered with success",
+    ]
+
+
+def _touched(kinds: Sequence[str]) -> bool:
+    return bool(kinds)
+
+
+def _around(each: Attempt, journal: Journal) -> str:
+    return f"during {', '.join(journal.around(each.begin, each.end)) or 'nothing'}"
+
+
+def _call(call: Called, journal: Journal) -> str:
+    around = ", ".join(journal.around(call.begin, call.end)) or "nothing"
+    return f"{call.what}: {call.status} after {call.end - call.begin:.2f} s, during {around}: {call.detail}"
+
+
+def _by_kind(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
+    found: dict[str, list[Fault]] = {}
+    for fault in faults:
+        found.setdefault(fault.kind, []).append(fault)
+    return found

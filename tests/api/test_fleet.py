@@ -1,0 +1,104 @@
+"""What is really so: one answer serves many requests, and none that came before a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.bus.messages import METRICS, SUPERVISOR, ProxyStats, Runtime, Stats, Unreachable
+from actors.bus.messages import Fleet as FleetMessage
+from api import fleet as fleets
+from api.fleet import Fleet
+
+RUNNING = Runtime("running", 7, 1.0, 0, None)
+
+
+def stats(requests: int) -> ProxyStats:
+    return ProxyStats(requests, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+class Both:
+    """A supervisor and a collector; `heard` is what they were asked."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        self.proxies = {"a": RUNNING}
+        self.changed = {"a": stats(1)}
+        self.as_of = 1.0
+        self.gone = False
+        self.meanwhile: Any = lambda: None
+
+    def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
+        self.heard.append((to, message))
+        if self.gone:
+            return Unreachable(to, "it is not on the bus")
+        if to == METRICS:
+            self.as_of += 1.0
+            return Stats(dict(self.changed), self.as_of)
+        answer = FleetMessage(dict(self.proxies), {}, 1.0)
+        self.meanwhile()
+        return answer
+
+    def publish(self, topic: str, message: Any) -> None:
+        raise AssertionError("nobody says anything here")
+
+    def asked(self, whom: str) -> int:
+        return sum(to == whom for to, _ in self.heard)
+
+
+def test_many_requests_share_an_answer() -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=60.0)
+    for _ in range(5):
+        assert fleet.runtimes() == {"a": RUNNING}
+        assert fleet.stats() == {"a": stats(1)}
+    assert (both.asked(SUPERVISOR), both.asked(METRICS)) == (1, 1)
+
+
+def test_after_a_change_the_supervisor_is_asked_anew() -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=60.0)
+    fleet.runtimes()
+    both.proxies = {}
+    fleet.changed()
+    assert fleet.runtimes() == {}
+
+
+def test_an_answer_from_before_a_change_that_came_meanwhile_is_not_remembered() -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=60.0)
+    both.meanwhile = fleet.changed
+    assert fleet.runtimes() == {"a": RUNNING}
+    both.meanwhile, both.proxies = lambda: None, {}
+    assert fleet.runtimes() == {}
+
+
+def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=0.0)
+    both.changed = {"a": stats(1), "b": stats(1)}
+    fleet.stats()
+    both.changed = {"b": stats(2)}
+    assert fleet.stats() == {"a": stats(1), "b": stats(2)}
+    assert [message.since for _, message in both.heard] == [0.0, 2.0]
+
+
+def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=0.0)
+    fleet.stats()
+    monkeypatch.setattr(fleets, "REREAD", 0.0)
+    both.changed = {"b": stats(1)}
+    assert fleet.stats() == {"b": stats(1)}
+
+
+def test_without_supervisor_and_collector_nothing_is_known() -> None:
+    both = Both()
+    fleet = Fleet(both, remembered=0.0)
+    fleet.stats()
+    both.gone = True
+    assert fleet.runtimes() is None
+    assert fleet.stats() == {}
+    both.gone = False
+    assert fleet.stats() == {"a": stats(1)}

@@ -1,0 +1,110 @@
+"""Passwords are checked rightly, whoever does it; and only so many wait for that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from api.http.errors import ApiError
+from api.security import hashing as module
+from api.security.hasher import NICENESS
+from api.security.hashing import Hashing
+from config.passwords import hash_password
+from tests.waiting import wait_until
+
+LONG = 30.0
+HASHED = hash_password("correct horse", 4)
+
+
+@pytest.fixture
+def hashing() -> Iterator[Hashing]:
+    made = Hashing()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def crowded(hashing: Hashing) -> Iterator[Hashing]:
+    """Somebody else's password is being checked all the time."""
+    with hashing._counted():
+        yield hashing
+
+
+def both(hashing: Hashing) -> list[bool]:
+    return [hashing.check_password(password, HASHED) for password in ("correct horse", "battery staple")]
+
+
+def test_a_password_that_comes_alone_needs_no_process(hashing: Hashing) -> None:
+    assert both(hashing) == [True, False]
+    assert hashing.pid is None
+
+
+def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Hashing) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda _: both(crowded), range(8))) == [[True, False]] * 8
+    assert crowded.pid is not None
+    process = psutil.Process(crowded.pid)
+    assert process.nice() == NICENESS + os.getpriority(os.PRIO_PROCESS, 0)
+    assert process.cpu_affinity() == sorted(module.allowed)
+
+
+def test_what_no_hash_looks_like_is_never_right(crowded: Hashing) -> None:
+    assert not crowded.check_password("correct horse", "no hash")
+    assert not crowded.check_password("correct horse", "")
+
+
+def test_a_killed_process_costs_nobody_the_right_answer(crowded: Hashing) -> None:
+    both(crowded)
+    before = crowded.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    assert both(crowded) == [True, False]
+    assert crowded.pid not in (None, before)
+
+
+def test_without_a_process_passwords_are_checked_all_the_same(
+    crowded: Hashing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PROGRAM", ("/nonexistent/python",))
+    assert both(crowded) == [True, False]
+
+
+def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashing, release, entered = Hashing(at_once=2), threading.Event(), threading.Semaphore(0)
+
+    def slow(_prehash: bytes, _hashed: bytes) -> bool:
+        entered.release()
+        return release.wait(LONG)
+
+    monkeypatch.setattr(module, "check_prehashed", slow)
+    monkeypatch.setattr(hashing, "_running", _nobody)
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(hashing.check_password, "any", HASHED) for _ in range(2)]
+        for _ in waiting:
+            assert entered.acquire(timeout=LONG)
+        with pytest.raises(ApiError) as refused:
+            hashing.check_password("correct horse", HASHED)
+        release.set()
+        assert all(each.result(LONG) for each in waiting)
+    assert (refused.value.status, refused.value.code) == (429, "RATE_LIMITED")
+    assert refused.value.headers["Retry-After"] == "1"
+    assert hashing.check_password("any", HASHED)
+
+
+def _nobody() -> Callable[[], None] | None:
+    return None
+
+
+def test_the_process_ends_with_the_api(crowded: Hashing) -> None:
+    both(crowded)
+    assert crowded.pid is not None
+    process = psutil.Process(crowded.pid)
+    crowded.close()
+    wait_until(lambda: not process.is_running(), "the process for hashing has ended")
+    assert both(crowded) == [True, False]

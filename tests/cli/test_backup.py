@@ -1,0 +1,404 @@
+"""Backups of a running product, and restores: onto nothing, over another state, of damaged archives, and killed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.audit import Head, verify
+from api.backup import replacing
+from api.backup.archive import opened
+from api.store import open_store
+from config.paths import DataDir
+from tests.cli.shell import Ran, Shell
+from tests.product import Product
+
+PASSPHRASE = "correct horse battery staple"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+        yield Path(made)
+
+
+class Site:
+    """A machine with a data directory, and somebody who runs commands there."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.folder = folder
+        self.data = DataDir(data)
+        self.secret = folder / "passphrase"
+        self.secret.write_text(PASSPHRASE + "\n")
+        self.shell = Shell(folder / "home", None, PROXYFLEET_DATA_DIR=str(data))
+
+    def backup(self, name: str = "b.tar.gz", *more: str) -> Path:
+        self.shell.good("backup", str(self.folder / name), "--passphrase-file", str(self.secret), *more)
+        return self.folder / name
+
+    def restore(self, file: Path, *more: str) -> Ran:
+        return self.shell("restore", str(file), "--passphrase-file", str(self.secret), *more)
+
+    def names(self) -> list[str]:
+        store = open_store(self.data)
+        try:
+            return sorted(document.body["name"] for document in store.find("proxies"))
+        finally:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def original() -> Iterator[Path]:
+    """The data of a product that was stopped: two proxies, one with a parent that wants a password, and a webhook."""
+    with Product() as product:
+        credentials = {"username": "u", "password": "sesame 1"}
+        upstream = {
+            "protocol": "http",
+            "host": "127.0.0.1",
+            "port": 9,
+            "auth": credentials,
+        }
+        product.proxy(name="chained", upstreams=[upstream], upstream_check={"enabled": False})
+        product.proxy(name="plain")
+        hook = {"name": "h", "url": "https://example.com/", "events": ["proxy.*"], "headers": {"X-Secret": "sesame 2"}}
+        product.data("POST", "/webhooks", hook)
+        assert product.stop() == 0
+        yield product.data_dir
+
+
+@pytest.fixture
+def site(folder: Path, original: Path) -> Site:
+    shutil.copytree(original, folder / "data")
+    (folder / "data").chmod(0o700)
+    return Site(folder, folder / "data")
+
+
+def forget(site: Site, name: str = "plain") -> None:
+    """Remove a proxy behind the product's back."""
+    store = open_store(site.data)
+    (gone,) = (document for document in store.find("proxies") if document.body["name"] == name)
+    store.delete("proxies", gone.id)
+    store.close()
+
+
+def test_a_backup_is_private_and_has_no_secret_in_the_clear(site: Site) -> None:
+    file = site.backup()
+    assert file.stat().st_mode & 0o777 == 0o600
+    content = gzip.decompress(file.read_bytes())
+    key = (site.data.keys / "secrets.key").read_bytes().strip()
+    for secret in (key, b"sesame 1", b"sesame 2", PASSPHRASE.encode()):
+        assert secret not in content
+    names = members_of(file)
+    assert names[:2] == ["manifest.json", "keys.sealed"]
+    assert {"store/proxies.json", "audit/audit.sqlite", "webhooks/outbox.sqlite"} <= set(names)
+    assert not [name for name in names if name.startswith(("logs/", "keys/", "idempotency/")) or name.endswith("-wal")]
+    assert [name for name in members_of(site.backup("l.tar.gz", "--with-logs")) if name.startswith("logs/")]
+
+
+def members_of(file: Path) -> list[str]:
+    with tarfile.open(file) as tar:
+        return tar.getnames()
+
+
+def test_a_dry_run_says_what_differs_and_touches_nothing(site: Site) -> None:
+    file = site.backup()
+    forget(site)
+    before = {path: path.read_bytes() for path in site.data.store.iterdir()}
+    shown = site.restore(file, "--dry-run")
+    assert shown.status == 0
+    assert "added\tproxies\tplain" in shown.out
+    assert "chained" not in shown.out
+    assert {path: path.read_bytes() for path in site.data.store.iterdir()} == before
+    assert not (site.data.path / replacing.RESTORING).exists()
+
+
+def test_what_was_removed_and_changed_is_back_and_the_state_in_between_is_kept(site: Site) -> None:
+    file = site.backup()
+    forget(site)
+    assert site.names() == ["chained"]
+    assert site.restore(file).status == 2  # nobody was asked
+    done = site.restore(file, "--yes")
+    assert done.status == 0, done.err
+    assert site.names() == ["chained", "plain"]
+    (kept,) = site.data.path.glob("before-restore-*")
+    assert Site(site.folder, kept).names() == ["chained"]
+    assert str(kept) in done.out
+    found = verify(site.data)
+    assert isinstance(found, Head)
+    rows = site.shell.process("audit", "verify").out
+    assert rows.startswith("The audit trail is whole")
+
+
+@pytest.mark.product
+def test_onto_a_new_machine_the_product_starts_with_everything(original: Path, folder: Path) -> None:
+    shutil.copytree(original, folder / "data")
+    file = Site(folder, folder / "data").backup()
+    product = Product()
+    new = Site(folder, product.data_dir)
+    assert new.restore(file, "--yes").status == 0
+    with product:
+        proxies = {proxy["name"]: proxy for proxy in product.data("GET", "/proxies")["proxies"]}
+        assert proxies.keys() == {"chained", "plain"}
+        audit = product.data("GET", "/audit?action=backup.restored")["audit"]
+        assert [row["actor"]["type"] for row in audit] == ["command_line"]
+        assert product.data("GET", "/webhooks")["webhooks"][0]["name"] == "h"
+
+
+@pytest.mark.product
+def test_a_backup_while_everything_changes_is_of_one_moment(folder: Path) -> None:
+    """Proxies are made in pairs, the second after the first was answered: no backup has a second without its first."""
+    with Product() as product:
+        site = Site(folder, product.data_dir)
+        over = threading.Event()
+
+        def change() -> None:
+            for number in range(200):
+                for half in ("a", "b"):
+                    body = {"name": f"{number}-{half}", "port": product.free_port(), "protocol": "http"}
+                    made = product.api("POST", "/proxies", body).json()["data"]["proxy"]
+                    product.api("POST", f"/proxies/{made['id']}/stop")
+                if over.is_set():
+                    return
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            files = [site.backup(f"{number}.tar.gz") for number in range(3)]
+        finally:
+            over.set()
+            thread.join()
+    for file in files:
+        with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as new:
+            there = Site(Path(new), Path(new) / "data")
+            assert there.restore(file, "--yes").status == 0
+            names = set(there.names())
+            assert all(f"{name[:-1]}a" in names for name in names if name.endswith("b"))
+            assert isinstance(verify(there.data), Head)
+
+
+def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, folder: Path) -> None:
+    made = site.shell.good("backup", str(folder / "k.tar.gz"), "--without-keys")
+    assert "the key files are not in it" in made.err
+    forget(site)
+    assert site.shell("restore", str(folder / "k.tar.gz"), "--yes").status == 0
+    assert site.names() == ["chained", "plain"]
+    elsewhere = Site(folder, folder / "elsewhere")
+    refused = elsewhere.shell("restore", str(folder / "k.tar.gz"), "--yes")
+    assert refused.status == 1
+    assert "can't be read by this release" in refused.err
+    assert "Nothing was touched" in refused.err
+
+
+def test_unattended_the_keys_are_sealed_when_there_is_a_passphrase_and_left_out_else(site: Site, folder: Path) -> None:
+    target = str(folder / "u.tar.gz")
+    assert site.shell("backup", target).status == 2  # nobody can be asked
+    assert site.shell.good("backup", target, "--unattended", "-o", "json").data["keys"] is False
+    (folder / "backup-passphrase").write_text(PASSPHRASE)
+    given = {"CREDENTIALS_DIRECTORY": str(folder)}
+    assert site.shell.good("backup", target, "--unattended", "-o", "json", **given).data["keys"] is True
+    assert site.restore(Path(target), "--dry-run").status == 0
+
+
+def test_another_passphrase_is_refused(site: Site) -> None:
+    file = site.backup()
+    site.secret.write_text("another passphrase\n")
+    refused = site.restore(file, "--yes")
+    assert (refused.status, "another passphrase" in refused.err) == (1, True)
+    site.secret.write_text("short\n")
+    assert "at least 12 characters" in site.restore(file).err
+
+
+def rebuilt(file: Path, target: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """The archive with its members changed."""
+    with tarfile.open(file) as tar:
+        members = {}
+        for info in tar.getmembers():
+            content = tar.extractfile(info)
+            assert content is not None
+            members[info.name] = content.read()
+    change(members)
+    with tarfile.open(target, "w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return target
+
+
+def altered_manifest(**values: Any) -> Callable[[dict[str, bytes]], None]:
+    def change(members: dict[str, bytes]) -> None:
+        members["manifest.json"] = json.dumps({**json.loads(members["manifest.json"]), **values}).encode()
+
+    return change
+
+
+def altered_store(members: dict[str, bytes]) -> None:
+    members["store/users.json"] = members["store/users.json"].replace(b"admin", b"nimda")
+
+
+def escaping(members: dict[str, bytes]) -> None:
+    manifest = json.loads(members["manifest.json"])
+    manifest["files"][0]["path"] = "store/../../evil"
+    members["manifest.json"] = json.dumps(manifest).encode()
+
+
+def unnamed(members: dict[str, bytes]) -> None:
+    members["store/extra.json"] = b"{}"
+
+
+def shortened(members: dict[str, bytes]) -> None:
+    del members["store/users.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (altered_manifest(format=2), "format 2 of a later release"),
+        (altered_manifest(kind="other"), "its manifest is not one"),
+        (altered_manifest(product="9.9"), "can't be opened"),  # the seal covers the manifest
+        (altered_store, "store/users.json is damaged"),
+        (escaping, "which can't be in a backup"),
+        (unnamed, "is not as the manifest says"),
+        (shortened, "is not as the manifest says"),
+    ],
+)
+def test_an_archive_that_was_altered_is_refused_and_nothing_is_touched(
+    site: Site, change: Callable[[dict[str, bytes]], None], words: str
+) -> None:
+    file = rebuilt(site.backup(), site.folder / "altered.tar.gz", change)
+    forget(site)
+    refused = site.restore(file, "--yes")
+    assert (refused.status, words in refused.err or "cut short" in refused.err) == (1, True), refused.err
+    assert site.names() == ["chained"]
+    assert not (site.data.path / replacing.RESTORING).exists()
+    assert not (site.folder / "evil").exists()
+
+
+@pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.999])
+def test_an_archive_that_was_cut_short_is_refused(site: Site, part: float) -> None:
+    file = site.backup()
+    content = file.read_bytes()
+    file.write_bytes(content[: int(len(content) * part)])
+    refused = site.restore(file, "--yes")
+    assert refused.status == 1, refused.out
+    assert "Traceback" not in refused.err
+    assert site.names() == ["chained", "plain"]
+
+
+def test_a_bit_anywhere_in_the_archive_is_found_or_does_not_matter(site: Site) -> None:
+    file = site.backup()
+    content = bytearray(file.read_bytes())
+    for position in range(20, len(content) - 8, len(content) // 12):
+        turned = bytearray(content)
+        turned[position] ^= 16
+        file.write_bytes(turned)
+        refused = site.restore(file, "--dry-run")
+        assert (refused.status, "Traceback" in refused.err) == (1, False), position
+
+
+def test_while_the_product_runs_nothing_is_restored(site: Site) -> None:
+    file = site.backup()
+    lock = subprocess.Popen(
+        [sys.executable, "-c", LOCKER, str(site.data.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert lock.stdout is not None
+    assert lock.stdin is not None
+    lock.stdout.readline()
+    refused = site.restore(file, "--yes")
+    lock.communicate(b"\n")
+    assert (refused.status, f"in use by process {lock.pid}" in refused.err) == (1, True)
+
+
+LOCKER = """
+import sys
+from pathlib import Path
+from actors.supervision.locks import lock
+lock(Path(sys.argv[1]), "x")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+RENAMES = 14
+"""So many does a restore make."""
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from typer.testing import CliRunner
+from supervisor import app
+left, renamed = 0, Path.rename
+def rename(self, target):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    return renamed(self, target)
+Path.rename = rename
+root, file, *moments = sys.argv[1:]
+for left in map(int, moments):
+    child = os.fork()
+    if child == 0:
+        arguments = ["restore", file, "--yes", "--data-dir", f"{root}/{left}/data"]
+        os._exit(CliRunner().invoke(app, arguments).exit_code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_one(site: Site) -> None:
+    """Before the first, which decides; between the two of a folder, and of two folders; before the last."""
+    moments = [0, 1, 2, 3, RENAMES - 2, RENAMES - 1, RENAMES]
+    file = site.folder / "k.tar.gz"
+    site.shell.good("backup", str(file), "--without-keys")
+    forget(site)
+    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as root:
+        for left in moments:
+            shutil.copytree(site.data.path, Path(root) / str(left) / "data")
+        command = [sys.executable, "-c", KILLED, root, str(file), *map(str, moments)]
+        ended = subprocess.run(command, env=site.shell.env, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 0, ended.stderr
+        assert [int(line) for line in ended.stdout.split()] == [-signal.SIGKILL] * (len(moments) - 1) + [0]
+        seen = []
+        for left in moments:
+            here = Site(Path(root) / str(left), Path(root) / str(left) / "data")
+            here.shell.good("reset-settings")  # whoever comes next completes it, or clears it away
+            assert not (here.data.path / replacing.RESTORING).exists()
+            assert isinstance(verify(here.data), Head)
+            seen.append(here.names())
+    old, new = ["chained"], ["chained", "plain"]
+    assert seen == [old, *[new] * (len(moments) - 1)]
+
+
+def test_a_backup_that_fails_leaves_no_archive(site: Site) -> None:
+    (site.data.audit / "audit.sqlite").write_bytes(b"SQLite format 3\x00" + b"\xff" * 5000)
+    failed = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
+    assert (failed.status, "there is no new archive" in failed.err) == (1, True)
+    assert sorted(path.name for path in site.folder.iterdir() if path.name.startswith((".b", "b"))) == []
+
+
+def test_of_backups_with_the_time_in_their_name_the_newest_are_kept(site: Site) -> None:
+    target = site.folder / "backups"
+    target.mkdir()
+    for name in ("proxyfleet-20200101T000000Z.tar.gz", "proxyfleet-20210101T000000Z.tar.gz", "other.tar.gz"):
+        (target / name).touch()
+    site.shell.good("backup", str(target), "--without-keys", "--keep", "2")
+    left = sorted(path.name for path in target.iterdir())
+    assert (len(left), left[:2]) == (3, ["other.tar.gz", "proxyfleet-20210101T000000Z.tar.gz"])
+
+
+def test_an_older_state_of_the_store_is_read_whole(site: Site) -> None:
+    with opened(site.backup()) as archive:
+        assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks")
+        assert archive.manifest.total == sum(member.size for member in archive.manifest.files)

@@ -1,0 +1,148 @@
+"""`proxyfleet export`, `import` and `apply`: the configuration as a file, and only what was shown is done."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import Shell, shell_of
+from tests.product import Product
+
+pytestmark = pytest.mark.product
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Product]:
+    """A product of this module alone: a whole configuration is compared."""
+    with Product() as running:
+        yield running
+
+
+@pytest.fixture
+def shell(fleet: Product, tmp_path: Path) -> Iterator[Shell]:
+    yield shell_of(fleet, tmp_path / "home")
+    for proxy in fleet.data("GET", "/proxies")["proxies"]:
+        fleet.data("DELETE", f"/proxies/{proxy['id']}")
+    for hook in fleet.data("GET", "/webhooks")["webhooks"]:
+        fleet.data("DELETE", f"/webhooks/{hook['id']}")
+
+
+def file_of(folder: Path, text: str) -> str:
+    file = folder / "fleet.toml"
+    file.write_text(text)
+    return str(file)
+
+
+def proxy_of(name: str, port: int, **more: Any) -> str:
+    lines = [
+        f'name = "{name}"',
+        'protocol = "http"',
+        f"port = {port}",
+        *(f"{key} = {value}" for key, value in more.items()),
+    ]
+    return "[[proxies]]\n" + "\n".join(lines) + "\n"
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    port = fleet.free_port()
+    shown = shell.good("apply", "-f", file_of(tmp_path, proxy_of("desk", port)), "--dry-run")
+    assert "+ proxy desk\n" in shown.out
+    assert f"    port: {port}\n" in shown.out
+    assert "1 would be created" in shown.out
+    assert fleet.data("GET", "/proxies")["proxies"] == []
+
+
+def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    port = fleet.free_port()
+    file = file_of(tmp_path, proxy_of("desk", port, tags='["a"]') + "[settings.proxy]\ndefault_timeout = 33\n")
+    done = shell.good("apply", "-f", file, "--yes")
+    assert "1 created, 1 changed" in done.out
+    assert shell.good("proxies", "show", "desk").details["tags"] == "a"
+    assert shell.good("apply", "-f", file).out == "Nothing to change; 2 as they are.\n"
+    assert shell.good("apply", "-f", file, "--check").status == 0
+    changed = file_of(tmp_path, proxy_of("desk", port, tags='["b"]'))
+    assert shell("apply", "-f", changed, "--check").status == 6
+    assert "~ proxy desk\n    tags: a → b\n" in shell.good("apply", "-f", changed, "--yes").out
+    assert shell.good("apply", "-f", changed, "--yes", "-o", "json").data["changed"] is False
+
+
+def test_prune_deletes_what_the_file_does_not_have_and_asks_first(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    fleet.proxy(name="old")
+    file = file_of(tmp_path, proxy_of("new", fleet.free_port()))
+    refused = shell("apply", "-f", file, "--prune")
+    assert (refused.status, "- proxy old" in refused.out) == (2, True)
+    assert [proxy["name"] for proxy in fleet.data("GET", "/proxies")["proxies"]] == ["old"]
+    with shell.terminal("apply", "-f", file, "--prune") as terminal:
+        terminal.until("Do it?")
+        assert "\x1b[31m- proxy old" in terminal.text
+        terminal.type("y\n")
+        assert terminal.end() == 0
+    assert [proxy["name"] for proxy in fleet.data("GET", "/proxies")["proxies"]] == ["new"]
+
+
+def test_what_was_changed_by_somebody_else_between_the_look_and_the_yes_is_not_overwritten(
+    shell: Shell, fleet: Product, tmp_path: Path
+) -> None:
+    file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
+    with shell.terminal("apply", "-f", file) as terminal:
+        terminal.until("Do it?")
+        fleet.proxy(name="meanwhile")
+        terminal.type("y\n")
+        assert terminal.end() == 1
+    assert "Somebody changed the configuration meanwhile" in terminal.text
+    assert [proxy["name"] for proxy in fleet.data("GET", "/proxies")["proxies"]] == ["meanwhile"]
+
+
+def test_an_export_as_toml_or_json_is_what_apply_takes_and_changes_nothing(
+    shell: Shell, fleet: Product, tmp_path: Path
+) -> None:
+    auth = {"enabled": True, "username": "u", "password": "open sesame"}
+    fleet.proxy(name="desk", auth=auth, tags=["a"], accounts=[{"username": "x", "password": "another one"}])
+    hook = {"name": "h", "url": "https://example.com/", "events": ["*"], "headers": {"X-Token": "secret"}}
+    fleet.data("POST", "/webhooks", hook)
+    for name in ("fleet.toml", "fleet.json"):
+        file = tmp_path / name
+        shell.good("export", str(file))
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "Nothing to change" in shell.good("apply", "-f", str(file), "--prune").out
+        assert "Nothing to change" in shell.good("import", str(file), "--prune").out
+    assert tomllib.loads(shell.good("export").out)["proxies"][0]["name"] == "desk"
+    assert shell.good("export", "-o", "json").data == json.loads((tmp_path / "fleet.json").read_text())
+
+
+def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    secret = tmp_path / "passphrase"
+    secret.write_text("correct horse, battery\n")
+    upstream = {"protocol": "http", "host": "127.0.0.1", "port": 9, "auth": {"username": "u", "password": "sesame"}}
+    made = fleet.proxy(name="chained", upstreams=[upstream], upstream_check={"enabled": False})
+    file = tmp_path / "fleet.toml"
+    shell.good("export", str(file), "--secrets", "--passphrase-file", str(secret))
+    fleet.data("DELETE", f"/proxies/{made['id']}")
+    secret.write_text("another passphrase\n")
+    refused = shell("import", str(file), "--yes", "--passphrase-file", str(secret))
+    assert (refused.status, "another passphrase" in refused.err) == (1, True)
+    secret.write_text("correct horse, battery\n")
+    assert "+ proxy chained" in shell.good("import", str(file), "--yes", "--passphrase-file", str(secret)).out
+
+
+def test_everything_that_is_wrong_is_told_at_once_with_its_path(shell: Shell, tmp_path: Path) -> None:
+    file = file_of(
+        tmp_path, '[[proxies]]\nname = "x"\nport = 0\nprotocol = "ftp"\n[settings.logging]\nlevel = "loud"\n'
+    )
+    refused = shell("apply", "-f", file, "--yes")
+    assert refused.status == 1
+    for path in ("proxies[0].port", "proxies[0].protocol", "settings.logging.level"):
+        assert path in refused.err
+    broken = shell("apply", "-f", file_of(tmp_path, "[[proxies]\n"))
+    assert (broken.status, "line 1" in broken.err) == (1, True)
+    assert shell("apply", "-f", str(tmp_path / "none.toml")).status == 1
+
+
+def test_a_file_comes_by_standard_input(shell: Shell, fleet: Product) -> None:
+    text = proxy_of("piped", fleet.free_port())
+    assert "1 created" in shell.good("apply", "-f", "-", "--yes", stdin=text).out

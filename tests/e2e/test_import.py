@@ -1,0 +1,258 @@
+"""Import and export of a running product: traffic that goes on, addresses that change hands, kills in the middle."""
+
+from __future__ import annotations
+
+import base64
+import random
+import threading
+from typing import Any, Self
+
+import pytest
+import requests
+
+from tests.e2e.origins import Origin
+from tests.e2e.wire import Client
+from tests.product import PASSWORD, Product
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.product
+
+HEAD = {"kind": "proxyfleet.config", "version": 1}
+PASSPHRASE = {"X-Passphrase": "of the way between"}
+
+
+def post(product: Product, document: dict[str, Any], query: str = "", **headers: str) -> requests.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return product.api("POST", f"/config/import?{query}", {**HEAD, **document}, timeout=60, headers=named)
+
+
+def imported(product: Product, document: dict[str, Any], query: str = "") -> Any:
+    answer = post(product, document, query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["data"]
+
+
+def exported(product: Product, query: str = "", **headers: str) -> dict[str, Any]:
+    answer = product.api("GET", f"/config/export?{query}", headers=headers)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["data"])
+
+
+def running(product: Product, name: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        proxies = product.data("GET", "/proxies?per_page=100")["proxies"]
+        found = next((each for each in proxies if each["name"] == name), None)
+        return found if found and found["runtime"]["state"] == "running" else None
+
+    return wait_until(look, f"{name} runs")
+
+
+class Callers:
+    """Somebody who asks through a port again and again; `failures` are connections that were refused or cut."""
+
+    def __init__(self, port: int, url: str) -> None:
+        self.port, self.url = port, url
+        self.answered = 0
+        self.failures: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._call, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_what: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def more(self) -> None:
+        """Wait for answers from now on."""
+        enough = self.answered + 5
+        wait_until(lambda: self.answered >= enough or self.failures, "more answers")
+
+    def _call(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with Client(self.port) as client:
+                    assert client.get(self.url).status == 200
+            except (OSError, AssertionError) as error:
+                self.failures.append(repr(error))
+                return
+            self.answered += 1
+
+
+def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(own_product: Product, origin: Origin) -> None:
+    product, url = own_product, origin.url("/hello")
+    one, two, kept = (product.free_port() for _ in range(3))
+    proxies = [
+        {"name": name, "port": port, "protocol": "http"} for name, port in (("one", one), ("two", two), ("kept", kept))
+    ]
+    assert imported(product, {"proxies": proxies})["summary"]["create"] == 3
+    before = {name: running(product, name)["runtime"]["pid"] for name in ("one", "two", "kept")}
+    moved = [{"name": "renamed", "port": one, "protocol": "http"}, {"name": "two", "port": kept}]
+    moved += [{"name": "kept", "port": two, "tags": ["moved"]}]
+    with Client(kept) as idle, Callers(one, url) as first, Callers(two, url) as second, Callers(kept, url) as third:
+        assert idle.get(url).status == 200
+        first.more()
+        summary = imported(product, {"proxies": moved}, "prune=true")["summary"]
+        assert summary == {"create": 1, "update": 2, "delete": 1, "unchanged": 0}
+        after = {name: running(product, name)["runtime"]["pid"] for name in ("renamed", "two", "kept")}
+        for callers in (first, second, third):
+            callers.more()
+            assert callers.failures == []
+    assert not set(before.values()) & set(after.values())
+    assert imported(product, {"proxies": moved}, "prune=true")["changed"] is False
+
+
+def test_an_import_touches_only_what_it_changes(own_product: Product, origin: Origin) -> None:
+    product, url = own_product, origin.url("/hello")
+    stays, changes = product.proxy(name="stays"), product.proxy(name="changes")
+    with Client(stays["port"]) as open_one, Client(changes["port"]) as open_other:
+        assert open_one.get(url).status == open_other.get(url).status == 200
+        document = exported(product)
+        document["proxies"][0]["settings"]["timeout"] = 11  # of `changes`
+        assert imported(product, document)["summary"] == {"create": 0, "update": 1, "delete": 0, "unchanged": 3}
+        assert open_one.get(url).status == open_other.get(url).status == 200
+    assert running(product, "changes")["runtime"]["pid"] == changes["runtime"]["pid"]
+    taken = {"proxies": [{"name": "new", "port": stays["port"], "protocol": "http"}, {"name": "stays", "tags": ["x"]}]}
+    refused = post(product, taken).json()["error"]["details"]
+    assert refused["field"] == "proxies[0].port"
+    free = product.free_port()
+    tried = imported(product, {"proxies": [{"name": "new", "port": free, "protocol": "http"}]}, "dry_run=true")
+    assert tried["changed"] is True
+    with pytest.raises(ConnectionRefusedError):
+        Client(free)
+    assert exported(product) == document
+
+
+def test_the_api_itself_moves_with_an_import_and_answers_before_it_does(own_product: Product) -> None:
+    product, port = own_product, own_product.free_port()
+    document = {"settings": {"server": {"port": port}, "logging": {"level": "error"}}}
+    assert imported(product, document, "dry_run=true")["summary"]["update"] == 1
+    with pytest.raises(ConnectionRefusedError):
+        Client(port)
+    answer = post(product, document, Idempotency_Key="once")
+    assert answer.status_code == 200, answer.text
+    product.port, product.base_url = port, f"http://127.0.0.1:{port}"
+    product.wait_healthy()
+    assert imported(product, document)["changed"] is False
+
+
+def test_five_thousand_parents_are_taken_as_text_and_told_to_the_proxy(product: Product, origin: Origin) -> None:
+    parent = product.proxy()
+    lines = [f"127.0.0.1:{parent['port']}:user{number}:password-of-{number}" for number in range(5_000)]
+    made = product.proxy(upstreams="\n".join(lines), upstream_policy="round_robin", upstream_check={"enabled": False})
+    with Client(made["port"]) as client:
+        assert client.get(origin.url("/hello")).status == 200
+    shown = product.data("GET", f"/proxies/{made['id']}")["proxy"]
+    assert len(shown["upstreams"]) == len(shown["runtime"]["upstreams"]) == 5_000
+    assert sum(each["total_connections"] for each in shown["runtime"]["upstreams"]) == 1
+    for each in (made, parent):
+        product.data("DELETE", f"/proxies/{each['id']}")
+
+
+def test_an_active_proxy_speaks_another_protocol_to_new_connections(product: Product, origin: Origin) -> None:
+    made = product.proxy()
+    with Client(made["port"]) as older:
+        assert older.get(origin.url("/hello")).status == 200
+        imported(product, {"proxies": [{"name": made["name"], "protocol": "socks5"}]})
+
+        def greeted() -> bool:
+            with Client(made["port"]) as client:
+                client.send(b"\x05\x01\x00")
+                return client.exactly(2) == b"\x05\x00"
+
+        wait_until(greeted, "it speaks SOCKS5")
+        assert older.get(origin.url("/hello")).status == 200
+    product.data("DELETE", f"/proxies/{made['id']}")
+
+
+def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_product: Product, origin: Origin) -> None:
+    product, url = own_product, origin.url("/hello")
+    parent = product.proxy(name="parent", auth={"enabled": True, "username": "u", "password": "of-the-parent"})
+    auth = {"enabled": True, "username": "c", "password": "of-the-client"}
+    lines = f"u:of-the-parent@127.0.0.1:{parent['port']}"
+    child = product.proxy(name="child", auth=auth, upstreams=lines)
+    product.data("POST", "/users", {"username": "bob", "password": "password-of-bob"})
+    document = exported(product, "secrets=encrypted", **PASSPHRASE)
+    assert product.stop() == 0
+    with Product() as other:
+        answer = post(other, document, **PASSPHRASE)
+        assert answer.status_code == 200, answer.text
+        other.forget_token()
+        assert exported(other) == {name: value for name, value in document.items() if name != "secrets"}
+        running(other, "parent")
+        running(other, "child")
+        for _ in range(2):
+            assert status_as(child["port"], url, "c:of-the-client") == 200
+            assert status_as(child["port"], url, "c:another") == 407
+            login = {"username": "bob", "password": "password-of-bob"}
+            assert other.api("POST", "/auth/login", login).status_code == 200
+            other.kill_all()
+            other.start()
+
+
+def status_as(port: int, url: str, credentials: str) -> int:
+    with Client(port) as client:
+        return client.get(url, f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}").status
+
+
+def test_a_kill_of_everything_in_the_middle_of_an_import_leaves_all_of_it_or_nothing(own_product: Product) -> None:
+    dice, generation = random.Random(1), 0
+    for _ in range(4):
+        generation = survive(own_product, generation, dice)
+
+
+def survive(product: Product, generation: int, dice: random.Random) -> int:
+    """Import generation after generation until the kill; the one that is whole afterwards."""
+    answered, stopped = [generation], threading.Event()
+    token = product.token
+
+    def keep_importing() -> None:
+        with requests.Session() as session:
+            session.trust_env = False
+            session.headers["Authorization"] = f"Bearer {token}"
+            number = generation
+            while not stopped.is_set():
+                number += 1
+                try:
+                    answer = session.post(
+                        f"{product.base_url}/api/v1/config/import", json={**HEAD, **of(number)}, timeout=30
+                    )
+                except requests.RequestException:
+                    return  # killed meanwhile
+                assert answer.status_code == 200, answer.text
+                answered[0] = number
+
+    importer = threading.Thread(target=keep_importing, daemon=True)
+    importer.start()
+    enough = generation + dice.randrange(1, 6)
+    wait_until(lambda: answered[0] >= enough, "imports are answered")
+    stopped.wait(dice.random() / 20)  # anywhere in the next one
+    product.kill_all()
+    importer.join(60)
+    product.start()
+    product.forget_token()
+    document = exported(product)
+    numbers = {int(each["tags"][0]) for each in document["proxies"]}
+    numbers |= {int(each["email"].partition("@")[0][1:]) for each in document["users"] if each["email"]}
+    numbers |= {int(each["url"].rpartition("/")[2]) for each in document["webhooks"]}
+    numbers.add(document["settings"]["proxy"]["default_timeout"])
+    assert len(numbers) == 1
+    whole = numbers.pop()
+    assert whole in (answered[0], answered[0] + 1)
+    assert not (product.data_dir / "store" / "journal.json").exists()
+    return whole
+
+
+def of(number: int) -> dict[str, Any]:
+    """Generation `number` of a configuration with something of everything."""
+    return {
+        "proxies": [
+            {"name": f"p{each}", "port": 9, "protocol": "http", "status": "inactive", "tags": [str(number)]}
+            for each in range(3)
+        ],
+        "users": [{"username": "admin", "email": f"n{number}@example.com", "password": PASSWORD}],
+        "webhooks": [{"name": "w", "url": f"http://127.0.0.1:9/{number}", "events": ["*"], "enabled": False}],
+        "settings": {"proxy": {"default_timeout": number}},
+    }
