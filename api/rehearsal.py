@@ -7,7 +7,7 @@ the settings with what was set through the API, and the files of the store, are 
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields
+from dataclasses import asdict
 
 from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
@@ -26,11 +26,11 @@ class WouldNotStart(Exception):
     """The program would not start; the text says why."""
 
 
-def rehearse(settings: Settings, data: DataDir) -> None:
+def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) -> None:
     """Raises `WouldNotStart`."""
-    for each in fields(Entries):
-        if each.name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
-            _load(getattr(Entries(), each.name))
+    for name, entry in asdict(entries or Entries()).items():
+        if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(entry)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())
