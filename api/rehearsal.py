@@ -7,16 +7,18 @@ the settings with what was set through the API, and the files of the store, are 
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields
+from dataclasses import asdict
 
 from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
 from api.offline import peek_settings
 from api.store import StoreError
+from api.store.steps import DATA_FORMAT
 from api.store.storage import parse
+from config import data_format
 from config.certificates import CertificateError, server_context
 from config.live import BadStored
-from config.paths import DataDir
+from config.paths import DataDir, PathError
 from config.settings import Settings
 
 
@@ -24,11 +26,11 @@ class WouldNotStart(Exception):
     """The program would not start; the text says why."""
 
 
-def rehearse(settings: Settings, data: DataDir) -> None:
+def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) -> None:
     """Raises `WouldNotStart`."""
-    for each in fields(Entries):
-        if each.name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
-            _load(getattr(Entries(), each.name))
+    for name, entry in asdict(entries or Entries()).items():
+        if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(entry)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())
@@ -37,8 +39,9 @@ def rehearse(settings: Settings, data: DataDir) -> None:
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
     try:
+        data_format.refuse_newer(data.path, DATA_FORMAT)
         _check_certificate(with_stored(settings, peek_settings(data)))
-    except (BadStored, ValueError) as error:
+    except (BadStored, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
 
 
