@@ -7,17 +7,17 @@ the settings with what was set through the API, and the files of the store, are 
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields
+from dataclasses import asdict
 
 from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
 from api.offline import peek_settings
 from api.store import StoreError, migration, steps
 from api.store.storage import parse
+from config import data_format
 from config.certificates import CertificateError, server_context
-from config.data_format import DataFormatError, refuse_newer
 from config.live import BadStored
-from config.paths import DataDir
+from config.paths import DataDir, PathError
 from config.settings import Settings
 from config.units import size_text
 
@@ -26,12 +26,11 @@ class WouldNotStart(Exception):
     """The program would not start; the text says why."""
 
 
-def rehearse(settings: Settings, data: DataDir) -> None:
+def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) -> None:
     """Raises `WouldNotStart`."""
-    for each in fields(Entries):
-        if each.name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
-            _load(getattr(Entries(), each.name))
-    _check_format(data)
+    for name, entry in asdict(entries or Entries()).items():
+        if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(entry)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())
@@ -40,18 +39,17 @@ def rehearse(settings: Settings, data: DataDir) -> None:
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
     try:
+        _check_format(data)
         _check_certificate(with_stored(settings, peek_settings(data)))
-    except (BadStored, ValueError) as error:
+    except (BadStored, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
 
 
 def _check_format(data: DataDir) -> None:
     """The older program has ended when its data are brought forward: so it has to be known before that they can be."""
-    try:
-        mark = refuse_newer(data.path, steps.DATA_FORMAT)
-    except DataFormatError as error:
-        raise WouldNotStart(str(error)) from error
-    if mark is not None and (missing := migration.missing_space(data, mark, steps.STEPS)) > 0:
+    mark = data_format.refuse_newer(data.path, steps.DATA_FORMAT)
+    missing = migration.missing_space(data, mark, steps.STEPS) if mark is not None else 0
+    if missing > 0:
         raise WouldNotStart(
             f"{data.path}: bringing the data to the new format needs {size_text(missing)} more of space"
         )

@@ -11,11 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from socket import socket
 from typing import Any
 
-from actors.bus.events import Forwarder, event_topic, new_event
-from actors.bus.mailbox import Answer, address_of, refuse
+from actors.bus.events import Forwarder
+from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     LOGS,
     METRICS,
@@ -48,6 +47,7 @@ from actors.bus.messages import (
 from actors.bus.messages import (
     Fleet as FleetReport,
 )
+from actors.supervision.announcing import Announcer
 from actors.supervision.elders import Elders
 from actors.supervision.ending import Ending
 from actors.supervision.legacy import Elder
@@ -55,7 +55,8 @@ from actors.supervision.managed import Managed, Plan, World
 from actors.supervision.once import Gate, nothing, once, once_with
 from actors.supervision.orders import Entries, Orders
 from actors.supervision.own_addresses import OwnAddresses
-from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell, reconcile
+from actors.supervision.proxy_actors import ProxyActors
+from actors.supervision.reconcile import reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.states import State
 
@@ -91,14 +92,16 @@ class Fleet:
         self._keeper = keeper or ListenerKeeper(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
-        self._proxies: dict[str, Managed] = {}
-        self._configured: dict[str, Configure] = {}
-        self._down: set[str] = set()
+        self._announcer = Announcer(events, self._name_of)
         self._for_all: dict[type[Any], Any] = {}
         self._for_proxies: dict[type[Any], Any] = {}
         self._own = OwnAddresses(world.loop, self._keeper, orders, self._reconcile)
         self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
         self._elders.on_end = self._look_at_the_end
+        self._actors = ProxyActors(
+            world, self, entries.forwarding, orders, self._keeper, self._elders, self._announcer.forget
+        )
+        self._proxies = self._actors.by_id
         self._started_at = time.time()
         self._looked = world.loop.now
         self._ending: Ending | None = None
@@ -169,7 +172,7 @@ class Fleet:
     def _end_actor(self, actor: Managed) -> None:
         proxy_id = self._proxy_id(actor)
         if proxy_id:
-            self._stop(proxy_id, nothing)
+            self._actors.stop(proxy_id, nothing)
         else:
             actor.stop(self._orders.drain_timeout, nothing)
 
@@ -180,9 +183,7 @@ class Fleet:
     def take_over(self, orders: Orders) -> None:
         """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
         self._orders = orders
-        for actor in self._proxies.values():
-            actor.drain = orders.drain_timeout
-            actor.plan = replace(actor.plan, params=orders.forwarding_params)
+        self._actors.take_over(orders)
         for name, groups in orders.groups.items():
             self._tell_groups(self._fixed[name], groups)
         self._own.take_over(orders)
@@ -252,7 +253,7 @@ class Fleet:
         proxy_id = self._proxy_id(actor)
         if proxy_id in self._wish:
             # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
-            self._configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
+            self._actors.configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
 
     def actor_up(self, actor: Managed) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
@@ -264,17 +265,14 @@ class Fleet:
         proxy_id = self._proxy_id(actor)
         for message in (*self._for_all.values(), *(self._for_proxies.values() if proxy_id else ())):
             self._world.exchange.tell(actor.name, message)  # it may have been started before that was said
-        if proxy_id in self._down:
-            self._down.discard(proxy_id)
-            self._publish("proxy.up", proxy_id, restarts=actor.life.restarts)
+        self._announcer.up(proxy_id, actor.life)
 
     def actor_down(self, actor: Managed) -> None:
-        """Say that a proxy is down, once until it is up again."""
+        """Say that a proxy is down."""
         proxy_id = self._proxy_id(actor)
-        self._configured.pop(proxy_id, None)
-        if proxy_id and proxy_id not in self._down:
-            self._down.add(proxy_id)
-            self._publish("proxy.down", proxy_id, error=actor.life.error or "", restarts=actor.life.restarts)
+        self._actors.died(proxy_id)
+        if proxy_id:
+            self._announcer.down(proxy_id, actor.life)
 
     def actor_ended(self, actor: Managed) -> None:
         """It has stopped."""
@@ -379,15 +377,11 @@ class Fleet:
 
     def _trouble(self, sender: str, message: Trouble, _answer: Answer) -> None:
         log.error("%s: %s: %s", sender, message.what, message.detail)
-        actor = self._by_name(sender)
-        if actor is not None and self._proxy_id(actor) in self._wish:
-            self._publish("proxy.error", self._proxy_id(actor), error=message.what, detail=message.detail)
+        self._announcer.trouble(sender.removeprefix(forwarding_name("")), message)
 
     def _recovered(self, sender: str, message: Recovered, _answer: Answer) -> None:
         log.info("%s: %s: %s", sender, message.what, message.detail)
-        actor = self._by_name(sender)
-        if actor is not None and self._proxy_id(actor) in self._wish:
-            self._publish("proxy.recovered", self._proxy_id(actor), error=message.what, detail=message.detail)
+        self._announcer.recovered(sender.removeprefix(forwarding_name("")), message)
 
     def _recall(self, _sender: str, message: RecallEvents, answer: Answer) -> None:
         answer(RecalledEvents(self._events.recall(message.since)))
@@ -401,72 +395,9 @@ class Fleet:
                 quiet()
             return
         gate = Gate(quiet or nothing)
-        refused: set[str] = set()
-        for step in reconcile(self._wish, {name: self._real(name) for name in self._proxies}, self._own.told):
-            self._carry_out(step, refused, gate)
+        self._actors.carry_out(reconcile(self._wish, self._actors.real(), self._own.told), gate)
         gate.open()
         self._own.refresh(len(self._proxies))
-
-    def _real(self, proxy_id: str) -> Real:
-        actor = self._proxies[proxy_id]
-        configured = self._configured.get(proxy_id)
-        return Real(actor.life.state, self._keeper.kept(proxy_id), configured, actor.waiting)
-
-    def _carry_out(self, step: Step, refused: set[str], gate: Gate) -> None:
-        match step:
-            case Stop(proxy_id):
-                self._stop(proxy_id, gate.key())
-            case Bind(proxy_id, address):
-                if not self._bind(proxy_id, *address):
-                    refused.add(proxy_id)
-            case Start(proxy_id):
-                if proxy_id not in refused:
-                    self._proxy(proxy_id).start()
-            case Tell(proxy_id, configure):
-                actor = self._proxies[proxy_id]
-                self._configure(actor, actor.instance or 0, configure)
-            case Forget(proxy_id):
-                del self._proxies[proxy_id]
-                self._down.discard(proxy_id)
-
-    def _stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
-        self._keeper.retire(proxy_id)
-        self._configured.pop(proxy_id, None)
-        self._down.discard(proxy_id)
-        self._elders.dismiss(forwarding_name(proxy_id), self._orders.drain_timeout)
-
-        def listener_ends() -> None:
-            self._keeper.end_retired(proxy_id)
-            quiet()
-
-        self._proxies[proxy_id].stop(self._orders.drain_timeout, once(listener_ends))
-
-    def _bind(self, proxy_id: str, host: str, port: int) -> bool:
-        try:
-            self._keeper.keep(proxy_id, host, port)
-        except ListenError as error:
-            log.error("proxy %s: %s", proxy_id, error)
-            self._proxy(proxy_id).refused(error.error)
-            return False
-        return True
-
-    def _configure(self, actor: Managed, instance: int, configure: Configure) -> None:
-        if self._world.exchange.tell(address_of(actor.name, instance), configure):
-            self._configured[configure.spec.id] = configure
-
-    def _proxy(self, proxy_id: str) -> Managed:
-        actor = self._proxies.get(proxy_id)
-        if actor is None:
-
-            def sockets() -> list[socket]:
-                held = self._keeper.get(proxy_id)
-                return [held] if held else []
-
-            name = forwarding_name(proxy_id)
-            plan = Plan(name, self._entries.forwarding, self._orders.forwarding_params, sockets)
-            actor = self._proxies[proxy_id] = Managed(plan, self._world, self)
-            actor.drain = self._orders.drain_timeout
-        return actor
 
     def _keeper_forget(self, proxy_id: str) -> None:
         if self._keeper.kept(proxy_id) is None:
@@ -480,18 +411,15 @@ class Fleet:
             if held_up:
                 actor.pardon()
             actor.check()
+        self._world.spawner.check(held_up)
         if self._keeper.lapse():
             self._own.refresh(len(self._proxies))
-        if self._ending is None and any(self._untold(proxy_id) for proxy_id in self._proxies):
+        if self._ending is None and self._actors.any_untold():
             self._reconcile()
 
-    def _untold(self, proxy_id: str) -> bool:
-        return self._proxies[proxy_id].life.state is State.RUNNING and proxy_id not in self._configured
-
-    def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
-        name = self._wish[proxy_id].name if proxy_id in self._wish else ""
-        event = new_event(kind, {"proxy_id": proxy_id, "name": name, **data})
-        self._events.publish(event_topic(event), event)
+    def _name_of(self, proxy_id: str) -> str | None:
+        spec = self._wish.get(proxy_id)
+        return None if spec is None else spec.name
 
     def _all(self) -> list[Managed]:
         return [*self._fixed.values(), *self._proxies.values()]

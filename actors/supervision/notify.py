@@ -14,12 +14,16 @@ import time
 log = logging.getLogger(__name__)
 
 DELIVERED_WITHIN = 2.0
-"""Seconds that a descriptor waits for the manager, whose queue holds few messages, when it is busy."""
+"""Seconds that what must arrive waits for the manager when it is busy: its queue may hold no more than ten messages."""
 
 
 def notify(*lines: str) -> None:
-    """Send `READY=1`, `STATUS=…`, `STOPPING=1`, `WATCHDOG=1` to the service manager, if there is one."""
-    _send("\n".join(lines), (), 0.0)
+    """Send `READY=1`, `STATUS=…`, `STOPPING=1`, `WATCHDOG=1` to the service manager, if there is one.
+
+    What comes again by itself (a status, the watchdog's) is left out when the manager is busy; the rest waits for it.
+    """
+    may_be_lost = all(line.startswith(("STATUS=", "WATCHDOG=")) for line in lines)
+    _send("\n".join(lines), (), 0.0 if may_be_lost else DELIVERED_WITHIN)
 
 
 def notify_reloading() -> None:

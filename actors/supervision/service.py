@@ -55,9 +55,10 @@ from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, notify_reloading, watchdog_period
 from actors.supervision.once import Gate
 from actors.supervision.orders import Entries, Orders
-from actors.supervision.rehearsal import Rehearsal, own_command
+from actors.supervision.rehearsal import own_command
 from actors.supervision.sockets import BACKLOG, ListenerKeeper, ListenError
 from actors.supervision.spawner import Spawner
+from actors.supervision.succession import Succession
 from config import VERSION
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
@@ -111,7 +112,6 @@ class Service:
         self._last_instance = 0
         self._ending = False
         self._heir = False
-        self._rehearsal: Rehearsal | None = None
         self._started_at, self._is_ready = time.time(), False
         self._status = 0
         self._wake = self._take_signals()
@@ -119,6 +119,7 @@ class Service:
         _raise_descriptor_limit()
         run = premises.run
         self._loop = Loop()
+        self._succession = Succession(self._loop, self._objection, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
         self._exchange = Exchange(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
@@ -217,7 +218,7 @@ class Service:
         elif isinstance(message, PutSettings):
             self._put_settings(message, answer)
         elif isinstance(message, Upgrade):
-            self._upgrade(answer)
+            self._succession.upgrade(answer)
         elif isinstance(message, DescribeProgram):
             answer(Program(VERSION, self._started_at, self._is_ready))
         else:
@@ -253,7 +254,7 @@ class Service:
             elif number == signal.SIGHUP:
                 self._reread()
             elif number == signal.SIGUSR2:
-                self._upgrade(lambda _outcome: None)
+                self._succession.upgrade(lambda _outcome: None)
             elif number in (signal.SIGTERM, signal.SIGINT):
                 self._end(signal.Signals(number).name)
 
@@ -266,7 +267,7 @@ class Service:
             if pid == 0:
                 return
             how = os.waitstatus_to_exitcode(status)
-            if self._rehearsal is None or not self._rehearsal.reaped(pid, how):
+            if not self._succession.reaped(pid, how):
                 self._spawner.reaped(pid, how)
 
     def _reread(self) -> None:
@@ -332,39 +333,18 @@ class Service:
 
     # --- upgrade ---
 
-    def _upgrade(self, answer: Callable[[Any], None]) -> None:
-        """Become the program that is installed now, if it would start; else go on and say why not."""
-        problem = "the product is ending" if self._ending else self._elsewhere()
-        if self._rehearsal is not None:
-            problem = "an upgrade is under way"
-        if not problem:
-            try:
-                self._rehearsal = Rehearsal(self._loop, own_command(), lambda said: self._rehearsed(said, answer))
-            except OSError as error:
-                problem = f"{own_command()[0]}: {error.strerror}"
-        if problem:
-            log.error("not upgraded: %s", problem)
-            answer(Failed(problem))
-
-    def _elsewhere(self) -> str:
-        """What this program can tell of the next one's directories; what it can't read is not its business."""
+    def _objection(self) -> str:
+        """Why there can be no other program now: the end, or directories which this one can tell to be others."""
+        if self._ending:
+            return "the product is ending"
         try:
             fresh = self._reload()
         except ConfigError:
-            return ""
+            return ""  # perhaps the next program knows it better; its rehearsal will tell
         moved = [name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._in_force.base, name)]
         return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
 
-    def _rehearsed(self, problem: str | None, answer: Callable[[Any], None]) -> None:
-        self._rehearsal = None
-        if problem is None and self._ending:
-            problem = "the product is ending"
-        if problem is not None:
-            log.error("not upgraded, the next program would not start: %s", problem)
-            notify("STATUS=not upgraded, the next program would not start; see the log")
-            answer(Failed(problem))
-            return
-        answer(Done())
+    def _hand_over(self) -> None:
         log.info("upgrading: the proxies go on, the others end for the next program")
         self._ending = self._heir = True
         notify_reloading()

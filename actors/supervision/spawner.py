@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 UNDER_WAY_MAX = 16
 """Requests that the zygote has at a time; descriptors in flight are limited."""
 
+ZYGOTE_SILENCE = 20.0
+"""Seconds after which a zygote that has requests and answers none of them is killed. It imports before the first."""
+
 STATUS_WAIT = 0.1
 """Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
 
@@ -163,6 +166,7 @@ class Spawner:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._closed = False
+        self._heard = loop.now
         self._page = PulsePage()
         self._start_zygote()
 
@@ -186,6 +190,18 @@ class Spawner:
         self._waiting.append((process, entry, copies))
         self._loop.call_soon(self._send_waiting)
         return process
+
+    def check(self, pardon: bool = False) -> None:
+        """Look after the zygote: one that hangs is killed, and another is started.
+
+        With `pardon` its silence until now doesn't count, since it was the supervisor that was held up.
+        """
+        if pardon or not self._under_way:
+            self._heard = self._loop.now
+        elif self._zygote is not None and self._loop.now - self._heard > ZYGOTE_SILENCE:
+            log.error("the zygote has answered nothing for %.0f s and is killed", self._loop.now - self._heard)
+            self._heard = self._loop.now
+            self._zygote.kill()
 
     def set_logging(self, level: str, style: str) -> None:
         """For the log of the next zygote; actors are told in their boot."""
@@ -243,6 +259,7 @@ class Spawner:
             self.reaped(said["ended"], said["status"])
             return
         process = self._under_way.pop(said["token"])
+        self._heard = self._loop.now
         if not descriptors:
             process.close()  # out of descriptors: it can't be watched, so it can't be kept
             process.watcher.process_ended(process, "could not be watched: out of descriptors")
@@ -283,6 +300,7 @@ class Spawner:
             theirs.close()
         ours.setblocking(False)
         self._control = ours
+        self._heard = self._loop.now
         self._backoff.started(self._loop.now)
         self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
         self._send_waiting()

@@ -44,8 +44,8 @@ _IDEMPOTENCY_KEY = {
 _PASSPHRASE = {
     "name": "X-Passphrase",
     "in": "header",
-    "description": "What the secrets of the document are sealed under",
-    "schema": {"type": "string", "minLength": 12, "maxLength": 1024, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+    "description": "What the secrets of the document are sealed under; UTF-8",
+    "schema": {"type": "string", "minLength": 12, "maxLength": 1024},
 }
 _REQUEST_ID = {"X-Request-Id": {"description": "The request's id, as in the log", "schema": {"type": "string"}}}
 _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type": "string"}}}

@@ -11,7 +11,6 @@ import base64
 import binascii
 import json
 import os
-import re
 from typing import Any
 
 from cryptography.exceptions import InvalidTag
@@ -23,7 +22,6 @@ from api.transfer.document import KIND, VERSION, SealedSecrets
 
 SHORTEST_PASSPHRASE = 12
 LONGEST_PASSPHRASE = 1024
-_PASSPHRASE = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
 _COST: dict[str, Any] = {"kdf": "scrypt", "n": 2**15, "r": 8, "p": 1}
 """32 MiB and about a tenth of a second for each guess."""
 
@@ -101,11 +99,15 @@ def unseal(sealed: SealedSecrets, passphrase: str) -> Secrets:
         raise VaultError("secrets.data", "holds something else than the secrets of this version") from error
 
 
-def check_passphrase(text: str) -> str:
-    """The passphrase, if it can be one: what a header carries unchanged everywhere. Raises `VaultError`."""
-    if not _PASSPHRASE.fullmatch(text) or not SHORTEST_PASSPHRASE <= len(text) <= LONGEST_PASSPHRASE:
-        error = f"must be {SHORTEST_PASSPHRASE} to {LONGEST_PASSPHRASE} visible ASCII characters, with spaces between"
-        raise VaultError("X-Passphrase", error)
+def check_passphrase(header: str) -> str:
+    """The passphrase in a header, as WSGI gives it (its bytes as Latin-1): UTF-8 is meant. Raises `VaultError`."""
+    try:
+        text = header.encode("latin-1").decode("utf-8")
+    except UnicodeError as error:
+        raise VaultError("X-Passphrase", "must be UTF-8") from error
+    if not SHORTEST_PASSPHRASE <= len(text) <= LONGEST_PASSPHRASE or not text.isprintable():
+        error_text = f"must be {SHORTEST_PASSPHRASE} to {LONGEST_PASSPHRASE} printable characters"
+        raise VaultError("X-Passphrase", error_text)
     return text
 
 

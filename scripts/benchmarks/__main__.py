@@ -1,4 +1,4 @@
-"""`scripts/bench [soak|api|signin|logs|observe]`: run what is asked for, print the table; 1 when a bar is missed."""
+"""`scripts/bench [soak|api|signin|logs|observe|start]`: run it and print the table; 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import fleet, forwarding, logs, observe, python_peers, signin, soak, streaming, tunnelling
+from benchmarks import fleet, forwarding, logs, observe, python_peers, signin, soak, starts, streaming, tunnelling
 from benchmarks.install import install
 from benchmarks.management import measures
 from benchmarks.management.servers import YARDSTICK
@@ -24,6 +24,7 @@ from benchmarks.peers import Origin, version_of
 from benchmarks.processes import BenchError, allow_many_descriptors
 from benchmarks.report import Row, markdown, plain, save
 from benchmarks.rounds import FULL, QUICK, Bench, Effort
+from config import VERSION
 
 MEASURES: dict[str, Callable[[Bench], list[Row]]] = {
     "rest": fleet.at_rest,
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers-only", action="store_true", help="leave the product out")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe")
+    commands = parser.add_subparsers(dest="command", metavar="soak|api|signin|logs|observe|start")
     long = commands.add_parser("soak", help="a steady load for long: does anything grow?")
     long.add_argument("--seconds", type=float, default=600.0)
     long.add_argument("--rate", type=int, default=Pace().requests, metavar="REQUESTS", help="each second")
@@ -83,6 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--records", type=int, default=10_000_000, help="in the index; a whole number of thousands")
     index.add_argument("--rate", type=int, default=10_000, metavar="RECORDS", help="each second, to a running indexer")
     index.add_argument("--seconds", type=float, default=20.0, help="of that")
+    begin = commands.add_parser("start", help="start, stop and upgrade: how long, and does anybody notice?")
+    begin.add_argument("--proxies", type=int, action="append", metavar="NUMBER", help="to start with; 10 and 300")
     watched = commands.add_parser("observe", help="what looking costs: series, records, live figures, webhooks")
     watched.add_argument("--seconds", type=float, default=5.0, help="of load in each round")
     watched.add_argument("--events", type=int, default=1_000, help="to ten webhooks")
@@ -145,6 +148,12 @@ def _logs(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
             product.end()
 
 
+def _start(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
+    with tempfile.TemporaryDirectory(prefix="pf-bench-", dir="/tmp") as name:
+        rows = starts.measure(Path(name), arguments.proxies or [10, 300])
+    return rows, {"machine": _machine(), "versions": {"proxyfleet": VERSION}}
+
+
 def _observe(arguments: argparse.Namespace) -> tuple[list[Row], dict[str, object]]:
     allow_many_descriptors()
     with ExitStack() as stack:
@@ -162,6 +171,7 @@ COMMANDS: dict[str | None, Callable[[argparse.Namespace], tuple[list[Row], dict[
     "api": _api,
     "signin": _signin,
     "logs": _logs,
+    "start": _start,
     "observe": _observe,
 }
 

@@ -6,12 +6,15 @@ import importlib.metadata
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import requests
 
+from actors.bus.asking import Asking
+from actors.bus.messages import DescribeProgram, Program
 from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
 from benchmarks.report import OURS
@@ -34,11 +37,18 @@ class Product:
         self._folder = folder
         program = Path(sys.executable).parent / "proxyfleet"
         command = [str(program), "serve", "--data-dir", str(folder / "data"), "--run-dir", str(folder / "run")]
+        began = time.monotonic()
         self._child = Child("proxyfleet", command, folder, environment=self._environment())
         self._http = requests.Session()
         self._http.trust_env = False
-        wait_until(self._healthy, "proxyfleet is healthy", STORED_START_SECONDS)
-        self._sign_in()
+        try:
+            wait_until(self._healthy, "proxyfleet is healthy", STORED_START_SECONDS)
+            self.ready_after = time.monotonic() - began
+            """Seconds from the start of its process until it said that it is healthy."""
+            self._sign_in()
+        except BaseException:
+            self.end()
+            raise
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PROXYFLEET_")}
@@ -99,6 +109,17 @@ class Product:
 
         wait_until(runs, f"proxy {proxy_id} runs")
         return found[0]
+
+    @property
+    def pid(self) -> int:
+        """The supervisor."""
+        return self._child.process.pid
+
+    def started_at(self) -> float | None:
+        """When the supervisor's program was started, if it says so; it doesn't while it is just upgraded."""
+        with Asking(self.run_dir) as asking:
+            said = asking.ask(DescribeProgram(), timeout=1.0)
+        return said.started_at if isinstance(said, Program) and said.ready else None
 
     @property
     def run_dir(self) -> RunDir:

@@ -261,6 +261,12 @@ def test_a_parent_whose_password_is_not_told_is_not_made_without_one(here: Impor
     here.apply(proxies=[entry])
 
 
+def test_a_passphrase_is_utf_8_in_whatever_alphabet(filled: Importing, there: Importing) -> None:
+    sent = "ein schönes Geheimnis 秘密".encode().decode("latin-1")
+    document = filled.export("encrypted", **{"X-Passphrase": sent})
+    assert there.post(document, X_Passphrase=sent).status_code == 200
+
+
 # --- the difference -----------------------------------------------------------------------------------------------
 
 

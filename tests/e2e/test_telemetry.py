@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,6 +122,9 @@ def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_w
         for _ in range(3):
             assert fetched(proxy, origin)
         wait_until(lambda: len(records_told(first, proxy)) >= 3, "the records are pushed")
+        noted = product.data_dir / "telemetry" / "records.json"
+        stored = product.data("GET", "/logs")["total"]
+        wait_until(lambda: noted.exists() and json.loads(noted.read_text())["after"] >= stored, "that is noted")
         before = records_told(first, proxy)
     for _ in range(3):
         assert fetched(proxy, origin)
@@ -137,17 +141,20 @@ def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_w
 
 
 def test_the_push_that_is_killed_comes_back_as_the_same(
-    product: Product, proxy: dict[str, Any], receiver: Receiver
+    product: Product, proxy: dict[str, Any], receiver: Receiver, origin: Origin
 ) -> None:
+    assert fetched(proxy, origin)
+
     def who() -> str:
         resources = [each.resource_metrics[0].resource for each in receiver.of("/v1/metrics")]
         return str(resources[-1]) if resources else ""
 
-    before = wait_until(who, "it pushes")
+    wait_until(lambda: requests_told(receiver, proxy) > 0, "it pushes what was counted")
+    before, told = who(), requests_told(receiver, proxy)
     old = product.actor("telemetry")
     old.kill()
     wait_until(lambda: product.actor("telemetry").pid != old.pid, "it runs again")
-    pushes = len(receiver.pushed)
-    wait_until(lambda: len(receiver.pushed) > pushes, "it pushes again")
+    pushes = len(receiver.of("/v1/metrics"))
+    wait_until(lambda: len(receiver.of("/v1/metrics")) > pushes, "it pushes again")
     assert who() == before
-    assert requests_told(receiver, proxy) > 0
+    assert requests_told(receiver, proxy) >= told > 0

@@ -108,10 +108,21 @@ def test_an_upgrade_under_load_refuses_fails_and_cuts_nothing(installed: Install
             assert tunnel.answer().status == 200
         assert knocking.failures == []
     assert (installed.pid, installed.version) == (first, "2.0.0")
+    made = sum(knocking.counts[:2]) + 1  # the third calls the API; and the tunnel that stayed
+    wait_until(lambda: requests_of(installed, proxy) == made, "every request is counted once, before and after", 30)
+    wait_until(lambda: records_of(installed, proxy) == made, "every request has its record", 30)
     new = wait_until(lambda: running_elsewhere(installed, proxy, old), "the proxy runs in a process of the new program")
     assert new["runtime"]["restarts"] == 0
     wait_until(lambda: ended(old), "the older process has ended, since its last tunnel has")
     assert {process.name() for process in installed.processes()} >= {"zygote", "api", "metrics", "logs", "webhooks"}
+
+
+def requests_of(product: Product, proxy: dict[str, Any]) -> int:
+    return int(product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["total_requests"])
+
+
+def records_of(product: Product, proxy: dict[str, Any]) -> int:
+    return int(product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1")["total"])
 
 
 def running_elsewhere(product: Product, proxy: dict[str, Any], than: int) -> dict[str, Any] | None:

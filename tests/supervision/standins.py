@@ -21,7 +21,7 @@ from actors.bus.codec import Envelope, decode, encode
 from actors.bus.mailbox import Answer
 from actors.bus.messages import Configure, Counters, Done, ProxySpec
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision import managed
+from actors.supervision import managed, spawner
 from actors.supervision.locks import lock
 from actors.supervision.orders import Entries
 from actors.supervision.service import Premises, Service
@@ -162,6 +162,7 @@ def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
     managed.SILENCE_MAX = 2.0
+    spawner.ZYGOTE_SILENCE = 4.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     premises = Premises(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))

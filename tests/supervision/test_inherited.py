@@ -7,51 +7,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
+from actors.supervision import notify
 from actors.supervision.inherited import Inherited, from_manager, stored_name
 from actors.supervision.sockets import ListenerKeeper, ListenError, listen
 from tests.ports import free_port
+from tests.supervision.manager import Manager
+from tests.waiting import wait_until
 
 LOCAL = "127.0.0.1"
-
-
-class Manager:
-    """systemd's end of `$NOTIFY_SOCKET`: what it is told, and its store of descriptors by name."""
-
-    def __init__(self, folder: Path) -> None:
-        self.address = folder / "notify"
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(str(self.address))
-        self.socket.settimeout(0)
-        self.stored: dict[str, socket.socket] = {}
-        self.told: list[str] = []
-
-    def listen(self) -> None:
-        """Take in all that was sent."""
-        while True:
-            try:
-                text, descriptors, _flags, _address = socket.recv_fds(self.socket, 4096, 4)
-            except BlockingIOError:
-                return
-            self.told.append(text.decode())
-            lines = dict(line.split("=", 1) for line in text.decode().splitlines())
-            if "FDSTORE" in lines:
-                assert lines["FDPOLL"] == "0"
-                self.stored[lines["FDNAME"]] = socket.socket(fileno=descriptors[0])
-            elif "FDSTOREREMOVE" in lines and lines["FDNAME"] in self.stored:
-                self.stored.pop(lines["FDNAME"]).close()
-
-    def names(self) -> list[str]:
-        self.listen()
-        return sorted(self.stored)
-
-    def close(self) -> None:
-        self.socket.close()
-        for each in self.stored.values():
-            each.close()
 
 
 @pytest.fixture
@@ -244,3 +210,11 @@ def test_sockets_are_taken_as_systemd_passes_them() -> None:
         str([("api", ports[0], False), ("other", ports[1], False)]),
         "[]",
     ], done.stderr
+
+
+def test_what_must_arrive_waits_until_a_busy_manager_takes_it(manager: Manager) -> None:
+    for _ in range(1_000):
+        notify.notify("WATCHDOG=1")  # more than its queue holds: none of these waits
+    manager.always()
+    notify.notify("READY=1", "STATUS=ready")
+    wait_until(lambda: "READY=1\nSTATUS=ready" in manager.told, "it has arrived")

@@ -26,6 +26,7 @@ from actors.bus.messages import (
 )
 from tests.ports import free_port
 from tests.supervision.conftest import Supervised, greeting
+from tests.supervision.manager import Manager
 from tests.supervision.standins import spec
 from tests.waiting import wait_until
 
@@ -278,6 +279,53 @@ def test_the_supervisor_killed_leaves_no_process_and_no_port(supervised: Supervi
     wait_until(lambda: all(refuses(port) for port in [*ports, supervised.port]), "no port is left", seconds=1.0)
     supervised.start()
     wait_until(lambda: supervised.log.count("ready") == 2, "the next start succeeds")
+
+
+def test_a_zygote_that_hangs_is_killed_and_another_makes_what_was_asked_for(supervised: Supervised) -> None:
+    port = free_port()
+    supervised.put(spec("one", port))
+    first = supervised.running("one").pid
+    assert first is not None
+    zygote = supervised.zygote()
+    zygote.suspend()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not left([zygote]), "the zygote is killed", 30)
+    supervised.running("one", but_not=first)
+    assert "the zygote has answered nothing" in supervised.log
+
+
+def test_a_service_manager_hears_of_start_life_and_end_and_keeps_the_sockets(
+    supervise: Callable[..., Supervised], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = Manager(tmp_path_factory.mktemp("m"))
+    manager.always()
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.address))
+    monkeypatch.setenv("WATCHDOG_USEC", "400000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+
+    def told(text: str) -> bool:
+        manager.listen()
+        return any(text in each.splitlines() for each in manager.told)
+
+    try:
+        supervised, port = supervise(), free_port()
+        wait_until(lambda: told("READY=1"), "it says that it is ready")
+        wait_until(lambda: told("WATCHDOG=1"), "it says that it lives")
+        supervised.put(spec("one", port))
+        supervised.running("one")
+        listening = sorted((f"tcp-127.0.0.1-{port}", f"tcp-127.0.0.1-{supervised.port}"))
+        assert manager.names() == listening
+        supervised.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: told("RELOADING=1"), "it reloads")
+        begun = next(number for number, each in enumerate(manager.told) if "RELOADING=1" in each)
+        wait_until(lambda: any("READY=1" in each for each in manager.told[begun:]), "it has reloaded")
+        assert supervised.end() == 0
+        assert told("STOPPING=1")
+        assert manager.names() == listening
+        assert not refuses(port)
+        assert not refuses(supervised.port)
+    finally:
+        manager.close()
 
 
 def test_sigterm_drains_and_ends_with_status_0(supervised: Supervised) -> None:

@@ -11,6 +11,7 @@ be written, and the only network is a loopback of its own.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import ctypes
 import os
@@ -91,6 +92,7 @@ class Machine:
         lib = self.stage / "opt/proxyfleet/releases" / name / "lib"
         lib.mkdir(parents=True)
         for package in ("actors", "api", "config"):
+            compileall.compile_dir(ROOT / package, quiet=2)  # once, and not at each of many starts
             shutil.copytree(ROOT / package, lib / package)
         shutil.copy(ROOT / "supervisor.py", lib)
         if version is not None:
@@ -147,7 +149,7 @@ class Machine:
 
     # --- what can be done in it ---
 
-    def run(self, *command: str, check: bool = True, timeout: float = 60.0, text: str | None = None) -> str:
+    def run(self, *command: str, check: bool = True, timeout: float = 180.0, text: str | None = None) -> str:
         """Run a command in it and return what it printed, errors too. With `check` it must succeed."""
         done = subprocess.run(
             ["nsenter", f"--target={self.pid}", *NAMESPACES, *command],

@@ -1,0 +1,106 @@
+"""How soon the product is ready with many proxies, how soon it ends when idle, and what callers feel of an upgrade."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+from benchmarks.ours import Product
+from benchmarks.processes import wait_until
+from benchmarks.report import Bar, Row
+
+READY_WITHIN = {10: 1.5, 300: 10.0}
+"""Seconds by the number of proxies."""
+STOPPED_WITHIN = 1.0
+KNOCK_EVERY = 0.005
+PATIENCE = 30.0
+
+
+def measure(folder: Path, counts: list[int]) -> list[Row]:
+    """A start with each number of active proxies; the stop and the upgrade with the smallest."""
+    rows: list[Row] = []
+    for number, count in enumerate(sorted(counts)):
+        own = folder / str(count)
+        own.mkdir()
+        _configure(own, count)
+        rows += _restart(own, count, with_upgrade=number == 0)
+    return rows
+
+
+def _configure(folder: Path, count: int) -> None:
+    product = Product(folder)
+    try:
+        for number in range(count):
+            product.create(f"started-{number}")
+    finally:
+        product.end()
+
+
+def _restart(folder: Path, count: int, with_upgrade: bool) -> list[Row]:
+    began = time.monotonic()
+    product = Product(folder)
+    try:
+        wait_until(lambda: _running(product) >= count, "all proxies run")
+        all_run = time.monotonic() - began
+        rows = [
+            Row(f"start to ready, {count} proxies", "s", product.ready_after, bar=Bar(READY_WITHIN.get(count, 10.0))),
+            Row(f"start until all of {count} proxies run", "s", all_run),
+        ]
+        rows += _upgrade(product) if with_upgrade else []
+    finally:
+        began = time.monotonic()
+        product.end()
+    return [*rows, Row(f"stop while idle, {count} proxies", "s", time.monotonic() - began, bar=Bar(STOPPED_WITHIN))]
+
+
+def _running(product: Product) -> int:
+    found, page, more = 0, 1, True
+    while more:
+        data = product.call("GET", f"/proxies?per_page=100&page={page}")
+        found += sum(proxy["runtime"]["state"] == "running" for proxy in data["proxies"])
+        page, more = page + 1, data["pagination"]["has_next"]
+    return found
+
+
+def _upgrade(product: Product) -> list[Row]:
+    """An upgrade to the same version, while somebody connects anew to a proxy and to the API again and again."""
+    ports = [product.call("GET", "/proxies")["proxies"][0]["port"], product.port]
+    over = threading.Event()
+    longest = [0.0] * len(ports)
+    failed = [0] * len(ports)
+    before = product.started_at()
+
+    def knock(index: int) -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            failed[index] += not _answered(ports[index])
+            longest[index] = max(longest[index], time.monotonic() - began)
+            time.sleep(KNOCK_EVERY)
+
+    threads = [threading.Thread(target=knock, args=(index,), daemon=True) for index in range(len(ports))]
+    for thread in threads:
+        thread.start()
+    os.kill(product.pid, signal.SIGUSR2)
+    wait_until(lambda: product.started_at() not in (None, before), "the product is upgraded")
+    over.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return [
+        Row("upgrade: longest wait of a new client of a proxy", "s", longest[0]),
+        Row("upgrade: longest wait of a new client of the API", "s", longest[1]),
+        Row("upgrade: refused or failed", "", float(sum(failed)), bar=Bar(0.0)),
+    ]
+
+
+def _answered(port: int) -> bool:
+    """A proxy answers this with 404 or the like, and so does the API; what counts is that somebody answers."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return client.recv(64).startswith(b"HTTP/1.1 ")
+    except OSError:
+        return False

@@ -1,0 +1,53 @@
+"""What keeps a program from taking the place of another: found before anything is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.supervision.orders import Entries
+from api.rehearsal import WouldNotStart, rehearse
+from config.paths import DataDir
+from config.settings import load
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataDir:
+    made = DataDir(tmp_path / "data")
+    made.store.mkdir(parents=True)
+    return made
+
+
+def test_a_good_installation_and_a_good_directory_would_start_and_nothing_is_written(data: DataDir) -> None:
+    rehearse(load(), data)
+    assert list(data.path.rglob("*")) == [data.store]
+
+
+def test_where_there_is_no_data_directory_yet_it_would_start(tmp_path: Path) -> None:
+    rehearse(load(), DataDir(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_data_of_a_newer_release_are_refused(data: DataDir) -> None:
+    (data.path / "format").write_text('{"format": 999, "version": "9.9.9"}\n')
+    with pytest.raises(WouldNotStart, match=r"9\.9\.9"):
+        rehearse(load(), data)
+
+
+def test_a_damaged_file_of_the_store_is_named(data: DataDir) -> None:
+    (data.store / "proxies.json").write_text("this is no store")
+    with pytest.raises(WouldNotStart, match=r"proxies\.json"):
+        rehearse(load(), data)
+
+
+def test_a_certificate_that_is_gone_is_named_by_its_key(data: DataDir, tmp_path: Path) -> None:
+    tls = {"enabled": True, "cert_file": tmp_path / "cert.pem", "key_file": tmp_path / "key.pem"}
+    with pytest.raises(WouldNotStart, match=r"server\.tls\.cert_file"):
+        rehearse(load(None, {"server": {"tls": tls}}), data)
+
+
+@pytest.mark.parametrize("entry", ["actors.nowhere:Actor", "actors.process:Nothing"])
+def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> None:
+    with pytest.raises(WouldNotStart, match=entry):
+        rehearse(load(), data, Entries(webhooks=entry))

@@ -1,0 +1,92 @@
+"""What the watchdog is not to believe in: a process that was killed and does not go, or that never came to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.bus.loop import Loop
+from actors.process import Boot
+from actors.supervision.managed import SILENCE_MAX, START_MAX, STUCK_AFTER, Managed, Plan, World
+
+
+class Deaf:
+    """A process that keeps no promise and survives every signal."""
+
+    promise = 0.0
+    stopped = True
+    pid = 4711
+    ended = False
+
+    def __init__(self, boot: Boot) -> None:
+        self.instance = boot.instance
+        self.killed = 0
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def actor(clock: Clock) -> Managed:
+    """One that was just started."""
+    loop = Loop(clock)
+    exchange: Any = SimpleNamespace(appoint=lambda _name, _instance: None)
+    owner: Any = SimpleNamespace(actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
+    spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
+    made = Managed(Plan("one", "a:B"), World(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")), owner)
+    made.start()
+    loop.close()
+    return made
+
+
+def look(actor: Managed, clock: Clock) -> Callable[[float], bool]:
+    def after(seconds: float) -> bool:
+        clock.now += seconds
+        actor._world.loop.now = clock.now
+        actor.check()
+        return actor.stuck
+
+    return after
+
+
+def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(actor: Managed, clock: Clock) -> None:
+    after = look(actor, clock)
+    actor.hello(1)
+    process: Any = actor._current.process if actor._current else None
+    assert not after(SILENCE_MAX)
+    assert process.killed == 0
+    assert not after(1.0)
+    assert process.killed == 1
+    assert after(STUCK_AFTER)
+
+
+def test_a_process_that_is_never_made_is_stuck(actor: Managed, clock: Clock) -> None:
+    after = look(actor, clock)
+    assert not after(START_MAX + 1.0)
+    assert after(STUCK_AFTER)
+
+
+def test_a_process_that_keeps_its_promise_is_never_stuck(actor: Managed, clock: Clock) -> None:
+    after = look(actor, clock)
+    actor.hello(1)
+    process: Any = actor._current.process if actor._current else None
+    for _ in range(5):
+        process.promise = clock.now + SILENCE_MAX
+        process.stopped = False
+        assert not after(SILENCE_MAX - 1.0)
+    assert process.killed == 0
