@@ -12,14 +12,14 @@ from dataclasses import asdict
 from actors.supervision.in_force import with_stored
 from actors.supervision.orders import Entries
 from api.offline import peek_settings
-from api.store import StoreError
-from api.store.steps import DATA_FORMAT
+from api.store import StoreError, migration, steps
 from api.store.storage import parse
 from config import data_format
 from config.certificates import CertificateError, server_context
 from config.live import BadStored
 from config.paths import DataDir, PathError
 from config.settings import Settings
+from config.units import size_text
 
 
 class WouldNotStart(Exception):
@@ -39,10 +39,20 @@ def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) 
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
     try:
-        data_format.refuse_newer(data.path, DATA_FORMAT)
+        _check_format(data)
         _check_certificate(with_stored(settings, peek_settings(data)))
     except (BadStored, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
+
+
+def _check_format(data: DataDir) -> None:
+    """The older program has ended when its data are brought forward: so it has to be known before that they can be."""
+    mark = data_format.refuse_newer(data.path, steps.DATA_FORMAT)
+    missing = migration.missing_space(data, mark, steps.STEPS) if mark is not None else 0
+    if missing > 0:
+        raise WouldNotStart(
+            f"{data.path}: bringing the data to the new format needs {size_text(missing)} more of space"
+        )
 
 
 def _load(entry: str) -> None:

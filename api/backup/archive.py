@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from api.backup import sealed_keys
-from api.backup.collecting import collect
+from api.backup.collecting import CollectError, collect, format_of
 from api.backup.manifest import FORMAT, KIND, BadArchive, Manifest, Member, read_manifest
 from config import VERSION
 from config.paths import DataDir
@@ -46,12 +46,16 @@ def write(
     """
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
         staged = Path(folder)
+        data_format = format_of(data)
         folders, keys = collect(data, staged / "data", with_logs) if _made(staged / "data") else ((), {})
+        if format_of(data) != data_format:
+            raise CollectError(f"{data.path}: the data were brought to another format meanwhile; try again")
         files = tuple(_member(path, staged / "data") for path in sorted((staged / "data").rglob("*")) if path.is_file())
         manifest = Manifest(
             kind=KIND,
             format=FORMAT,
             product=VERSION,
+            data_format=data_format,
             created_at=time.time(),
             folders=folders,
             keys=passphrase is not None,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from api.backup.manifest import OPTIONAL
+from config.data_format import DataFormatError, read_mark
 from config.paths import DataDir
 
 ATTEMPTS = 200
@@ -39,6 +40,19 @@ def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ..
     except (OSError, sqlite3.Error) as error:
         raise CollectError(f"{data.path}: {error}") from error
     return ("store", *folders), keys
+
+
+def format_of(data: DataDir) -> int:
+    """The format of the data (`config.data_format`). Raises `CollectError` while an upgrade of them isn't finished."""
+    try:
+        mark = read_mark(data.path)
+    except (OSError, DataFormatError) as error:
+        raise CollectError(str(error)) from error
+    if mark is None or mark.installing is not None:
+        raise CollectError(
+            f"{data.path}: there are no data, or an upgrade of them was cut off: start the product first"
+        )
+    return mark.format
 
 
 def _store_and_keys(data: DataDir, target: Path) -> dict[str, bytes]:

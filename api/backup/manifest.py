@@ -31,13 +31,17 @@ class Member(BaseModel):
 
 
 class Manifest(BaseModel):
-    """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there."""
+    """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there.
+
+    `data_format` is that of the data directory (`config.data_format`), `format` that of the archive.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["proxyfleet.backup"]
     format: int
     product: str
+    data_format: Annotated[int, Field(ge=1)] = 1
     created_at: float
     folders: tuple[str, ...]
     keys: bool

@@ -22,7 +22,8 @@ from api.backup.differing import Difference, bodies_of, differences
 from api.backup.manifest import BadArchive, Manifest
 from api.proxies import read_specs
 from api.settings import read_stored
-from api.store import Store, StoreError, open_store
+from api.store import Store, StoreError, migration, open_store, steps
+from config.data_format import DataFormatError, Mark, write_mark
 from config.paths import DataDir
 from config.sealing import SealError, seal_of
 from config.units import timestamp_text
@@ -49,11 +50,13 @@ def prepared(
 
     The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
     """
+    _refuse_newer(archive.manifest)
     _refuse_full(data, archive.manifest)
     fresh = DataDir(replacing.begin(data))
     try:
         archive.extract(fresh.path, progress)
         _put_keys(data, fresh, archive, passphrase)
+        _bring_up_to_date(fresh, archive.manifest)
         head = _checked_audit(fresh)
         yield Prepared(archive.manifest, tuple(_compared(data, fresh)), head)
     finally:
@@ -77,6 +80,25 @@ def commit(data: DataDir, prepared_: Prepared, digest: str) -> Path:
     for folder in (fresh.idempotency,):  # answers of the time after the backup would be given for what was undone
         folder.mkdir(mode=0o700)
     return replacing.commit(data)
+
+
+def _refuse_newer(manifest: Manifest) -> None:
+    if manifest.data_format > steps.DATA_FORMAT:
+        raise BadArchive(
+            f"its data have format {manifest.data_format}, and this release knows up to {steps.DATA_FORMAT}: restore"
+            f" it with {manifest.product} or newer"
+        )
+
+
+def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
+    """Data of an older release become those of this one here already; the archive is what is kept of them."""
+    write_mark(fresh.path, Mark(manifest.data_format, manifest.product))
+    try:
+        migration.bring_up_to_date(fresh, steps.STEPS)
+    except DataFormatError as error:
+        raise BadArchive(str(error)) from error
+    for kept in fresh.path.glob("before-*"):
+        shutil.rmtree(kept)
 
 
 def _refuse_full(data: DataDir, manifest: Manifest) -> None:

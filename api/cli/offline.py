@@ -137,13 +137,18 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 
 @contextlib.contextmanager
 def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = False) -> Iterator[DataDir]:
-    """The data directory of a product that doesn't run, locked until the end of the block."""
+    """The data directory of a product that doesn't run, locked until the end of the block.
+
+    With `may_be_new` there may be nothing in it, or data that a newer release has written: whoever asks replaces them.
+    """
     from api.backup.replacing import RESTORING
     from config.data_format import NAME
     from config.paths import PathError, open_data_dir
 
     found = data_of(config, data_dir)
-    refuse_newer(found.path)
+    ours = _is_ours(found.path) if may_be_new else True
+    if not may_be_new:
+        refuse_newer(found.path)
     there = found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()
     if not there and not may_be_new:
         raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
@@ -151,7 +156,8 @@ def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = F
     held = take_lock(data.lock, "data directory", "This works while the product is stopped")
     try:
         finish_restore(data)
-        bring_up_to_date(data)
+        if ours:
+            bring_up_to_date(data)
         yield data
     finally:
         os.close(held)
@@ -167,6 +173,15 @@ def finish_restore(data: DataDir) -> None:
         raise Trouble(f"{data.path}: a restore that was begun can't be completed: {error}") from error
     if kept is not None:
         typer.echo(f"note: a restore that had been interrupted is completed; what was there is in {kept}", err=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Has this release, or an older one, written what is there?"""
+    try:
+        refuse_newer(folder)
+    except Trouble:
+        return False
+    return True
 
 
 def refuse_newer(folder: Path) -> None:

@@ -73,6 +73,16 @@ def bring_up_to_date(data: DataDir, steps: Sequence[Step]) -> None:
         _mark_unmarked(data.path, mark)
 
 
+def missing_space(data: DataDir, mark: Mark, steps: Sequence[Step]) -> int:
+    """Bytes that the disk lacks for the copies that the steps from `mark` on work on; 0 or less when it has them.
+
+    Twice what is there: steps may make it larger.
+    """
+    parts = {part for step in steps[mark.format - FIRST :] for part in step.parts}
+    sizes = (path.stat().st_size for part in parts for path in _files(data.path / part))
+    return 2 * sum(sizes) - shutil.disk_usage(data.path).free if parts else 0
+
+
 def _upgrade(folder: Path, mark: Mark, steps: Sequence[Step]) -> None:
     installing = Installing(mark.format, tuple(dict.fromkeys(part for step in steps for part in step.parts)))
     to = Mark(mark.format + len(steps), VERSION, installing)
@@ -173,6 +183,10 @@ def _copy(source: Path, target: Path) -> None:
 
 def _everything(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if not path.is_symlink())
+
+
+def _files(part: Path) -> Iterator[Path]:
+    return (path for path in (part, *part.rglob("*")) if path.is_file())
 
 
 def _before(folder: Path, number: int) -> Path:

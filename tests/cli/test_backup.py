@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 
 from api.audit import Head, verify
-from api.backup import replacing
-from api.backup.archive import opened
-from api.store import open_store
+from api.backup import replacing, restoring
+from api.backup.archive import opened, write
+from api.store import open_store, steps
 from api.store.contract import Write
 from api.store.storage import GenerationStorage
+from config.data_format import Mark, read_mark, write_mark
 from config.paths import DataDir
 from tests.cli.shell import Ran, Shell
 from tests.product import Product
+from tests.store import tomorrow
 
 PASSPHRASE = "correct horse battery staple"
 
@@ -357,7 +359,7 @@ print("held", flush=True)
 sys.stdin.readline()
 """
 
-RENAMES = 14
+RENAMES = 17
 """So many does a restore make."""
 
 KILLED = """
@@ -384,8 +386,8 @@ for left in map(int, moments):
 
 
 def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_one(site: Site) -> None:
-    """Before the first, which decides; between the two of a folder, and of two folders; before the last."""
-    moments = [0, 1, 2, 3, RENAMES - 2, RENAMES - 1, RENAMES]
+    """Before the one that decides, the second; between the two of a folder, and of two folders; before the last."""
+    moments = [0, 1, 2, 3, 4, RENAMES - 2, RENAMES - 1, RENAMES]
     file = site.folder / "k.tar.gz"
     site.shell.good("backup", str(file), "--without-keys")
     forget(site)
@@ -404,7 +406,7 @@ def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_on
             assert isinstance(verify(here.data), Head)
             seen.append(here.names())
     old, new = ["chained"], ["chained", "plain"]
-    assert seen == [old, *[new] * (len(moments) - 1)]
+    assert seen == [old, old, *[new] * (len(moments) - 2)]
 
 
 def test_a_backup_that_fails_leaves_no_archive(site: Site) -> None:
@@ -428,3 +430,51 @@ def test_an_older_state_of_the_store_is_read_whole(site: Site) -> None:
     with opened(site.backup()) as archive:
         assert archive.manifest.folders == ("store", "audit", "metrics", "webhooks")
         assert archive.manifest.total == sum(member.size for member in archive.manifest.files)
+
+
+# --- data of other formats ---
+
+
+def test_over_data_that_a_newer_release_has_written_an_older_backup_is_the_way_back(site: Site) -> None:
+    file = site.backup()
+    forget(site)
+    write_mark(site.data.path, Mark(9, "0.9.0"))
+    assert "have format 9" in site.shell("reset-settings").err
+    restored = site.restore(file, "--yes")
+    assert restored.status == 0, restored.err
+    assert site.names() == ["chained", "plain"]
+    assert read_mark(site.data.path) == Mark(1)
+
+
+def test_a_backup_of_a_newer_release_is_refused_and_nothing_is_touched(site: Site) -> None:
+    write_mark(site.data.path, Mark(9, "0.9.0"))
+    write(site.data, site.folder / "newer.tar.gz", PASSPHRASE, with_logs=False)
+    write_mark(site.data.path, Mark(1))
+    refused = site.restore(site.folder / "newer.tar.gz", "--yes")
+    assert refused.status == 1
+    assert "its data have format 9, and this release knows up to 1" in refused.err
+    assert site.names() == ["chained", "plain"]
+
+
+def test_a_backup_of_an_older_release_is_brought_forward_by_its_restore(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = site.backup()
+    monkeypatch.setattr(steps, "STEPS", tomorrow.STEPS)
+    monkeypatch.setattr(steps, "DATA_FORMAT", 3)
+    with opened(file) as archive, restoring.prepared(site.data, archive, PASSPHRASE) as found:
+        restoring.commit(site.data, found, "0" * 64)
+    assert read_mark(site.data.path) == Mark(3)
+    store = open_store(site.data)
+    assert [each.body["tags"] for each in store.find("proxies")] == [["tomorrow"], ["tomorrow"]]
+    store.close()
+    assert not list(site.data.path.glob("before-1"))
+
+
+def test_a_backup_says_that_an_upgrade_was_cut_off(site: Site) -> None:
+    (site.data.path / "format").write_text(
+        '{"format": 2, "version": "0.2.0", "installing": {"from": 1, "parts": ["store"]}}'
+    )
+    ran = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
+    assert ran.status == 1
+    assert "an upgrade of them was cut off" in ran.err

@@ -12,12 +12,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from api.audit import Trail
 from api.store import migration, open_store
-from api.store.migration import KEPT, Step, bring_up_to_date
+from api.store.migration import KEPT, Step, bring_up_to_date, missing_space
 from api.store.storage import compose, digest_of, fresh_of
 from config.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.paths import DataDir, open_data_dir
@@ -177,6 +178,19 @@ def test_a_change_over_several_files_that_was_cut_off_is_finished_first(data: Da
     (data.store / "journal.json").write_bytes(compose(json.dumps(digests)))
     bring_up_to_date(data, STEPS)
     assert tags(data) == {"late": ["y", "tomorrow"]}
+
+
+def test_a_rehearsal_of_a_later_program_knows_whether_its_upgrade_has_room(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = Mark(1)
+    assert missing_space(data, mark, STEPS) <= 0
+    assert missing_space(data, mark, ()) == 0
+    full = SimpleNamespace(free=1_000)
+    monkeypatch.setattr(migration.shutil, "disk_usage", lambda _path: full)
+    stored = sum(path.stat().st_size for part in (data.store, data.audit) for path in part.iterdir())
+    assert missing_space(data, mark, STEPS) == 2 * stored - 1_000
+    assert missing_space(data, Mark(3), STEPS) == 0
 
 
 def test_the_newest_few_of_what_was_are_kept(data: DataDir) -> None:
