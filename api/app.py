@@ -6,6 +6,7 @@ authentication, permission, scope, validation and existence (401 before 403 befo
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import defaultdict
 from collections.abc import Callable
@@ -45,6 +46,8 @@ from api.webhooks import SenderLost
 
 log = logging.getLogger(__name__)
 
+SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
+"""What a process lacks, which is no mistake in a program."""
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
 CREATES_PROXY = "createProxy"
@@ -269,7 +272,10 @@ def _on_api_error(_req: Any, resp: falcon.Response, error: ApiError, _params: An
 
 
 def _on_bug(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    log.error("request %s: %s %s failed", req.context.request_id, req.method, req.path, exc_info=error)
+    scarce = isinstance(error, OSError) and error.errno in SCARCE
+    told = None if scarce else error  # where it was noticed first that nothing is left is of no interest
+    why = f": {error}" if scarce else ""
+    log.error("request %s: %s %s failed%s", req.context.request_id, req.method, req.path, why, exc_info=told)
     _on_api_error(req, resp, internal(req.context.request_id), params)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from actors.supervision.descriptors import FOR_LISTENERS, require
 from actors.supervision.names import Names
 
 BACKLOG = 4096
@@ -78,6 +79,7 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     """
     family, address = resolve(host, port)
     try:
+        require(FOR_LISTENERS)
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise refusal(error, host, port) from error

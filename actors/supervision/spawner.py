@@ -25,6 +25,7 @@ import msgpack
 from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.pulse import PulsePage
+from actors.supervision.descriptors import FOR_PROCESSES, require
 from actors.supervision.restarts import Backoff
 from actors.supervision.zygote import PACKET_MAX
 from config.variables import ENV_PREFIX
@@ -181,6 +182,7 @@ class Spawner:
         The sockets' descriptors are copied at once: the caller may close its own. Raises `OSError` when there are no
         descriptors left.
         """
+        require(FOR_PROCESSES)
         process = ActorProcess(boot, watcher, self._page)
         try:
             copies = _copies(sockets)

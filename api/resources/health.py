@@ -112,21 +112,33 @@ def _running(fleet: FleetMessage, scope: frozenset[str] | None = None) -> int:
 
 
 def _resources(services: Services) -> dict[str, Any]:
-    memory = psutil.virtual_memory()
-    disk = psutil.disk_usage(str(services.data.path))
     return {
-        "memory": {
-            "status": _scarce(memory.percent),
-            "usage": f"{memory.percent:.1f}%",
-            "total": size_text(memory.total),
-            "used": size_text(memory.used),
-        },
-        "disk": {
-            "status": _scarce(disk.percent),
-            "usage": f"{disk.percent:.1f}%",
-            "free": size_text(disk.free),
-        },
+        "memory": _measured(_memory, ("usage", "total", "used")),
+        "disk": _measured(lambda: _disk(services), ("usage", "free")),
     }
+
+
+def _measured(measure: Callable[[], dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:
+    """What can't be measured, as without a descriptor for /proc, is unknown; the rest of the report is told."""
+    try:
+        return measure()
+    except OSError as error:
+        return {"status": DEGRADED, **dict.fromkeys(names, "unknown"), "error": error.strerror or str(error)}
+
+
+def _memory() -> dict[str, Any]:
+    memory = psutil.virtual_memory()
+    return {
+        "status": _scarce(memory.percent),
+        "usage": f"{memory.percent:.1f}%",
+        "total": size_text(memory.total),
+        "used": size_text(memory.used),
+    }
+
+
+def _disk(services: Services) -> dict[str, Any]:
+    disk = psutil.disk_usage(str(services.data.path))
+    return {"status": _scarce(disk.percent), "usage": f"{disk.percent:.1f}%", "free": size_text(disk.free)}
 
 
 def _scarce(percent: float) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from actors.supervision.descriptors import FOR_LISTENERS
 from soaking.faults import Fault, Journal
 from soaking.installation import Installation
 
@@ -21,6 +22,9 @@ KILL_PERIOD = 20.0
 RELOAD_PERIOD = 31.0
 MENDED_WITHIN = 60.0
 """Seconds after which everything has to run again: the longest back-off is half of it."""
+SPARE = {"supervisor": FOR_LISTENERS // 2}
+"""Descriptors that are left to who runs out of them. The supervisor stops growing before it has none: with none at all
+libzmq ends it, since its listener for `ipc://` takes that for impossible."""
 
 HELPERS = ("api", "tls", "metrics", "logs", "webhooks", "zygote")
 HANGING = ("api", "logs", "metrics", "webhooks")
@@ -69,7 +73,8 @@ class Disturber:
         self._over = threading.Event()
         self._supervisor = threading.Lock()
         self._threads = [
-            threading.Thread(target=each, name=each.__name__) for each in (self._kills, self._reloads, self._scarcities)
+            threading.Thread(target=each, name=each.__name__)
+            for each in (self._kills, self._reloads, self._scarcities, self._restarts)
         ]
         self._began = time.monotonic()
 
@@ -170,6 +175,18 @@ class Disturber:
             if not scarce & set(self._journal.around(now - MENDED_WITHIN, now)):
                 self.complaints.append(f"after `{fault.kind}` not everything ran again within {MENDED_WITHIN:g} s")
 
+    def _restarts(self) -> None:
+        """A product that ends by itself is started again, and complained about."""
+        while time.monotonic() < self._began + self._plan.end and not self._over.wait(1.0):
+            with self._supervisor:
+                process = self._product.process
+                if process is None or process.poll() is None:
+                    continue
+                self.complaints.append(f"the supervisor ended by itself with status {process.returncode}")
+                with self._journal.fault("the supervisor ended") as fault:
+                    self._product.start(wait=False)
+                    self._wait_whole(fault)
+
     # --- reloads ---
 
     def _reloads(self) -> None:
@@ -197,7 +214,7 @@ class Disturber:
         with self._supervisor:
             process = self._dice.choice(self._product.by_kind()[kind])
         target = self._proxies.get(_name(process), "") if kind == "forwarding" else ""
-        with self._journal.fault(f"descriptors of {kind}", target), _no_more_descriptors(process):
+        with self._journal.fault(f"descriptors of {kind}", target), _no_more_descriptors(process, SPARE.get(kind, 0)):
             self._over.wait(seconds)
 
     def _until(self, when: float) -> bool:
@@ -206,11 +223,11 @@ class Disturber:
 
 
 @contextmanager
-def _no_more_descriptors(process: psutil.Process) -> Iterator[None]:
-    """It may open none but those that it closes."""
+def _no_more_descriptors(process: psutil.Process, spare: int) -> Iterator[None]:
+    """It may open only so many more than it has."""
     try:
         before = process.rlimit(resource.RLIMIT_NOFILE)
-        process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds(), before[1]))
+        process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare, before[1]))
         yield
         process.rlimit(resource.RLIMIT_NOFILE, before)
     except psutil.NoSuchProcess:

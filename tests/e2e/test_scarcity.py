@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
+from actors.supervision.descriptors import FOR_LISTENERS
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.product import Product
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.product
 
 
 @contextmanager
-def no_descriptors(process: psutil.Process) -> Iterator[None]:
-    """It can open none but those that it closes."""
+def no_descriptors(process: psutil.Process, spare: int = 0) -> Iterator[None]:
+    """It can open only so many more than it has."""
     soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
-    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds(), hard))
+    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare, hard))
     yield
     process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -48,3 +49,34 @@ def test_a_supervisor_out_of_descriptors_refuses_what_needs_one_and_lives_and_ma
     assert product.proxy(**body)["runtime"]["state"] == "running"
     assert product.data("GET", "/health")["status"] in ("healthy", "degraded")
     assert supervisor.num_fds() < before + 20
+
+
+def test_a_supervisor_with_few_descriptors_takes_no_new_listener_so_that_who_died_can_come_back(
+    own_product: Product,
+) -> None:
+    """libzmq would end it, were there none for an actor that connects."""
+    product = own_product
+    body = {"name": "late", "port": product.free_port(), "protocol": "http"}
+    with no_descriptors(psutil.Process(product.pid), FOR_LISTENERS - 10):
+        refused = product.api("POST", "/proxies", body)
+        assert (refused.status_code, "late" in str(product.data("GET", "/proxies"))) == (500, False)
+        for name in ("logs", "api", "metrics"):
+            before = product.actor(name)
+            before.kill()
+            wait_until(lambda name=name, old=before.pid: product.actor(name).pid != old, f"{name} is back", 30)
+        product.wait_healthy()
+    assert product.proxy(**body)["runtime"]["state"] == "running"
+
+
+def test_an_api_without_descriptors_reports_what_it_knows_and_lives(own_product: Product) -> None:
+    product = own_product
+    product.data("GET", "/health")
+    api = product.actor("api")
+    with no_descriptors(api):
+        report = product.api("GET", "/health")
+        assert report.status_code == 200, report.text
+        assert report.json()["data"]["checks"]["memory"]["usage"] == "unknown"
+        assert product.api("PATCH", "/settings", {"proxy": {"default_timeout": 7}}).status_code >= 500
+    assert product.data("PATCH", "/settings", {"proxy": {"default_timeout": 8}})["proxy"]["default_timeout"] == 8
+    assert product.actor("api").pid == api.pid
+    assert "Traceback" not in product.log
