@@ -20,7 +20,7 @@ from api.cli import toml
 from api.cli.bodies import read_mapping
 from api.cli.commands import CONFIGURE, Session, YesOption, command
 from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
-from api.cli.secrets import password
+from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
@@ -170,7 +170,7 @@ def _summary(summary: dict[str, int], mood: str) -> str:
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
     """The header with the passphrase."""
     if file is None:
-        text = password("Passphrase of the secrets", False, twice=twice)
+        text = ask_passphrase("Passphrase of the secrets", twice)
     else:
         try:
             text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
