@@ -67,6 +67,12 @@ def logs(
     ] = None,
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
+    if follow and export is not None:
+        raise Trouble(
+            "--follow and --export don't go together",
+            "An export has what is there now; for all that comes: proxyfleet logs -o json --follow",
+            Status.USAGE,
+        )
     query = {
         "search": search,
         "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,
