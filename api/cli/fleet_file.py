@@ -78,7 +78,11 @@ def import_config(
     yes: YesOption = False,
 ) -> None:
     """Take over a document that was exported, all of it or nothing; shows what changes, and asks first."""
-    _carry_out(session, read_mapping(file), prune, dry_run, passphrase_file, yes)
+    document = read_mapping(file)
+    if not {"kind", "version"} & document.keys():
+        hint = "For a file that a person wrote: proxyfleet apply -f FILE, which wants neither"
+        raise Trouble(f"{file}: not an exported document: it has no kind and no version", hint)
+    _carry_out(session, document, prune, dry_run, passphrase_file, yes)
 
 
 def apply_config(
