@@ -190,7 +190,7 @@ AUDIT_COLUMNS = (
     Column("ACTION", "action"),
     Column("OUTCOME", "outcome"),
     Column("BY", lambda row: row["actor"]["username"] or row["actor"]["type"]),
-    Column("FROM", "address"),
+    Column("FROM", "address", spare=True),
     Column("RESOURCE", _resource),
 )
 
