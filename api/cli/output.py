@@ -12,13 +12,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from api.cli.trouble import Trouble
+from config.printable import printable
 
 Format = Literal["table", "json"]
 Row = Mapping[str, Any]
@@ -31,9 +31,6 @@ WORDS = {
     **dict.fromkeys(("inactive", "stopped", "unknown", "debug"), DIM),
 }
 """Colours of words that say how something is."""
-
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Controls, and marks that turn the direction of what follows."""
 
 
 GAP = 2
@@ -81,8 +78,8 @@ def shown(value: Any) -> str:
 
 
 def safe(text: str) -> str:
-    """`text` without what a terminal would obey."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """`text` without what a terminal would obey, or not show at all."""
+    return printable(text)
 
 
 class Output:

@@ -180,6 +180,7 @@ def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) ->
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
+    assert safe("bob\u200b") == r"bob\u200b"  # else it would look like another name
     assert safe("Grüße, 世界") == "Grüße, 世界"
 
 
