@@ -37,6 +37,8 @@ THREADS = 8 + AT_ONCE
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
+STALLED_AFTER = 60.0
+"""Seconds without taking a byte of an answer after which a client counts as gone."""
 LINGER = 2.0
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
@@ -141,6 +143,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     lingering_until: float | None = None
     known = False
     header = b""
+    last_seen = 0.0
+    moved_at = 0.0
 
     def handle_close(self) -> None:
         if not self.lingers or self.lingering_until is not None:
@@ -205,6 +209,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
 
+    def stalled(self, now: float) -> bool:
+        """Whether the client takes nothing of an answer any more, which holds a thread when it is a long one."""
+        if self.total_outbufs_len == 0 or self.last_activity != self.last_seen:
+            self.last_seen, self.moved_at = self.last_activity, now  # waitress goes by the wall clock, which may leap
+        return now - self.moved_at > STALLED_AFTER
+
     def overdue(self, now: float) -> bool:
         """Whether the request that is being read takes too long, or the client's half of a close."""
         if self.lingering_until is not None:
@@ -245,6 +255,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().maintenance(now)
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
+            if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
+                channel.handle_close()
+                continue
             if channel.overdue(moment) or (channel.outdated and channel.between_requests):
                 channel.will_close = True
 

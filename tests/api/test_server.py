@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,7 +25,12 @@ class Application:
 
     after: Callable[[], None] | None = None
 
+    body: Callable[[dict[str, Any]], Iterable[bytes]] | None = None
+
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if self.body is not None:
+            start_response("200 OK", [])
+            return self.body(environ)
         start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
         if self.after is not None:
             environ[AFTER] = self.after
@@ -176,6 +182,25 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
         connection.sendall(sent)
         with connection.makefile("rb") as answers:
             return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answers.read())
+
+
+def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.server.STALLED_AFTER", 0.5)
+    ended = threading.Event()
+
+    def endless(_environ: Any) -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * MIB
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(serving.application, "body", endless, raising=False)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert ended.wait(LONG)
 
 
 LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
