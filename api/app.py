@@ -39,7 +39,6 @@ from api.proxies import SupervisorLost
 from api.queries import by_name
 from api.resources.pointers import POINTERS, Pointer
 from api.security.authentication import Caller
-from api.security.permissions import ROLES
 from api.services import Services
 from api.store import RevisionConflict, StoreError
 from api.webhooks import SenderLost
@@ -196,13 +195,8 @@ def _put_on_record(services: Services, operation: Operation, params: dict[str, s
 
 def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
     allowed = operation.permission is None or caller.may(operation.permission)
-    return allowed or _is_own(operation, caller, params) or _by_role(operation, caller)
-
-
-def _by_role(operation: Operation, caller: Caller) -> bool:
-    """Whether the caller's role is enough; a credential that lacks something of the role isn't the role."""
-    role = operation.role
-    return role is not None and caller.user.role == role and all(caller.may(each) for each in ROLES[role])
+    by_role = operation.role is not None and caller.acts_as(operation.role)
+    return allowed or by_role or _is_own(operation, caller, params)
 
 
 def _is_own(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:

@@ -19,8 +19,9 @@ MEDIA_TYPE = "application/x-ns-proxy-autoconfig"
 _KEYWORDS = {"http": "PROXY", "https": "HTTPS", "socks4": "SOCKS", "socks5": "SOCKS5"}
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?", re.ASCII)
 
-_LOCAL = """  const local = ["127.*", "::1", "[::1]", "*.localhost"];
-  if (isPlainHostName(host) || local.some((pattern) => shExpMatch(host, pattern))) {
+# Patterns with asterisks would take 127.example.com for loopback: a page could make a browser go past the proxy.
+_LOCAL = """  const local = /^(127(\\.[0-9]{1,3}){3}|\\[?::1\\]?|.+\\.localhost)$/i;
+  if (isPlainHostName(host) || local.test(host)) {
     return "DIRECT";
   }
 """

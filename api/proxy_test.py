@@ -224,7 +224,7 @@ def _explain(outcome: _Outcome, error: Exception) -> None:
         return
     outcome.status_code = int(refused[1])
     outcome.status = "timeout" if refused[1] == "504" else "failed"
-    outcome.error = f"the proxy answered {refused[1]} to CONNECT"
+    outcome.error = f"the proxy answered {refused[1]} to CONNECT; its access record has the reason"
 
 
 def told_address(content: bytes) -> str | None:

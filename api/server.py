@@ -17,7 +17,7 @@ from typing import Any
 
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
@@ -37,6 +37,8 @@ THREADS = 8 + AT_ONCE
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
+STALLED_AFTER = 60.0
+"""Seconds without taking a byte of an answer after which a client counts as gone."""
 LINGER = 2.0
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
@@ -61,13 +63,37 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
     temporary file meanwhile."""
 
     adj: Any
+    version: str
 
     def parse_header(self, header_plus: bytes) -> None:
         super().parse_header(header_plus)
+        ambiguous = _ambiguous(header_plus.split(b"\r\n")[1:], self.version)
+        if ambiguous is not None:
+            raise ParsingError(ambiguous)
         if self.path == IMPORT_PATH:
             roomy = copy(self.adj)
             roomy.max_request_body_size = 2 * MAX_IMPORT
             self.adj = roomy
+
+
+def _ambiguous(fields: list[bytes], version: str) -> str | None:
+    """Why a balancer in front might see another request, or another end of it; None if it can't.
+
+    waitress takes these, and goes on with the connection; what one of two takes for a body may then be the other one's
+    next request (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
+    """
+    if any(field.startswith((b" ", b"\t")) for field in fields):
+        return "A field must not go on in the next line"
+    given = [
+        (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
+    ]
+    names = [name for name, _ in given]
+    codings = [value for name, value in given if name == b"transfer-encoding"]
+    if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
+        return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
+    if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):
+        return "Exactly one Host is required"
+    return None
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -117,6 +143,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     lingering_until: float | None = None
     known = False
     header = b""
+    last_seen = 0.0
+    moved_at = 0.0
 
     def handle_close(self) -> None:
         if not self.lingers or self.lingering_until is not None:
@@ -181,6 +209,12 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
 
+    def stalled(self, now: float) -> bool:
+        """Whether the client takes nothing of an answer any more, which holds a thread when it is a long one."""
+        if self.total_outbufs_len == 0 or self.last_activity != self.last_seen:
+            self.last_seen, self.moved_at = self.last_activity, now  # waitress goes by the wall clock, which may leap
+        return now - self.moved_at > STALLED_AFTER
+
     def overdue(self, now: float) -> bool:
         """Whether the request that is being read takes too long, or the client's half of a close."""
         if self.lingering_until is not None:
@@ -221,6 +255,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         super().maintenance(now)
         moment = time.monotonic()
         for channel in tuple(self.active_channels.values()):
+            if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
+                channel.handle_close()
+                continue
             if channel.overdue(moment) or (channel.outdated and channel.between_requests):
                 channel.will_close = True
 

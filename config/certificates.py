@@ -7,7 +7,11 @@ the client to judge.
 from __future__ import annotations
 
 import ssl
+import stat
 from pathlib import Path
+
+LARGEST = 8 * 2**20
+"""Bytes of a file with certificates; a bundle of all authorities has some hundred thousand."""
 
 
 class CertificateError(Exception):
@@ -22,10 +26,9 @@ class CertificateError(Exception):
 def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     """A context for the server's side of connections. Raises `CertificateError`."""
     for field, path in (("cert_file", cert_file), ("key_file", key_file)):
-        try:
-            path.read_bytes()
-        except OSError as error:
-            raise CertificateError(field, f"{path}: {error.strerror or error}") from error
+        trouble = unusable_file(path)
+        if trouble is not None:
+            raise CertificateError(field, trouble)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -38,3 +41,21 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         why = "is not the key of the certificate" if mismatch else "not a PEM certificate and its unencrypted PEM key"
         raise CertificateError("key_file" if mismatch else "cert_file", why) from error
     return context
+
+
+def unusable_file(path: Path) -> str | None:
+    """Why nothing should read certificates from `path`, as a sentence; None when it can be tried.
+
+    Who may create proxies names files, and reading a device or a pipe may never end. What the kernel makes up while it
+    is read (`/proc`) has the size 0.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return f"{path}: is not a regular file"
+        if not 0 < found.st_size <= LARGEST:
+            return f"{path}: must have 1 to {LARGEST} bytes"
+        path.read_bytes()
+    except OSError as error:
+        return f"{path}: {error.strerror or error}"
+    return None

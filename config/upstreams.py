@@ -11,7 +11,7 @@ import ssl
 from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import (
@@ -28,6 +28,7 @@ from pydantic import (
 )
 
 from config import patterns
+from config.certificates import unusable_file
 from config.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.parent_fields import OrText, listed, no_nulls, read_parent
 from config.sealing import Seal
@@ -320,6 +321,9 @@ def _check(entry: UpstreamInput, field: str) -> None:
 
 
 def _check_authorities(file: str, field: str) -> None:
+    trouble = unusable_file(Path(file))
+    if trouble is not None:
+        raise InvalidProxy(field, trouble)
     try:
         ssl.create_default_context(cafile=file)
     except ssl.SSLError as error:

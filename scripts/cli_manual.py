@@ -48,7 +48,8 @@ Commands talk to the management API alone, except those that must work while the
 
 ## What is printed
 
-- **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`.
+- **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`. In a narrow one columns are left
+  out, which is said; cells are always whole.
 - **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured.
 - **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
   print an object that holds the answers; errors are one JSON object on standard error.

@@ -25,6 +25,10 @@ COLUMNS = (
 )
 STALE = 5.0
 """Seconds after which a proxy that is not heard of any more is left out."""
+NOTHING_CAME = (
+    "watch-metrics: nothing came in 10 s. Is this the address of metrics.publish, and does the product run? "
+    "Where it speaks CURVE: is your public key in metrics.curve_clients?\n"
+)
 
 
 def main() -> int:
@@ -43,12 +47,20 @@ def main() -> int:
     with zmq.Context() as context, context.socket(zmq.SUB) as subscriber:
         subscriber.linger = 0
         if given.server_key:
-            secret = given.key_file.read_bytes().strip()
-            subscriber.curve_secretkey, subscriber.curve_publickey = secret, zmq.curve_public(secret)
-            subscriber.curve_serverkey = given.server_key.encode()
+            try:
+                secret = given.key_file.read_bytes().strip()
+                subscriber.curve_secretkey, subscriber.curve_publickey = secret, zmq.curve_public(secret)
+                subscriber.curve_serverkey = given.server_key.encode()
+            except OSError as error:
+                parser.error(f"{given.key_file}: {error.strerror}")
+            except (ValueError, zmq.ZMQError):
+                parser.error("--server-key and what is in --key-file must be keys in Z85, of 40 characters")
         subscriber.subscribe("metrics.")
         subscriber.subscribe("events.")
-        subscriber.connect(given.address)
+        try:
+            subscriber.connect(given.address)
+        except zmq.ZMQError as error:
+            parser.error(f"{given.address}: {error.strerror}; an address is such as tcp://127.0.0.1:5556")
         try:
             return watch(subscriber, given.once)
         except KeyboardInterrupt:
@@ -58,8 +70,12 @@ def main() -> int:
 def make_key(file: Path) -> int:
     """A new key of a subscriber; what is printed belongs into `metrics.curve_clients` of the product."""
     public, secret = zmq.curve_keypair()
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(secret + b"\n")
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(secret + b"\n")
+    except OSError as error:
+        sys.stderr.write(f"watch-metrics: {file}: {error.strerror}; nothing was written\n")
+        return 1
     sys.stdout.write(public.decode() + "\n")
     return 0
 
@@ -77,8 +93,11 @@ def watch(subscriber: zmq.Socket[bytes], once: bool) -> int:
                 rows[payload.get("proxy_id", "(all)")] = (time.monotonic(), payload)
         fresh = {name: payload for name, (heard, payload) in rows.items() if time.monotonic() - heard < STALE}
         if once and (fresh or time.monotonic() - began > 10):
+            if not fresh:
+                sys.stderr.write(NOTHING_CAME)
+                return 1
             sys.stdout.write(table(fresh, events))
-            return 0 if fresh else 1
+            return 0
         if not once:
             sys.stdout.write("\x1b[2J\x1b[H" + table(fresh, events))
             sys.stdout.flush()

@@ -137,6 +137,8 @@ class Request:
                 trouble = error
             else:
                 return sock
+        if refusal:
+            refusal += "; webhooks.allow_private of the configuration would let it"
         raise trouble or Refused(refusal or f"{host} has no address")
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, str | None, float | None]:

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from api.backup import sealed_keys
 from api.backup.collecting import CollectError, collect, format_of
@@ -27,6 +27,8 @@ from config.paths import DataDir
 
 MANIFEST, SEALED = "manifest.json", "keys.sealed"
 _LARGEST_HEAD = 64 * 2**20
+_LARGEST_EXTENSION = 64 * 2**10
+"""Bytes of a long name and its like; `tarfile` reads them into memory, whatever size is claimed."""
 _PIECE = 2**20
 
 Progress = Callable[[int, int], None]
@@ -114,6 +116,27 @@ def _info(name: str, size: int) -> tarfile.TarInfo:
 
 # --- reading ---
 
+T = TypeVar("T")
+
+
+class _Info(tarfile.TarInfo):
+    """A header that is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
+        info = super().frombuf(buf, encoding, errors)
+        if not info.isreg() and info.size > _LARGEST_EXTENSION:
+            raise BadArchive(f"{info.name!r} is not as the manifest says")
+        return info
+
+
+def _read(read: Callable[[], T]) -> T:
+    """What `tarfile` reads; for some headers that are none it raises what `int` and the like raise."""
+    try:
+        return read()
+    except (ValueError, OverflowError) as error:
+        raise BadArchive(f"not a whole archive: {error}") from error
+
 
 class Opened:
     """An archive whose manifest was read. `sealed` are its keys, as they are in there."""
@@ -164,7 +187,7 @@ def opened(file: Path) -> Iterator[Opened]:
     """The archive in `file`. Raises `BadArchive`, also while it is read, and `OSError`."""
     with file.open("rb") as content:
         try:
-            with gzip.GzipFile(fileobj=content) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+            with gzip.GzipFile(fileobj=content) as stream, _tar(stream) as tar:
                 yield _opened(stream, tar)
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise BadArchive(f"not a whole archive: {error}") from error
@@ -174,6 +197,10 @@ def opened(file: Path) -> Iterator[Opened]:
             raise
 
 
+def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
+    return _read(lambda: tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info))
+
+
 def _opened(stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
     head = _first(tar, MANIFEST)
     manifest = read_manifest(head)
@@ -181,7 +208,7 @@ def _opened(stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
 
 
 def _first(tar: tarfile.TarFile, name: str) -> bytes:
-    info = tar.next()
+    info = _read(tar.next)
     if info is None or info.name != name or not info.isreg() or info.size > _LARGEST_HEAD:
         raise BadArchive(f"{name} is not where it should be: not a backup of Proxyfleet")
     content: IO[bytes] | None = tar.extractfile(info)
@@ -190,7 +217,7 @@ def _first(tar: tarfile.TarFile, name: str) -> bytes:
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    while (info := tar.next()) is not None:
+    while (info := _read(tar.next)) is not None:
         yield info
 
 

@@ -66,6 +66,7 @@ def read_manifest(content: bytes) -> Manifest:
     for path in paths:
         if not _PATH.fullmatch(path) or path.partition("/")[0] not in manifest.folders:
             raise BadArchive(f"its manifest names {path!r}, which can't be in a backup")
-    if len(set(paths)) != len(paths) or not set(manifest.folders) <= set(FOLDERS):
+    twice = len(set(paths)) != len(paths) or len(set(manifest.folders)) != len(manifest.folders)
+    if twice or not set(manifest.folders) <= set(FOLDERS):
         raise BadArchive("its manifest contradicts itself")
     return manifest

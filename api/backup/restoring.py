@@ -58,7 +58,7 @@ def prepared(
         _put_keys(data, fresh, archive, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
         head = _checked_audit(fresh)
-        yield Prepared(archive.manifest, tuple(_compared(data, fresh)), head)
+        yield Prepared(archive.manifest, tuple(_compared(data, fresh, archive.sealed is not None)), head)
     finally:
         if not (data.path / replacing.RESTORING / "ready").exists():
             replacing.give_up(data)
@@ -122,7 +122,7 @@ def _put_keys(data: DataDir, fresh: DataDir, archive: Opened, passphrase: str | 
         path.write_bytes(key)
 
 
-def _compared(data: DataDir, fresh: DataDir) -> list[Difference]:
+def _compared(data: DataDir, fresh: DataDir, with_keys: bool) -> list[Difference]:
     try:
         store = open_store(fresh)
         try:
@@ -131,7 +131,12 @@ def _compared(data: DataDir, fresh: DataDir) -> list[Difference]:
         finally:
             store.close()
     except (StoreError, SealError, ValidationError) as error:
-        raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+        if with_keys or not (isinstance(error, SealError) or isinstance(error.__cause__, SealError)):
+            raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+        raise BadArchive(
+            f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
+            " installation that it was made of there, or take an archive with keys"
+        ) from error
     return differences(_now(data), then)
 
 

@@ -46,7 +46,7 @@ def unseal(sealed: bytes, passphrase: str, manifest: bytes) -> dict[str, bytes]:
         content = AESGCM(_derived(passphrase, salt, n)).decrypt(nonce, data, hashlib.sha256(manifest).digest())
     except InvalidTag as error:
         raise BadArchive("its keys can't be opened: another passphrase, or the archive was altered") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BadArchive(f"its sealed keys are damaged: {error}") from error
     return {name: base64.b64decode(text) for name, text in json.loads(content).items()}
 

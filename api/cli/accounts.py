@@ -75,7 +75,7 @@ def create_account(
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Add an account; its password is asked for."""
+    """Add an account; its password is asked for. From the first one on, all clients of the proxy must sign in."""
     body = body_of({"username": username, **_given(quota, period, connections, expires, None)}, settings, file)
     if not without_password:
         body["password"] = password(f"Password of {username}", password_stdin, twice=True)

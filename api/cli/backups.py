@@ -16,7 +16,7 @@ from api.cli.commands import RECOVER, YesOption, confirm, local_command
 from api.cli.offline import ConfigOption, DataOption, data_of, locked_data, translated
 from api.cli.output import Column, Output
 from api.cli.progress import progress
-from api.cli.secrets import password
+from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 from config.units import size_text, timestamp_text
 
@@ -168,7 +168,7 @@ def _passphrase(file: Path | None, twice: bool) -> str | None:
 
     file = file or _given_by_systemd()
     if file is None:
-        text = password("Passphrase of the keys", False, twice=twice)
+        text = ask_passphrase("Passphrase of the keys", twice)
     else:
         try:
             text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")

@@ -30,8 +30,8 @@ COLUMNS = (
     Column("AGE", lambda row: f"{row['age']:.0f} s", right=True),
     Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
     Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),
-    Column("IN/S", lambda row: size_text(row["rate_in"]), right=True),
-    Column("OUT/S", lambda row: size_text(row["rate_out"]), right=True),
+    Column("IN/S", lambda row: size_text(row["rate_in"]), right=True, spare=True),
+    Column("OUT/S", lambda row: size_text(row["rate_out"]), right=True, spare=True),
     Column("ID", "id"),
 )
 

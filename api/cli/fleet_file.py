@@ -20,7 +20,7 @@ from api.cli import toml
 from api.cli.bodies import read_mapping
 from api.cli.commands import CONFIGURE, Session, YesOption, command
 from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
-from api.cli.secrets import password
+from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
@@ -78,7 +78,11 @@ def import_config(
     yes: YesOption = False,
 ) -> None:
     """Take over a document that was exported, all of it or nothing; shows what changes, and asks first."""
-    _carry_out(session, read_mapping(file), prune, dry_run, passphrase_file, yes)
+    document = read_mapping(file)
+    if not {"kind", "version"} & document.keys():
+        hint = "For a file that a person wrote: proxyfleet apply -f FILE, which wants neither"
+        raise Trouble(f"{file}: not an exported document: it has no kind and no version", hint)
+    _carry_out(session, document, prune, dry_run, passphrase_file, yes)
 
 
 def apply_config(
@@ -170,7 +174,7 @@ def _summary(summary: dict[str, int], mood: str) -> str:
 def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes]:
     """The header with the passphrase."""
     if file is None:
-        text = password("Passphrase of the secrets", False, twice=twice)
+        text = ask_passphrase("Passphrase of the secrets", twice)
     else:
         try:
             text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")

@@ -18,10 +18,10 @@ group = typer.Typer(help="API keys, for programs.", no_args_is_help=True)
 COLUMNS = (
     Column("NAME", "name"),
     Column("PREFIX", "prefix"),
-    Column("PERMISSIONS", "permissions"),
+    Column("PERMISSIONS", "permissions", spare=True),
     Column("EXPIRES", "expires_at"),
-    Column("LAST USED", "last_used"),
-    Column("OWNER", "user_id"),
+    Column("LAST USED", "last_used", spare=True),
+    Column("OWNER", "user_id", spare=True),
     Column("ID", "id"),
 )
 

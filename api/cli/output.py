@@ -12,13 +12,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from api.cli.trouble import Trouble
+from config.printable import printable
 
 Format = Literal["table", "json"]
 Row = Mapping[str, Any]
@@ -32,17 +32,22 @@ WORDS = {
 }
 """Colours of words that say how something is."""
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Controls, and marks that turn the direction of what follows."""
+
+GAP = 2
+"""Spaces between two columns at a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and how its cell is made of a row: a key, with dots for what is inside, or a function."""
+    """A column: its title, and how its cell is made of a row: a key, with dots for what is inside, or a function.
+
+    A `spare` one is left out where a terminal is too narrow for all of them.
+    """
 
     title: str
     value: str | Callable[[Row], Any]
     right: bool = False
+    spare: bool = False
 
     def cell(self, row: Row) -> str:
         """The text of its cell."""
@@ -73,8 +78,8 @@ def shown(value: Any) -> str:
 
 
 def safe(text: str) -> str:
-    """`text` without what a terminal would obey."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    """`text` without what a terminal would obey, or not show at all."""
+    return printable(text)
 
 
 class Output:
@@ -174,16 +179,43 @@ class Output:
         return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
     def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+        """Cells are whole, so that they can be read and copied: the terminal breaks lines that are still too long."""
+        from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for column in columns:
-            table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+        room = Console(file=self.out).width
+        widths = [
+            max(cell_len(text) for text in (column.title, *(row[at] for row in cells)))
+            for at, column in enumerate(columns)
+        ]
+        kept = fitting(widths, [column.spare for column in columns], room)
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        for at in kept:
+            table.add_column(columns[at].title, justify="right" if columns[at].right else "left", no_wrap=True)
         for row in cells:
-            table.add_row(*(Text(cell, style=WORDS.get(cell) or "") for cell in row))
-        Console(file=self.out, no_color=not self.coloured, highlight=False, emoji=False).print(table)
+            table.add_row(*(Text(row[at], style=WORDS.get(row[at]) or "") for at in kept))
+        width = max(room, _wide(widths, kept))
+        Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
+        left_out = [column.title for at, column in enumerate(columns) if at not in kept]
+        if left_out:
+            self.note(f"Left out, for the terminal is narrow: {', '.join(left_out)}; with -o json all is there.")
+
+
+def fitting(widths: Sequence[int], spare: Sequence[bool], room: int) -> list[int]:
+    """Which columns of a table are kept, so that it fits if that can be: the last spare ones go first."""
+    kept = list(range(len(widths)))
+    for at in reversed(range(len(widths))):
+        if _wide(widths, kept) <= room:
+            break
+        if spare[at]:
+            kept.remove(at)
+    return kept
+
+
+def _wide(widths: Sequence[int], kept: Sequence[int]) -> int:
+    return sum(widths[at] for at in kept) + GAP * (len(kept) - 1)
 
 
 _CODES = {GOOD: "32", BAD: "31", DIM: "90", WARN: "33"}

@@ -40,10 +40,10 @@ COLUMNS = (
     Column("STATE", lambda row: (row["runtime"] or {}).get("state", "unknown")),
     Column("CONNECTIONS", "stats.active_connections", right=True),
     Column("REQUESTS", "stats.total_requests", right=True),
-    Column("TRANSFERRED", "stats.bytes_transferred", right=True),
-    Column("UPTIME", "stats.uptime", right=True),
-    Column("TAGS", "tags"),
-    Column("ID", "id"),
+    Column("TRANSFERRED", "stats.bytes_transferred", right=True, spare=True),
+    Column("UPTIME", "stats.uptime", right=True, spare=True),
+    Column("TAGS", "tags", spare=True),
+    Column("ID", "id", spare=True),
 )
 
 NameOption = Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")]

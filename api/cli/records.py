@@ -67,6 +67,12 @@ def logs(
     ] = None,
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
+    if follow and export is not None:
+        raise Trouble(
+            "--follow and --export don't go together",
+            "An export has what is there now; for all that comes: proxyfleet logs -o json --follow",
+            Status.USAGE,
+        )
     query = {
         "search": search,
         "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,
@@ -184,7 +190,7 @@ AUDIT_COLUMNS = (
     Column("ACTION", "action"),
     Column("OUTCOME", "outcome"),
     Column("BY", lambda row: row["actor"]["username"] or row["actor"]["type"]),
-    Column("FROM", "address"),
+    Column("FROM", "address", spare=True),
     Column("RESOURCE", _resource),
 )
 

@@ -26,9 +26,17 @@ def password(what: str, from_stdin: bool, twice: bool = False) -> str:
         if not line:
             raise Trouble("Standard input has no password in its first line", status=Status.USAGE)
         return line
+    return _asked(what, twice, "--password-stdin reads it from standard input")
+
+
+def passphrase(what: str, twice: bool) -> str:
+    """A passphrase, of commands with `--passphrase-file`. Raises `Trouble` when there is no terminal."""
+    return _asked(what, twice, "--passphrase-file reads it from the first line of a file")
+
+
+def _asked(what: str, twice: bool, otherwise: str) -> str:
     if not sys.stdin.isatty():
-        hint = "--password-stdin reads it from standard input"
-        raise Trouble(f"{what} is needed, and there is no terminal to ask at", hint, Status.USAGE)
+        raise Trouble(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
     first = _ask(f"{what}: ")
     if twice and _ask("Once more: ") != first:
         raise Trouble("These are two different ones; nothing was done")

@@ -12,7 +12,7 @@ from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import SinceOption, UntilOption, ago
 from api.cli.output import Column, Row
-from api.cli.trouble import Status
+from api.cli.trouble import Status, Trouble
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
 Interval = Literal["1m", "5m", "1h", "1d"]
@@ -117,7 +117,18 @@ def set_settings(
     values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE...", help="Such as logging.level=debug")],
 ) -> None:
     """Change settings; they hold at once, and over the configuration file."""
-    data = session.api.patch("/settings", body_of({}, values))
+    for value in values:
+        if not value.partition("=")[1]:
+            raise Trouble(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
+    try:
+        data = session.api.patch("/settings", body_of({}, values))
+    except Trouble as trouble:
+        if any(error == "is not a known field" for _field, error in trouble.problems):
+            trouble.hint = (
+                "These can be set: proxyfleet settings show; all others belong into the configuration file or the "
+                "environment"
+            )
+        raise
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.commands import WATCH, Session, command
-from api.cli.output import WORDS, safe, shown
+from api.cli.output import GAP, WORDS, fitting, safe, shown
 from api.cli.proxies import address
 from api.cli.trouble import Status, Trouble
 from config.units import size_text
@@ -133,6 +133,7 @@ COLUMNS = (
     ("REQUESTS", "total"),
 )
 _SIZES = ("in", "out")
+_SPARE = ("protocol", "address", "total")
 _NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
 
 
@@ -192,7 +193,7 @@ def _live(session: Session, view: View, interval: float) -> None:
         while True:
             until = time.monotonic() + view.pause
             while (left := until - time.monotonic()) > 0:
-                live.update(drawn(view, session.api.url, console.height), refresh=True)
+                live.update(drawn(view, session.api.url, console.width, console.height), refresh=True)
                 key = keyboard(left)
                 if key is not None and not view.pressed(key):
                     return
@@ -232,19 +233,24 @@ def _keys() -> Iterator[Any]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def drawn(view: View, url: str, height: int) -> RenderableType:
+def drawn(view: View, url: str, width: int, height: int) -> RenderableType:
     """The whole screen."""
+    from rich.cells import cell_len
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), expand=True)
-    for title, key in COLUMNS:
-        marked = f"{title} {'▲' if view.reverse else '▼'}" if key == view.sort else title
-        table.add_column(marked, justify="right" if key in _NUMBERS else "left", no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), expand=True)
+    titles = [f"{title} {'▲' if view.reverse else '▼'}" if key == view.sort else title for title, key in COLUMNS]
     rows = view.sorted_rows()
-    for row in rows[view.offset : view.offset + max(1, height - 7)]:
-        table.add_row(*(Text(cell, style=WORDS.get(cell) or "") for cell in cells(row)))
+    shown_rows = [cells(row) for row in rows[view.offset : view.offset + max(1, height - 7)]]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *shown_rows, strict=True)]
+    kept = fitting(widths, [key in _SPARE for _, key in COLUMNS], width)
+    for at in kept:
+        key = COLUMNS[at][1]
+        table.add_column(titles[at], justify="right" if key in _NUMBERS else "left", no_wrap=True, overflow="ellipsis")
+    for row in shown_rows:
+        table.add_row(*(Text(row[at], style=WORDS.get(row[at]) or "") for at in kept))
     head = Text(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", style="bold")
     head.append(f"{len(rows)} proxies", style="not bold")
     if view.pause > PATIENCE:

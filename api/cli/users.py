@@ -32,9 +32,9 @@ COLUMNS = (
     Column("ROLE", "role"),
     Column("STATUS", "status"),
     Column("EMAIL", "email"),
-    Column("PERMISSIONS", "permissions"),
-    Column("LAST LOGIN", "last_login"),
-    Column("ID", "id"),
+    Column("PERMISSIONS", "permissions", spare=True),
+    Column("LAST LOGIN", "last_login", spare=True),
+    Column("ID", "id", spare=True),
 )
 
 

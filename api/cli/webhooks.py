@@ -43,7 +43,7 @@ COLUMNS = (
     Column("EVENTS", "events"),
     Column("ENABLED", "enabled"),
     Column("WAITING", "delivery_status.waiting", right=True),
-    Column("LAST SUCCESS", "delivery_status.last_success_at"),
+    Column("LAST SUCCESS", "delivery_status.last_success_at", spare=True),
     Column("LAST ERROR", "delivery_status.last_error"),
     Column("ID", "id"),
 )
@@ -51,9 +51,9 @@ DELIVERIES = (
     Column("CREATED", "created_at"),
     Column("EVENT", "event"),
     Column("STATUS", "status"),
-    Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True),
+    Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True, spare=True),
     Column("LAST", _last),
-    Column("NEXT", "next_attempt_at"),
+    Column("NEXT", "next_attempt_at", spare=True),
     Column("ID", "id"),
 )
 

@@ -14,7 +14,8 @@ from api.first_start import ADMINISTRATOR
 from api.http.call import Call, Reply
 from api.http.errors import invalid, lacks_permission, not_found, rate_limited
 from api.proxies import stale
-from api.security.permissions import ADMIN, first_not_held, holds
+from api.security.authentication import Caller
+from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.store import Document, Store, Write
 from api.users import User, UserUpdate
 from config.passwords import check_password
@@ -31,7 +32,7 @@ def list_users(call: Call) -> Reply:
 def create_user(call: Call) -> Reply:
     """A new user who has nothing that the creator hasn't."""
     user = users.new_user(call.body)
-    _require_all(call, user.granted())
+    _require_as_much_as(call, user)
     store = call.services.store
     with users.one_change:
         if users.by_name(store, user.username) is not None:
@@ -55,7 +56,8 @@ def update_user(call: Call) -> Reply:
         user = users.load(before)
         _authorise_update(call, user, body)
         changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
-        _require_all(call, changed.granted() if body.role or body.permissions is not None else ())
+        if body.role or body.permissions is not None:
+            _require_as_much_as(call, changed)
         _keep_an_administrator(call.services.store, user, changed)
         write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
         ends = body.password is not None or changed.status != "active"
@@ -72,7 +74,7 @@ def delete_user(call: Call) -> Reply:
     with users.one_change:
         before = _matching(call)
         user = users.load(before)
-        _require_all(call, user.granted())
+        _require_as_much_as(call, user)
         _keep_an_administrator(store, user, None)
         write = Write(users.COLLECTION, user.id, None, before.revision)
         _, revoked = commit_ending(store, [write], [], gone=[user.id])
@@ -92,13 +94,16 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
             raise lacks_permission("users.write", by_key=False)
         _check_current_password(call, user, body.current_password)
     elif body.password or body.email or body.role or body.status or body.permissions is not None:
-        _require_all(call, user.granted())
+        _require_as_much_as(call, user)
 
 
-def _require_all(call: Call, wanted: tuple[str, ...]) -> None:
-    missing = first_not_held(call.caller.permissions(), wanted)
+def _require_as_much_as(call: Call, user: User) -> None:
+    """The caller has what this user has: every permission, and the audit trail, which comes with a role."""
+    missing = first_not_held(call.caller.permissions(), user.granted())
     if missing is not None:
         raise lacks_permission(missing, by_key=False)
+    if Caller(user).acts_as(AUDITOR) and not (call.caller.may(ADMIN) or call.caller.acts_as(AUDITOR)):
+        raise lacks_permission(ADMIN, by_key=False)
 
 
 def _check_current_password(call: Call, user: User, given: str | None) -> None:

@@ -22,7 +22,7 @@ from api.api_keys import ApiKey, LastUsed, find_key
 from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
 from api.security.attempts import Attempts
 from api.security.hashing import Hashing
-from api.security.permissions import holds
+from api.security.permissions import ROLES, holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
 from api.store import Store
 from api.users import User
@@ -59,6 +59,10 @@ class Caller:
         """A key never has more than its owner has at this moment."""
         by_key = self.key is None or holds(self.key.permissions, permission)
         return by_key and holds(self.user.granted(), permission)
+
+    def acts_as(self, role: str) -> bool:
+        """Whether this is the role in full; a credential that lacks something of a role isn't the role."""
+        return self.user.role == role and all(self.may(each) for each in ROLES[role])
 
     @property
     def scope(self) -> frozenset[str] | None:

@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 ALL = "*"
 ADMIN = "admin"
+AUDITOR = "auditor"
+"""The role that opens the audit trail, for which there is no permission but `admin`."""
 PERMISSIONS = (
     "proxy.read",
     "proxy.write",
@@ -24,7 +26,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "administrator": (ALL,),
     "operator": ("proxy.read", "proxy.write", "proxy.delete", "metrics.read", "settings.read"),
     "user": ("proxy.read", "metrics.read"),
-    "auditor": ("proxy.read", "metrics.read", "users.read", "settings.read"),
+    AUDITOR: ("proxy.read", "metrics.read", "users.read", "settings.read"),
 }
 """The default set of each role."""
 

@@ -11,14 +11,17 @@ import base64
 import binascii
 import json
 import os
-from typing import Any
+from typing import Annotated, Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from api.transfer.document import KIND, VERSION, SealedSecrets
+from config.fields import refuse_long
+from config.upstreams import Host, ParentProtocol, Password, Port, Username
+from config.webhooks import Headers, Secret
 
 SHORTEST_PASSPHRASE = 12
 LONGEST_PASSPHRASE = 1024
@@ -35,25 +38,37 @@ class VaultError(ValueError):
         self.error = error
 
 
+PasswordHash = Annotated[StrictStr, Field(pattern=r"^\$2[aby]\$(0[4-9]|1[0-5])\$[./0-9A-Za-z]{53}$")]
+"""A hash of bcrypt. Its cost is bounded, since every sign-in pays it: with 31 one would take days."""
+
+
 class _Part(BaseModel):
+    """Whoever sealed a document may be anybody, so its secrets are held to the rules for those in the clear."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ParentSecret(_Part):
     """The password of a parent proxy, which is known by the other four."""
 
-    protocol: str
-    host: str
-    port: int
-    username: str | None
-    password: str = Field(repr=False)
+    protocol: ParentProtocol
+    host: Host
+    port: Port
+    username: Username | None
+    password: Password = Field(repr=False)
+
+    @model_validator(mode="after")
+    def _fits_the_protocol(self) -> ParentSecret:
+        if self.protocol == "socks5":
+            refuse_long("password", self.password)
+        return self
 
 
 class ProxySecrets(_Part):
     """Of one proxy: the hash of `auth.password`, those of its accounts by name, the passwords of its parents."""
 
-    auth: str | None = Field(None, repr=False)
-    accounts: dict[str, str] = Field(default_factory=dict, repr=False)
+    auth: PasswordHash | None = Field(None, repr=False)
+    accounts: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
     upstreams: list[ParentSecret] = []
 
 
@@ -62,15 +77,15 @@ class WebhookSecrets(_Part):
 
     name: str
     url: str
-    secret: str = Field(repr=False)
-    headers: dict[str, str] = Field(repr=False)
+    secret: Secret = Field(repr=False)
+    headers: Headers = Field(repr=False)
 
 
 class Secrets(_Part):
     """All of them: of proxies by name, hashes of users by name, of webhooks."""
 
     proxies: dict[str, ProxySecrets] = {}
-    users: dict[str, str] = Field(default_factory=dict, repr=False)
+    users: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
     webhooks: list[WebhookSecrets] = []
 
 

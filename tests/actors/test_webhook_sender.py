@@ -291,7 +291,9 @@ def test_the_guard_lets_nothing_go_to_an_address_that_is_not_public(tmp_path: Pa
     office.take()
     office.settle()
     assert target.received == []
-    assert "is not a public address" in str(office.log()[0].attempts[0].error)
+    said = str(office.log()[0].attempts[0].error)
+    assert "is not a public address" in said
+    assert "webhooks.allow_private" in said
     office.close()
 
 

@@ -483,6 +483,26 @@ def test_users_write_changes_nothing_of_somebody_who_has_more(api: Api) -> None:
     assert api.patch(f"/users/{plain.id}", {"permissions": []}, clerk).json["data"]["user"]["permissions"] == []
 
 
+def test_who_may_not_read_the_audit_trail_makes_and_takes_over_no_auditor(api: Api) -> None:
+    reads = ["proxy.read", "metrics.read", "users.read", "settings.read"]
+    api.add_user("clerk", permissions=[*reads, "users.write", "users.delete"])
+    auditor, plain = api.add_user("auditor", role="auditor"), api.add_user("plain", role="user")
+    half = api.add_user("half", role="auditor", permissions=["proxy.read"])
+    clerk = api.token("clerk")
+    body = {"username": "second", "password": "12345678", "role": "auditor"}
+    for answer in (
+        api.post("/users", body, clerk),
+        api.patch(f"/users/{plain.id}", {"role": "auditor"}, clerk),
+        api.patch(f"/users/{half.id}", {"permissions": reads}, clerk),
+        api.patch(f"/users/{auditor.id}", {"password": "12345678"}, clerk),
+        api.request("DELETE", f"/users/{auditor.id}", clerk),
+    ):
+        assert error_of(answer)[::2] == (403, {"required_permission": "admin"})
+    assert api.post("/users", {**body, "permissions": ["proxy.read"]}, clerk).status_code == 201
+    api.add_user("chief", role="auditor", permissions=[*reads, "users.write"])
+    assert api.patch(f"/users/{auditor.id}", {"password": "12345678"}, api.token("chief")).status_code == 200
+
+
 def test_disabling_a_user_ends_tokens_and_keys(api: Api) -> None:
     ann = api.add_user("ann")
     token, key = api.token("ann"), api.key("ann")

@@ -51,6 +51,8 @@ def test_a_browser_is_told_every_proxy_in_its_words_and_nothing_for_this_machine
     assert run_pac(script, "https://example.com/", "example.com") == wanted
     for host in ("intranet", "localhost", "127.0.0.1", "::1", "x.localhost"):
         assert run_pac(script, f"http://{host}/", host) == "DIRECT"
+    for host in ("127.example.com", "127.0.0.1.example.com", "xlocalhost.com", "localhost.example.com"):
+        assert run_pac(script, f"http://{host}/", host) == wanted
     assert run_pac(autoconfig.script(proxies[:1], "h", direct=False), "http://a.b/", "a.b") == "PROXY 192.0.2.1:3128"
 
 

@@ -12,6 +12,7 @@ from falcon.testing import Result
 from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, PutWish, SetWebhooks
 from api import users
 from api.store import StoreWriteError
+from api.transfer import vault
 from config.passwords import check_password
 from tests.api.support import PASSWORD, Api, error_of
 
@@ -237,6 +238,43 @@ def test_secrets_are_not_opened_by_another_passphrase(
     document = filled.export("encrypted", **SEALED)
     answer = there.post(document, **({} if passphrase is None else {"X_Passphrase": passphrase}))
     assert (answer.status_code, error_of(answer)[2]["field"]) == (400, field)
+
+
+HASH = "$2b$04$" + "a" * 53
+PARENT_SECRET = {"protocol": "http", "host": "p.example", "port": 1, "username": "u", "password": "of a parent"}
+HOOK_SECRET = {"name": "h", "url": "https://hooks.example/", "secret": "whsec_" + "A" * 32, "headers": {"X-A": "b"}}
+
+
+def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
+    """A document with these secrets, whatever they are."""
+    return {**HEAD, "secrets": vault.seal(vault.Secrets.model_construct(**secrets), PASSPHRASE)}
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        {"users": {"x": "not a hash: é"}},
+        {"users": {"x": HASH.replace("04", "31")}},
+        {"proxies": {"p": {"auth": "of a client"}}},
+        {"proxies": {"p": {"accounts": {"a": HASH.replace("04", "31")}}}},
+        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "protocol": "gopher"}]}}},
+        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "port": 65536}]}}},
+        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "protocol": "socks5", "password": "é" * 200}]}}},
+        {"webhooks": [{**HOOK_SECRET, "secret": "not a secret"}]},
+        {"webhooks": [{**HOOK_SECRET, "headers": {"X-A": "b\r\nX-Evil: c"}}]},
+        {"webhooks": [{**HOOK_SECRET, "headers": {"Host": "other.example"}}]},
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_sealed_secrets_are_held_to_the_rules_for_those_in_the_clear(here: Importing, secrets: dict[str, Any]) -> None:
+    answer = here.post(sealed(secrets), X_Passphrase=PASSPHRASE)
+    assert (answer.status_code, error_of(answer)[2]["field"]) == (400, "secrets.data")
+    good = {
+        "users": {"x": HASH},
+        "proxies": {"p": {"auth": HASH, "accounts": {"a": HASH}, "upstreams": [PARENT_SECRET]}},
+        "webhooks": [HOOK_SECRET],
+    }
+    assert here.post(sealed(good), X_Passphrase=PASSPHRASE).status_code == 200
 
 
 def test_without_secrets_what_is_new_says_which_it_needs(filled: Importing, there: Importing) -> None:

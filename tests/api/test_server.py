@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -23,7 +25,12 @@ class Application:
 
     after: Callable[[], None] | None = None
 
+    body: Callable[[dict[str, Any]], Iterable[bytes]] | None = None
+
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if self.body is not None:
+            start_response("200 OK", [])
+            return self.body(environ)
         start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
         if self.after is not None:
             environ[AFTER] = self.after
@@ -167,3 +174,67 @@ def test_at_its_end_silent_connections_are_closed(serving: Serving) -> None:
         assert silent.recv(1) == b""
         assert kept.sock.recv(1) == b""
     kept.close()
+
+
+def statuses_of(port: int, sent: bytes) -> list[bytes]:
+    """Of all answers on one connection, which the server or a last request ends."""
+    with socket.create_connection(("127.0.0.1", port), LONG) as connection:
+        connection.sendall(sent)
+        with connection.makefile("rb") as answers:
+            return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answers.read())
+
+
+def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.server.STALLED_AFTER", 0.5)
+    ended = threading.Event()
+
+    def endless(_environ: Any) -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"x" * MIB
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(serving.application, "body", endless, raising=False)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert ended.wait(LONG)
+
+
+LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+NO_CHUNKS = b"\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n" + CHUNKED + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + b"Content-Length: 5\r\n" + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + CHUNKED + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n" + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n chunked\r\n" + NO_CHUNKS,
+        b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n" + CHUNKED + NO_CHUNKS,
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last(
+    serving: Serving, request_: bytes
+) -> None:
+    assert statuses_of(serving.port, request_ + LAST) == [b"400"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + CHUNKED + NO_CHUNKS,
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked \r\n" + NO_CHUNKS,
+        b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    ],
+)
+def test_a_request_that_all_read_alike_is_answered_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
+    assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]

@@ -21,6 +21,7 @@ import pytest
 from api.audit import Head, verify
 from api.backup import replacing, restoring
 from api.backup.archive import opened, write
+from api.backup.manifest import BadArchive
 from api.store import open_store, steps
 from api.store.contract import Write
 from api.store.storage import GenerationStorage
@@ -226,7 +227,7 @@ def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, fol
     elsewhere = Site(folder, folder / "elsewhere")
     refused = elsewhere.shell("restore", str(folder / "k.tar.gz"), "--yes")
     assert refused.status == 1
-    assert "can't be read by this release" in refused.err
+    assert f"{elsewhere.data.keys} don't open its secrets" in refused.err
     assert "Nothing was touched" in refused.err
 
 
@@ -313,6 +314,52 @@ def test_an_archive_that_was_altered_is_refused_and_nothing_is_touched(
     assert site.names() == ["chained"]
     assert not (site.data.path / replacing.RESTORING).exists()
     assert not (site.folder / "evil").exists()
+
+
+NO_FILES = {"kind": "proxyfleet.backup", "format": 1, "product": "1", "created_at": 0.0, "folders": [], "files": []}
+
+
+def crafted(file: Path, sealed: bytes | None = None, header: tarfile.TarInfo | None = None, **values: Any) -> Path:
+    """An archive that only its manifest, keys in this form and a last header are in."""
+    manifest = json.dumps({**NO_FILES, "keys": sealed is not None, **values}).encode()
+    with tarfile.open(file, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in (("manifest.json", manifest), ("keys.sealed", sealed)):
+            if content is not None:
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        if header is not None:
+            tar.addfile(header)
+    return file
+
+
+def header(kind: bytes = tarfile.REGTYPE, size: int = 0, **pax: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo("store/x")
+    info.type, info.size, info.pax_headers = kind, size, pax
+    return info
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"header": header(**{"GNU.sparse.map": "a,b", "GNU.sparse.size": "1"})},
+        {"header": header(**{"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "x"})},
+        {"header": header(tarfile.XHDTYPE, 2**30)},  # a gibibyte that would be read into memory for a name
+        {"header": header(tarfile.GNUTYPE_LONGNAME, 2**30)},
+        {"header": header(tarfile.SYMTYPE)},
+        {"sealed": b"[" * 200_000},
+        {"sealed": b'{"n": 1e400}'},
+        {"folders": ["store", "store"]},
+    ],
+)
+def test_an_archive_that_was_made_to_do_harm_is_refused_like_any_other(folder: Path, values: dict[str, Any]) -> None:
+    file = crafted(folder / "crafted.tar.gz", **values)
+    data = DataDir(folder / "data")
+    data.path.mkdir()
+    refused = "is not as the manifest|not a whole archive|keys are damaged|contradicts itself"
+    with pytest.raises(BadArchive, match=refused), opened(file) as archive:
+        restoring.prepared(data, archive, "a passphrase for it").__enter__()
+    assert list(data.path.iterdir()) == []
 
 
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.999])

@@ -58,6 +58,7 @@ def test_all_records_of_a_search_are_exported_into_a_file(
     assert [json.loads(line)["target_url"][-1] for line in file.read_text().splitlines()] == ["2", "1", "0"]
     assert {path.name for path in tmp_path.iterdir()} == {"access.ndjson", "home"}
     assert shell("logs", "--status", "200", "--export", str(tmp_path / "no" / "x")).status == 1
+    assert shell("logs", "--follow", "--export", str(tmp_path / "x")).status == 2
 
 
 def test_what_comes_is_followed_each_record_once(

@@ -238,6 +238,10 @@ def test_settings_are_shown_and_set(shell: Shell) -> None:
     shell.good("settings", "set", f"proxy.default_timeout={before['proxy.default_timeout']}")
     refused = shell("settings", "set", "logging.level=loud")
     assert (refused.status, "logging.level: must be one of" in refused.err) == (1, True)
+    fixed = shell("settings", "set", "webhooks.allow_private=true")
+    assert (fixed.status, "configuration file" in fixed.err) == (1, True)
+    bare = shell("settings", "set", "logging.level")
+    assert (bare.status, "must be GROUP.KEY=VALUE" in bare.err) == (2, True)
 
 
 def test_metrics_are_a_row_for_each_bucket_and_status_tells_of_the_parts(shell: Shell) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import safe
+from api.cli.output import fitting, safe
 from tests.cli.shell import Shell
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
@@ -31,6 +31,27 @@ def test_colours_and_columns_at_a_terminal_and_none_in_a_pipe(shell: Shell, prox
     assert ESCAPE not in piped
     assert not set(BOX) & set(piped)
     assert proxy["name"] in piped
+
+
+@pytest.mark.product
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(shell: Shell, proxy: dict[str, Any]) -> None:
+    with shell.terminal("proxies", "list", COLUMNS="80") as terminal:
+        assert terminal.end() == 0
+    line = next(line for line in terminal.text.splitlines() if proxy["name"] in line)
+    assert f"127.0.0.1:{proxy['port']}" in line
+    assert proxy["id"] not in line
+    assert "Left out, for the terminal is narrow: " in terminal.text
+    with shell.terminal("proxies", "list") as wide:
+        assert wide.end() == 0
+    assert proxy["id"] in wide.text
+    assert "Left out" not in wide.text
+
+
+@pytest.mark.parametrize(
+    ("room", "kept"), [(100, [0, 1, 2, 3]), (46, [0, 1, 2, 3]), (45, [0, 1, 2]), (20, [0, 2]), (5, [0, 2])]
+)
+def test_the_last_spare_columns_go_first(room: int, kept: list[int]) -> None:
+    assert fitting([10, 10, 10, 10], [False, True, False, True], room) == kept
 
 
 @pytest.mark.product
@@ -159,6 +180,7 @@ def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) ->
 
 def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
+    assert safe("bob\u200b") == r"bob\u200b"  # else it would look like another name
     assert safe("Grüße, 世界") == "Grüße, 世界"
 
 

@@ -385,6 +385,25 @@ def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -
     assert "(all)" in done.stdout or any(proxy["id"] in done.stdout for proxy, _sent in traffic.values())
 
 
+def test_the_example_program_says_what_is_wrong_without_a_traceback(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    there = tmp_path / "watcher.key"
+    there.write_text("no key\n")
+    for given, word in (
+        (("nowhere", "--once"), "tcp://"),
+        (("--new-key", str(there)), "File exists"),
+        (("--server-key", "short", "--key-file", str(there)), "Z85"),
+        (("--server-key", "short", "--key-file", str(tmp_path / "absent")), "No such file"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(program), *given], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode != 0
+        assert word in done.stderr
+        assert "Traceback" not in done.stderr
+    assert there.read_text() == "no key\n"
+
+
 def test_a_killed_collector_makes_no_step(product: Product, traffic: Traffic) -> None:
     before = product.actor("metrics")
     before.kill()
