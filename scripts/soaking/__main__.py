@@ -165,6 +165,8 @@ class Soak:
 
 def _make_proxies(product: Installation) -> dict[str, dict[str, Any]]:
     """Those that the traffic goes through."""
+    hook = {"name": "always", "url": "http://127.0.0.1:9/", "events": ["proxy.*"], "enabled": False}
+    product.data("POST", "/webhooks", hook)  # the sender loads what it needs for the first one
     parent = product.proxy(name=PARENT)
     upstream = {"protocol": "http", "host": "127.0.0.1", "port": parent["port"]}
     made = {PARENT: parent, CHILD: product.proxy(name=CHILD, upstreams=[upstream])}

@@ -198,10 +198,11 @@ def stored(product: Installation) -> dict[str, dict[str, Any]]:
     users = {each["username"]: each["email"] for each in product.data("GET", "/users")["users"]}
     users.pop("admin")
     settings = product.data("GET", "/settings")
+    hooks = {each["name"]: each["url"] for each in product.data("GET", "/webhooks")["webhooks"]}
     return {
         "proxies": proxies,
         "users": users,
-        "webhooks": {each["name"]: each["url"] for each in product.data("GET", "/webhooks")["webhooks"]},
+        "webhooks": {name: url for name, url in hooks.items() if name.startswith("soak-")},
         "api-keys": {each["name"]: True for each in product.data("GET", "/api-keys")["api_keys"]},
         "settings": {"default_timeout": settings["proxy"]["default_timeout"]},
     }

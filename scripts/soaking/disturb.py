@@ -126,7 +126,7 @@ class Disturber:
             found = self._product.by_kind().get(kind, [])
         if not found:
             return  # it died a moment ago, and is not there again: that is another fault's matter
-        process = self._dice.choice(found)
+        process = self._chosen(found)
         target = self._proxies.get(_name(process), "") if kind == "forwarding" else ""
         with self._journal.fault(name, target or "one that comes and goes") as fault:
             if kind != "forwarding":
@@ -135,6 +135,11 @@ class Disturber:
             if how == "hang":
                 self._wait_dead(process)
             self._wait_whole(fault)
+
+    def _chosen(self, found: list[psutil.Process]) -> psutil.Process:
+        """One of them; mostly one that has traffic, if it is about proxies."""
+        busy = [process for process in found if _name(process) in self._proxies]
+        return self._dice.choice(busy if busy and self._dice.random() < 0.8 else found)
 
     def _kill_supervisor(self) -> None:
         """And start the product again, as a service manager would."""
@@ -212,7 +217,7 @@ class Disturber:
 
     def _exhaust(self, kind: str, seconds: float) -> None:
         with self._supervisor:
-            process = self._dice.choice(self._product.by_kind()[kind])
+            process = self._chosen(self._product.by_kind()[kind])
         target = self._proxies.get(_name(process), "") if kind == "forwarding" else ""
         with self._journal.fault(f"descriptors of {kind}", target), _no_more_descriptors(process, SPARE.get(kind, 0)):
             self._over.wait(seconds)
