@@ -129,8 +129,9 @@ def test_growth_is_told_beyond_noise_alone() -> None:
 def test_every_plan_has_calm_at_both_ends_and_room_for_each_scarcity(minutes: float) -> None:
     plan = Plan(minutes * 60)
     assert 25 <= plan.begin < plan.disk < plan.disk + plan.scarcity <= plan.descriptors
-    assert plan.descriptors + plan.scarcity <= plan.end <= plan.total - 50
+    assert plan.descriptors + 3 * plan.descriptorless <= plan.end <= plan.total - 50
     assert plan.scarcity <= 60
+    assert plan.descriptorless <= 60
     assert (plan.end - plan.begin) / KILL_PERIOD > 2
 
 

@@ -48,8 +48,13 @@ class Plan:
 
     @property
     def scarcity(self) -> float:
-        """How long there is no disk, or no descriptor."""
+        """How long there is no disk."""
         return min(60.0, (self.end - self.begin) * 0.22)
+
+    @property
+    def descriptorless(self) -> float:
+        """How long each kind of process has no descriptor to spare, one kind after the other."""
+        return min(60.0, (self.end - self.begin) * 0.1)
 
     @property
     def disk(self) -> float:
@@ -72,6 +77,7 @@ class Disturber:
         self._dice = random.Random(seed)
         self._over = threading.Event()
         self._supervisor = threading.Lock()
+        self._descriptorless = ""
         self._threads = [
             threading.Thread(target=each, name=each.__name__)
             for each in (self._kills, self._reloads, self._scarcities, self._restarts)
@@ -98,9 +104,9 @@ class Disturber:
 
     def _kills(self) -> None:
         mending: list[threading.Thread] = []
-        for name in self._order():
-            if not self._until(self._plan.begin + KILL_PERIOD * len(mending)):
-                break
+        order = self._order()
+        while self._until(self._plan.begin + KILL_PERIOD * len(mending)):
+            name = next(name for name in order if not self._spared(name))
             thread = threading.Thread(target=self._disturb, args=(name,))
             thread.start()
             mending.append(thread)
@@ -116,6 +122,10 @@ class Disturber:
             if number % 2 == 0:
                 kinds.insert(len(kinds) // 2, "kill supervisor")
             yield from kinds
+
+    def _spared(self, name: str) -> bool:
+        """A kind without descriptors lives on: its successor would have some again."""
+        return bool(self._descriptorless) and name.endswith(self._descriptorless)
 
     def _disturb(self, name: str) -> None:
         if name == "kill supervisor":
@@ -213,7 +223,9 @@ class Disturber:
                 self._product.empty_disk()
         if self._until(self._plan.descriptors):
             for kind in ("forwarding", "api", "supervisor"):
-                self._exhaust(kind, self._plan.scarcity / 3)
+                self._descriptorless = kind
+                self._exhaust(kind, self._plan.descriptorless)
+            self._descriptorless = ""
 
     def _exhaust(self, kind: str, seconds: float) -> None:
         with self._supervisor:
