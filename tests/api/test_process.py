@@ -30,6 +30,7 @@ from api.store import StoreError
 from api.wish import read_wish
 from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
+from tests.folders import FOLDERS
 
 PROCESS = """
 import json, socket, sys
@@ -129,7 +130,7 @@ class Supervisor:
 
 @pytest.fixture
 def supervisor() -> Iterator[Supervisor]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         made = Supervisor(Path(folder))
         try:
             yield made

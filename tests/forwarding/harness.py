@@ -35,6 +35,7 @@ from actors.bus.messages import (
 )
 from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
 from config.paths import open_run_dir
+from tests.folders import FOLDERS
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"
@@ -73,7 +74,7 @@ class Rig:
     ) -> None:
         """`params` are what the actor is told at its start, `changes` those of the plain proxy."""
         self._params = params or {}
-        self.folder = tempfile.mkdtemp(prefix="pf-", dir="/tmp")
+        self.folder = tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
         self.counters: Counters | None = None

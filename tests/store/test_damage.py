@@ -17,11 +17,12 @@ import pytest
 
 from api.store import StoreDamaged, StoreError, StoreTooNew, StoreWriteError, TinyStore, storage
 from api.store.storage import compose
+from tests.folders import FOLDERS
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         yield Path(made) / "store"
 
 

@@ -21,11 +21,12 @@ from api.store import (
     tiny,
 )
 from config.paths import open_data_dir
+from tests.folders import FOLDERS
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         yield Path(made) / "store"
 
 
@@ -171,7 +172,7 @@ def test_files_are_private(folder: Path) -> None:
 
 
 def test_a_store_that_vanished_is_no_first_start() -> None:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         data = open_data_dir(Path(made))
         data.keys.mkdir()
         (data.keys / "access-tokens.key").write_text("00")

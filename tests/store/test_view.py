@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from api.store import StoreWriteError, TinyStore, storage, tiny
+from tests.folders import FOLDERS
 
 LONG = 30.0
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         yield Path(made) / "store"
 
 
