@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any
 
+from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
@@ -275,6 +276,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
                 channel.close_when_flushed = True
 
+    def close(self) -> None:
+        """The listener alone: the trigger is for whoever may still pull it (see `ApiServer.close`). Server thread."""
+        wasyncore.dispatcher.close(self)
+
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
         for channel in tuple(self.active_channels.values()):
@@ -380,11 +385,18 @@ class ApiServer:
         return not self._server.accepting and not self._server.active_channels
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads. To be called once.
+
+        The trigger outlives them all. waitress writes to its pipe after it has handed over what is to be done, so that
+        the server's thread may have done it already; were the pipe closed by then, the write would meet a closed
+        descriptor, or one that is somebody else's by now. A thread that doesn't end keeps the pipe.
+        """
         self._server.trigger.pull_trigger(self._close_in_thread)
         self._dispatcher.shutdown(timeout=1)
         if self._thread.is_alive():
             self._thread.join(1.0)
+        if not self._thread.is_alive() and not self._dispatcher.threads:
+            self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
@@ -392,5 +404,6 @@ class ApiServer:
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):
-            each.close()
+            if each is not self._server.trigger:
+                each.close()
         self._map.clear()
