@@ -28,12 +28,14 @@ from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.security.hashing import AT_ONCE
+from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8 + AT_ONCE
-"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
+"""Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
+others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
