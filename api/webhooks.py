@@ -20,8 +20,10 @@ from actors.bus.messages import (
     Done,
     ProbeWebhook,
     QueryDeliveries,
+    QuerySender,
     QueryWebhookStatus,
     Redeliver,
+    SenderState,
     SetWebhooks,
     WebhookProbed,
     WebhookSpec,
@@ -191,6 +193,11 @@ class Webhooks:
         """How deliveries go; empty when the sender doesn't answer."""
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
+
+    def sender_state(self) -> SenderState | None:
+        """How the sender is; None when it doesn't answer."""
+        reply = self._bridge.ask(WEBHOOKS, QuerySender(), TOLD_MAX)
+        return reply if isinstance(reply, SenderState) else None
 
     def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
