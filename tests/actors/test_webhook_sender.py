@@ -345,10 +345,13 @@ def test_what_waits_for_a_place_is_not_sent_to_a_webhook_that_was_deleted_meanwh
     office = Office(tmp_path / "w", Settings(allow_private=True, timeout=30, max_concurrent=1))
     with Target() as slow, Target() as gone, Target() as well:
         slow.answers = slow.hang
-        office.sender.set_webhooks((slow.spec("wh_slow"), gone.spec("wh_gone"), well.spec("wh_well")))
-        office.take()
+        others = (gone.spec("wh_gone", events=("proxy.*",)), well.spec("wh_well", events=("proxy.*",)))
+        office.sender.set_webhooks((slow.spec("wh_slow", events=("user.*",)), *others))
+        office.take(kind="user.created")
         office.until(lambda: slow.received, "the only place is taken")
-        office.sender.set_webhooks((slow.spec("wh_slow"), well.spec("wh_well")))
+        office.take(kind="proxy.down")
+        office.until(lambda: office.outbox.waiting() == 3, "the others wait")
+        office.sender.set_webhooks((slow.spec("wh_slow", events=("user.*",)), others[1]))
         slow.release.set()
         office.settle()
         assert (len(gone.received), len(well.received)) == (0, 1)
