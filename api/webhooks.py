@@ -35,6 +35,7 @@ from api.bridge import Bridge
 from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
+from api.unchanged import is_same
 from config.sealing import Seal, SealError
 from config.webhooks import (
     HEADER_PURPOSE,
@@ -148,6 +149,8 @@ class Webhooks:
                 changed["disabled_reason"] = None
             record = before.record.model_copy(update={**changed, "updated_at": time.time()})
             check(record)
+            if is_same(before.record, record):
+                return before
             return self._put(record, before.revision)
 
     def delete(self, webhook_id: str, if_match: int | None) -> None:
