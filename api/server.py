@@ -12,29 +12,30 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from api.caps import counted_as, per_address
-from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.http.parser import MAX_TAKEN_IN, Parser
+from api.refusals import Refused
 from api.security.hashing import AT_ONCE
+from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8 + AT_ONCE
-"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
+"""Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
+others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
@@ -47,54 +48,16 @@ KEPT_ALIVE = 0.2
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
-MAX_TAKEN_IN = 4 * 1024 * 1024
-"""Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
-too much gets to read the 413 instead of a reset connection."""
+HEAD_TOO_LARGE = 431
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+OnRefused = Callable[[Refused], dict[str, str]]
 
 _MESSAGES = {
     400: "The request can't be understood",
     413: "The body is too large",
-    431: "The head of the request is too large",
+    HEAD_TOO_LARGE: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
-
-
-class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
-    """One request. Only where a whole configuration is imported much is taken in; beyond `MAX_TAKEN_IN` it lies in a
-    temporary file meanwhile."""
-
-    adj: Any
-    version: str
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        ambiguous = _ambiguous(header_plus.split(b"\r\n")[1:], self.version)
-        if ambiguous is not None:
-            raise ParsingError(ambiguous)
-        if self.path == IMPORT_PATH:
-            roomy = copy(self.adj)
-            roomy.max_request_body_size = 2 * MAX_IMPORT
-            self.adj = roomy
-
-
-def _ambiguous(fields: list[bytes], version: str) -> str | None:
-    """Why a balancer in front might see another request, or another end of it; None if it can't.
-
-    waitress takes these, and goes on with the connection; what one of two takes for a body may then be the other one's
-    next request (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
-    """
-    if any(field.startswith((b" ", b"\t")) for field in fields):
-        return "A field must not go on in the next line"
-    given = [
-        (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
-    ]
-    names = [name for name, _ in given]
-    codings = [value for name, value in given if name == b"transfer-encoding"]
-    if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
-        return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
-    if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):
-        return "Exactly one Host is required"
-    return None
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -103,16 +66,25 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     def execute(self) -> None:
         error = self.request.error
         status = error.code if error.code in _MESSAGES else 500
-        identifier = request_id(None)
+        identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
         details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
-        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier)]
+        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
+        self.response_headers += self._told(error.code, str(error.body), identifier).items()
         self.set_close_on_finish()
         self.content_length = len(body)
         self.channel.lingers = True
         self.write(body)
+
+    def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
+        """Have it logged and counted. Headers for the answer."""
+        made_up = status == HEAD_TOO_LARGE  # waitress parses something else instead of a head that is too large
+        first_line = b"" if made_up else getattr(self.request, "first_line", b"")
+        peer = str(self.channel.addr[0])
+        refused = Refused(status, why, identifier, peer, first_line, self.request.headers)
+        return dict(self.channel.server.on_refused(refused))
 
 
 class _Task(WSGITask):  # type: ignore[misc]
@@ -134,7 +106,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     the client might lose the answer that says what was wrong.
     """
 
-    parser_class = _Parser
+    parser_class = Parser
     task_class = _Task
     error_task_class = _JsonErrorTask
     served = False
@@ -232,6 +204,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
+    on_refused: OnRefused
     last_requests_since: float | None = None
 
     def getsockname(self) -> tuple[str, Any]:
@@ -315,6 +288,10 @@ def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
     return body if then is None else _Telling(body, then)
 
 
+def _of_no_interest(_refused: Refused) -> dict[str, str]:
+    return {}
+
+
 class ApiServer:
     """waitress in threads of its own, so that the main thread is free for the bus."""
 
@@ -324,8 +301,12 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
+        on_refused: OnRefused = _of_no_interest,
     ) -> None:
-        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
+        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client.
+
+        `on_refused` is told of each request that the application never sees, and gives headers for its answer.
+        """
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
@@ -354,6 +335,7 @@ class ApiServer:
             bind_socket=False,
         )
         self._server.behind_tls = behind_tls
+        self._server.on_refused = on_refused
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
