@@ -22,11 +22,13 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
+from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.older_address import OlderAddress
 from api.security.hashing import AT_ONCE
 
 log = logging.getLogger(__name__)
@@ -233,6 +235,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     behind_tls = False
     last_requests_since: float | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.older_addresses: list[OlderAddress] = []
+        super().__init__(*arguments, **options)
+
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
 
@@ -244,12 +250,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             super().set_socket_options(conn)
 
     def handle_accept(self) -> None:
-        before = set(self.active_channels)
-        super().handle_accept()
-        for descriptor in set(self.active_channels) - before:
-            channel = self.active_channels[descriptor]
-            if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
-                channel.handle_close()
+        self.let_in(self)
+
+    def let_in(self, door: Any) -> bool:
+        """Accept one connection at a listening socket of ours; whether somebody was there."""
+        try:
+            accepted = door.accept()
+            if accepted is None:
+                return False
+            self.set_socket_options(accepted[0])
+        except OSError:  # the client is gone again, or there is no descriptor for it
+            return False
+        connection, address = accepted
+        channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        channel.outdated = door is not self
+        if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
+            channel.handle_close()
+        return True
 
     def maintenance(self, now: float) -> None:
         super().maintenance(now)
@@ -280,11 +297,18 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         for channel in tuple(self.active_channels.values()):
             channel.outdated = True
         self.del_channel()
-        self.socket.close()
+        self.older_addresses.append(OlderAddress(self, self.socket))
         listener.setblocking(False)
         self.set_socket(listener)
         self.effective_host, self.effective_port = listener.getsockname()[:2]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
+
+    def leave(self) -> None:
+        """The last ones have come to the address before. Server thread."""
+        for older in self.older_addresses[:1]:
+            older.let_in_all()
+            older.close()
+        del self.older_addresses[:1]
 
     def _connections_of(self, address: str) -> int:
         client = counted_as(address)
@@ -325,6 +349,7 @@ class ApiServer:
         adjustments = Adjustments(
             sockets=[listener],
             threads=THREADS,
+            backlog=BACKLOG,
             connection_limit=max_connections,
             cleanup_interval=1,
             channel_timeout=IDLE_TIMEOUT,
@@ -361,8 +386,15 @@ class ApiServer:
         self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
 
     def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` from now on and close the old socket. Older connections end between two requests."""
+        """Accept at `listener` from now on. Older connections end between two requests.
+
+        Who has begun to connect to the old socket is still let in, until `leave` is called.
+        """
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
+
+    def leave(self) -> None:
+        """Close the old socket: `LAST_CALL` seconds after each `move`."""
+        self._server.trigger.pull_trigger(self._server.leave)
 
     def last_requests(self) -> None:
         """Every connection ends with its next answer, or soon if it sends nothing. To be called again and again."""

@@ -94,9 +94,24 @@ def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between
     serving.application.after = None
     assert get(newer) == str(port_of(other))
     wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
+    serving.server.leave()
+    wait_until(lambda: serving.listener.fileno() < 0, "the old socket is closed")
     with pytest.raises(ConnectionRefusedError):
         get(client(serving.port))
     newer.close()
+
+
+def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: Serving) -> None:
+    serving.server.limit(1)
+    first, waiting = client(serving.port), client(serving.port)
+    assert get(first) == str(serving.port)
+    wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
+    waiting.request("GET", "/")
+    serving.server.move(listening())
+    serving.server.leave()
+    assert waiting.getresponse().status == 200
+    first.close()
+    waiting.close()
 
 
 @pytest.mark.parametrize(
