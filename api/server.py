@@ -12,23 +12,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any
 
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
-from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.older_address import OlderAddress
+from api.request_parser import MAX_TAKEN_IN, RequestParser
 from api.security.hashing import AT_ONCE
 
 log = logging.getLogger(__name__)
@@ -42,15 +40,13 @@ IDLE_TIMEOUT = 60
 STALLED_AFTER = 60.0
 """Seconds without taking a byte of an answer after which a client counts as gone."""
 LINGER = 2.0
+OUTDATED = 2.0
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
-MAX_TAKEN_IN = 4 * 1024 * 1024
-"""Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
-too much gets to read the 413 instead of a reset connection."""
 
 _MESSAGES = {
     400: "The request can't be understood",
@@ -58,44 +54,6 @@ _MESSAGES = {
     431: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
-
-
-class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
-    """One request. Only where a whole configuration is imported much is taken in; beyond `MAX_TAKEN_IN` it lies in a
-    temporary file meanwhile."""
-
-    adj: Any
-    version: str
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        ambiguous = _ambiguous(header_plus.split(b"\r\n")[1:], self.version)
-        if ambiguous is not None:
-            raise ParsingError(ambiguous)
-        if self.path == IMPORT_PATH:
-            roomy = copy(self.adj)
-            roomy.max_request_body_size = 2 * MAX_IMPORT
-            self.adj = roomy
-
-
-def _ambiguous(fields: list[bytes], version: str) -> str | None:
-    """Why a balancer in front might see another request, or another end of it; None if it can't.
-
-    waitress takes these, and goes on with the connection; what one of two takes for a body may then be the other one's
-    next request (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
-    """
-    if any(field.startswith((b" ", b"\t")) for field in fields):
-        return "A field must not go on in the next line"
-    given = [
-        (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
-    ]
-    names = [name for name, _ in given]
-    codings = [value for name, value in given if name == b"transfer-encoding"]
-    if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
-        return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
-    if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):
-        return "Exactly one Host is required"
-    return None
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -120,7 +78,8 @@ class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
     def build_response_header(self) -> Any:
-        if self.channel.server.last_requests_since is not None:
+        leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
+        if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
         return super().build_response_header()
 
@@ -128,20 +87,21 @@ class _Task(WSGITask):  # type: ignore[misc]
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection. `began` is when the request that is being read began, None between requests.
 
-    One that is `outdated` came by an address that the API has left: it is closed as soon as it is between requests.
+    One that is outdated came by an address that the API has left: its next answer is its last, and it is closed when it
+    asks nothing for `OUTDATED`; at once would be under the hands of who is just asking.
 
     One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
     heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
     the client might lose the answer that says what was wrong.
     """
 
-    parser_class = _Parser
+    parser_class = RequestParser
     task_class = _Task
     error_task_class = _JsonErrorTask
     served = False
     began: float | None = None
     lingers = False
-    outdated = False
+    outdated_since: float | None = None
     lingering_until: float | None = None
     known = False
     header = b""
@@ -207,6 +167,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Nothing is being read, done or written."""
         return self.began is None and not self.requests and not self.total_outbufs_len
 
+    def lapsed(self, now: float) -> bool:
+        """Whether it came by an address that was left, and nothing has come since then."""
+        return self.outdated_since is not None and now - self.outdated_since > OUTDATED and self.between_requests
+
     def may_send_more(self, waited: float) -> bool:
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
@@ -263,7 +227,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             return False
         connection, address = accepted
         channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
-        channel.outdated = door is not self
+        channel.outdated_since = None if door is self else time.monotonic()
         if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
             channel.handle_close()
         return True
@@ -275,7 +239,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
                 channel.handle_close()
                 continue
-            if channel.overdue(moment) or (channel.outdated and channel.between_requests):
+            if channel.overdue(moment) or channel.lapsed(moment):
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:
@@ -295,7 +259,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
         for channel in tuple(self.active_channels.values()):
-            channel.outdated = True
+            channel.outdated_since = channel.outdated_since or time.monotonic()
         self.del_channel()
         self.older_addresses.append(OlderAddress(self, self.socket))
         listener.setblocking(False)

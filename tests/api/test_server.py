@@ -114,6 +114,28 @@ def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: S
     waiting.close()
 
 
+def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_that_it_is_the_last(
+    serving: Serving,
+) -> None:
+    kept = client(serving.port)
+    get(kept)
+    serving.server.move(listening())
+    wait_until(lambda: serving.server._server.older_addresses, "it has moved")
+    serving.server._server.maintenance(0.0)
+    kept.request("GET", "/")
+    answer = kept.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (200, "close")
+    kept.close()
+
+
+def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.server.OUTDATED", 0.0)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
+        wait_until(lambda: serving.server._server.active_channels, "it is accepted")
+        serving.server.move(listening())
+        assert silent.recv(1) == b""
+
+
 @pytest.mark.parametrize(
     ("path", "size", "status"),
     [
