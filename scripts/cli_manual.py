@@ -83,9 +83,9 @@ into the data directory, with which it would be lost.
 - A restore that is killed leaves the old state, or, once it was decided, is completed by the next start. What is no
   whole archive, is of a later format, or can't be read by this release is refused, and nothing is touched.
 - **After a restore** everybody signs in again: what was signed out since the backup stays so. An API key that was
-  revoked since is there again, and shown as `added`; so are webhooks' deliveries that waited then. Answers that are kept
-  for `Idempotency-Key` are not restored. `initial-admin-password` stays where it is if it is good for the restored
-  `admin`. The restored audit trail has a row `backup.restored`.
+  revoked since is there again, and shown as `added`; deliveries of webhooks that waited then wait again. Answers that
+  are kept for `Idempotency-Key` are not restored. `initial-admin-password` stays where it is if it is good for the
+  restored `admin`. The restored audit trail has a row `backup.restored`.
 
 ## Completion
 
