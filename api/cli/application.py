@@ -29,8 +29,6 @@ from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, local_comman
 from api.cli.output import Output
 from config import VERSION
 
-COMPLETE_VARIABLE = "_PROXYFLEET_COMPLETE"
-
 
 def new_application() -> typer.Typer:
     """Without commands. Help is drawn on a terminal only, so that it can be searched and piped."""
@@ -80,9 +78,9 @@ def completion(
     out: Output, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")] = "bash"
 ) -> None:
     """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+    from api.cli.completion import script_of
 
-    script = get_completion_script(prog_name="proxyfleet", complete_var=COMPLETE_VARIABLE, shell=shell)
+    script = script_of(shell)
     out.data({"shell": shell, "script": script}, lambda: out.line(script))
 
 
