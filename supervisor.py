@@ -30,6 +30,7 @@ from api.cli.offline import (
 )
 from api.cli.output import Output
 from api.cli.trouble import Trouble
+from api.cli.usage import run as run_commands
 from config import VERSION
 from config.variables import ENV_PREFIX
 
@@ -218,7 +219,7 @@ add_commands(app)
 
 def main() -> None:
     """The console script."""
-    app(prog_name="proxyfleet")
+    sys.exit(run_commands(app))
 
 
 if __name__ == "__main__":
