@@ -15,6 +15,7 @@ from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
+from api.everywhere import refusal_headers
 from api.one_core import stay_on_one_core
 from api.security.signing import SigningKeys
 from api.server import ApiServer
@@ -52,7 +53,13 @@ class ApiActor(Actor):
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
-        self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections, behind)
+        self._server = ApiServer(
+            create_app(self._services),
+            sockets[0],
+            settings.server.max_connections,
+            behind,
+            refusal_headers(self._services),
+        )
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._server.move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import falcon
@@ -21,6 +22,8 @@ from api.services import Services
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
+NOT_SNIFFED = ("X-Content-Type-Options", "nosniff")
+"""Nobody guesses at what a body is."""
 requests_log = logging.getLogger("api.requests")
 
 
@@ -46,8 +49,8 @@ class Everywhere:
             self._admit(req, resp)
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
-        """Nobody guesses at what a body is."""
-        resp.set_header("X-Content-Type-Options", "nosniff")
+        """The last header, and the line in the log."""
+        resp.set_header(*NOT_SNIFFED)
         serving(None)
         if self._services.settings.security.request_logging and req.path not in self._exempt:
             _log(req, resp)
@@ -96,6 +99,20 @@ class Everywhere:
             resp.set_header(name, value)
         if verdict.retry_after:
             raise rate_limited(verdict.retry_after)
+
+
+def refusal_headers(services: Services) -> Callable[[str, Mapping[str, str]], dict[str, str]]:
+    """What the server's own refusals say like every other answer (see `api.server.RefusalHeaders`).
+
+    They count for the client's address, since nobody has looked at credentials, and are never turned into 429.
+    """
+
+    def headers(peer: str, fields: Mapping[str, str]) -> dict[str, str]:
+        client = client_address(peer, fields.get("X_FORWARDED_FOR"), services.settings.server.trusted_proxies)
+        told = dict((("X-Request-Id", request_id(fields.get("X_REQUEST_ID"))), NOT_SNIFFED))
+        return {**told, **services.rates.hit(counted_as(client)).headers} if services.rates.enabled else told
+
+    return headers
 
 
 def _is_cross_site(req: falcon.Request) -> bool:

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
@@ -49,6 +49,10 @@ MAX_HEAD = 64 * 1024
 MAX_TAKEN_IN = 4 * 1024 * 1024
 """Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
 too much gets to read the 413 instead of a reset connection."""
+
+RefusalHeaders = Callable[[str, Mapping[str, str]], Mapping[str, str]]
+"""The headers for a refusal by the server itself, `X-Request-Id` among them, from the peer's address and the fields of
+the request as far as they were read: their names in capitals, with underscores (`X_REQUEST_ID`)."""
 
 _MESSAGES = {
     400: "The request can't be understood",
@@ -96,18 +100,24 @@ def _ambiguous(fields: list[bytes], version: str) -> str | None:
     return None
 
 
+def _an_id(_peer: str, fields: Mapping[str, str]) -> dict[str, str]:
+    return {"X-Request-Id": request_id(fields.get("X_REQUEST_ID"))}
+
+
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     """The answer to what never reached the application."""
 
     def execute(self) -> None:
         error = self.request.error
         status = error.code if error.code in _MESSAGES else 500
-        identifier = request_id(None)
+        headers = self.channel.server.refusal_headers(self.channel.addr[0], self.request.headers)
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
-        details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
+        details = (
+            {"request_id": headers["X-Request-Id"]} if status == 500 else {"field": None, "error": str(error.body)}
+        )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
-        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier)]
+        self.response_headers += [("Content-Type", "application/json"), *headers.items()]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.channel.lingers = True
@@ -231,6 +241,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
+    refusal_headers: RefusalHeaders = staticmethod(_an_id)
     last_requests_since: float | None = None
 
     def getsockname(self) -> tuple[str, Any]:
@@ -319,6 +330,7 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
+        refusal_headers: RefusalHeaders = _an_id,
     ) -> None:
         """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
         self._map: dict[int, Any] = {}
@@ -349,6 +361,7 @@ class ApiServer:
             bind_socket=False,
         )
         self._server.behind_tls = behind_tls
+        self._server.refusal_headers = refusal_headers
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 

@@ -7,7 +7,7 @@ import http.client
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -44,8 +44,13 @@ class Serving:
         self.application = Application()
         self.listener = listening()
         self.port = port_of(self.listener)
-        self.server = ApiServer(self.application, self.listener, 1000)
+        self.refused: list[tuple[str, str | None]] = []
+        self.server = ApiServer(self.application, self.listener, 1000, refusal_headers=self.refusal_headers)
         self.server.start()
+
+    def refusal_headers(self, peer: str, fields: Mapping[str, str]) -> dict[str, str]:
+        self.refused.append((peer, fields.get("X_REQUEST_ID")))
+        return {"X-Request-Id": "one", "X-RateLimit-Limit": "100"}
 
 
 @pytest.fixture
@@ -238,3 +243,23 @@ def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last
 )
 def test_a_request_that_all_read_alike_is_answered_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
     assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "identifier"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: here\r\nX-Request-Id: mine\r\nHost: there\r\n\r\n", 400, "mine"),
+        (b"GET / HTTP/1.1\r\nHost: here\r\nX-Big: " + b"x" * (64 * 1024) + b"\r\n\r\n", 431, None),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nX-Request-Id: mine\r\nContent-Length: 99999999\r\n\r\n", 413, "mine"),
+    ],
+)
+def test_what_never_reached_the_application_has_the_headers_of_all_answers(
+    serving: Serving, request_: bytes, status: int, identifier: str | None
+) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
+        connection.sendall(request_)
+        answer = connection.makefile("rb").read()
+    assert answer.startswith((b"HTTP/1.1 %d " % status, b"HTTP/1.0 %d " % status))
+    assert b"\r\nX-Request-Id: one\r\n" in answer
+    assert b"\r\nx-ratelimit-limit: 100\r\n" in answer.lower()
+    assert serving.refused == [("127.0.0.1", identifier)]
