@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,15 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     old, new = difference(accounts, changed)
     assert (old, new) == ({"accounts": [{"id": "b", "n": 1}]}, {"accounts": [{"id": "b", "n": 2}, {"id": "c", "n": 1}]})
     assert difference({"a": 1, "updated_at": 1}, {"a": 1, "updated_at": 2}) == ({}, {})
+
+
+def test_moments_are_told_as_everywhere_in_the_api(api: Api) -> None:
+    token = api.token()
+    key = {"name": "k", "expires_at": "2099-01-31T12:00:00Z"}
+    api.post("/api-keys", key, token)
+    made = next(row for row in rows(api) if row["action"] == "api_key.created")["after"]
+    assert made["expires_at"] == "2099-01-31T12:00:00.000Z"
+    assert datetime.fromisoformat(made["created_at"]) <= datetime.now(UTC)
 
 
 # --- a change is never unaudited ----------------------------------------------------------------------------------
