@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,6 @@ from api.store import (
     tiny,
 )
 from tests.folders import FOLDERS
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
-        yield Path(made) / "store"
 
 
 @pytest.fixture

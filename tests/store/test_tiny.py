@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ from api.store import (
 )
 from config.paths import open_data_dir
 from tests.folders import FOLDERS
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
-        yield Path(made) / "store"
 
 
 def named(identifier: str, **fields: Any) -> dict[str, Any]:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.store import StoreWriteError, TinyStore, storage, tiny
-from tests.folders import FOLDERS
 
 LONG = 30.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
-        yield Path(made) / "store"
 
 
 def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(
