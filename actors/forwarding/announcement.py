@@ -54,6 +54,9 @@ class Announcement:
         serving.deadlines.note(self)
         serving.loop.watch(sock.fileno(), EDGE, self._look)
 
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`: the connection gets a meter of its own when it begins."""
+
     def _look(self, mask: int) -> None:
         """See how much of the header is there."""
         try:

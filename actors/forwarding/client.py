@@ -27,6 +27,7 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 
 if TYPE_CHECKING:
+    from actors.forwarding.meter import Meter
     from actors.forwarding.upstreams.parent import Parent
     from actors.forwarding.upstreams.route import Route
 
@@ -317,6 +318,15 @@ class Client:
             self.perform(self.session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
         else:
             self.perform(self.session.timed_out(now))
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`. A request that was let through already is not judged a second time."""
+        self.meter = meter
+        meter.admitted = self.origin is not None or self.dial is not None
+        if self.up is not None:
+            self.up.gate = meter.inward
+        if self.down is not None:
+            self.down.gate = meter.outward
 
     def live(self) -> Live:
         """What it is doing now; its target is that of the last request."""
