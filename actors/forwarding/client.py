@@ -28,6 +28,7 @@ from actors.forwarding.transport import Transport, reset_on_close, unsent
 
 if TYPE_CHECKING:
     from actors.forwarding.meter import Meter
+    from actors.forwarding.proxy_protocol import Ends
     from actors.forwarding.upstreams.parent import Parent
     from actors.forwarding.upstreams.route import Route
 
@@ -61,6 +62,7 @@ class Client:
         "count",
         "dial",
         "down",
+        "ends",
         "loop",
         "meter",
         "noted",
@@ -113,6 +115,8 @@ class Client:
         self.bytes_in = self.bytes_out = 0
         self.target: Authority | None = None
         self.user = ""
+        self.ends: Ends | None = None
+        """The client's address and the one that it connected to, where a balancer has told them."""
         self.vouched: bytes | None = None
         """The hash that the user's password was right for, until a request has been let through by that."""
         self.reported = ""
