@@ -7,6 +7,7 @@ API's socket and hands over to `actors.supervision.service`. The other commands 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from api.cli.offline import (
 )
 from api.cli.output import Output
 from api.cli.trouble import Trouble
+from api.cli.usage import run as run_commands
 from config import VERSION
 from config.variables import ENV_PREFIX
 
@@ -136,13 +138,19 @@ def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None
     sys.stdout.write(f"""
 Proxyfleet {VERSION} is running.
   API       {base}/api/v1
-  sign in   as `admin` with {known}
+  sign in   {_command()} login --url {base}
+            as `admin` with {known}
   try       curl -u admin {base}/api/v1/health
   read      {base}/api/v1/docs
   end       Ctrl-C
 
 """)
     sys.stdout.flush()
+
+
+def _command() -> str:
+    """How people here call the command: in a checkout it is on nobody's path."""
+    return "proxyfleet" if shutil.which("proxyfleet") else sys.argv[0]
 
 
 def _open_data(settings: Settings) -> DataDir:
@@ -211,7 +219,7 @@ add_commands(app)
 
 def main() -> None:
     """The console script."""
-    app(prog_name="proxyfleet")
+    sys.exit(run_commands(app))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,10 @@ COLUMNS = (
 )
 
 
+_OPTIONS = {"permissions": "--permission", "expires_at": "--expires", "scope.ip_whitelist": "--network"}
+"""What the API calls otherwise."""
+
+
 @command(group, "list")
 def list_keys(session: Session) -> None:
     """List API keys: your own, or all of them for administrators."""
@@ -33,7 +37,7 @@ def list_keys(session: Session) -> None:
     session.out.data(data, lambda: session.out.table(COLUMNS, data["api_keys"], "There is no API key."))
 
 
-@command(group, "create")
+@command(group, "create", _OPTIONS)
 def create_key(
     session: Session,
     name: Annotated[str, typer.Argument(help="What it is for.")],

@@ -82,6 +82,11 @@ def safe(text: str) -> str:
     return printable(text)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 user`, `2 users`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 class Output:
     """Where results go (`out`) and where the rest goes (`err`)."""
 
@@ -165,7 +170,7 @@ class Output:
         for line in trouble.message.splitlines():
             self.err.write(f"{name} {safe(line)}\n")
         for field, error in trouble.problems:
-            self.err.write(f"  {safe(f'{field}: {error}' if field else error)}\n")
+            self.err.write(f"  {safe(f'{trouble.label(field)}: {error}' if field else error)}\n")
         if trouble.hint:
             self.err.write(f"  → {safe(trouble.hint)}\n" if self._unicode() else f"  -> {safe(trouble.hint)}\n")
 
@@ -200,7 +205,7 @@ class Output:
         Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
         left_out = [column.title for at, column in enumerate(columns) if at not in kept]
         if left_out:
-            self.note(f"Left out, for the terminal is narrow: {', '.join(left_out)}; with -o json all is there.")
+            self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
 
 
 def fitting(widths: Sequence[int], spare: Sequence[bool], room: int) -> list[int]:
