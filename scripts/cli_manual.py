@@ -149,8 +149,9 @@ def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
     if not parameters:
         return ""
     rows = [
-        f"| {_called_in_table(each, told)} | {_kind(kind, told)} | {_meaning(each, told)} |"
+        f"| {called} | {_kind(kind, told, called)} | {_meaning(each, told)} |"
         for each, kind, told in parameters
+        for called in (_called_in_table(each, told),)
     ]
     return "| option | value | what it means |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
@@ -164,12 +165,14 @@ def _called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionIn
 
 
 def _called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
-    return told.metavar or parameter.name.upper()
+    name = told.metavar or parameter.name.upper()
+    many = "..." if "list" in str(parameter.annotation) else ""
+    return f"{name}{many}" if parameter.default is inspect.Parameter.empty else f"[{name}]{many}"
 
 
-def _kind(kind: Any, told: ArgumentInfo | OptionInfo) -> str:
-    """What a value may be."""
-    if told.metavar and isinstance(told, OptionInfo):
+def _kind(kind: Any, told: ArgumentInfo | OptionInfo, called: str) -> str:
+    """What a value may be. That of an option which help calls by the option's own name is told by its type."""
+    if told.metavar and isinstance(told, OptionInfo) and f"`--{told.metavar.lower()}`" not in called:
         return f"`{told.metavar}`"
     while get_origin(kind) is not Literal and get_args(kind):
         kind = get_args(kind)[0]

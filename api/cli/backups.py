@@ -44,7 +44,7 @@ def add_commands(app: typer.Typer) -> None:
 def backup(
     out: Output,
     target: Annotated[
-        Path, typer.Argument(metavar="[TARGET]", help="A file; or a directory, for a name with the time in it.")
+        Path, typer.Argument(metavar="TARGET", help="A file; or a directory, for a name with the time in it.")
     ] = Path(),
     config: ConfigOption = None,
     data_dir: DataOption = None,

@@ -16,7 +16,10 @@ from api.cli.trouble import Status, Trouble
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Any field of the API by its dotted name; the value is JSON or text."
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Any field of the API by its dotted name; the value is JSON or text: settings.timeout=60, or "
+        "'access.deny_destinations=[\"*.example\"]'.",
     ),
 ]
 FileOption = Annotated[

@@ -19,7 +19,7 @@ import typer
 from api.cli import toml
 from api.cli.bodies import read_mapping
 from api.cli.commands import CONFIGURE, Session, YesOption, command
-from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
+from api.cli.output import BAD, DIM, GOOD, WARN, counted, safe, shown
 from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 
@@ -49,7 +49,7 @@ def export_config(
     session: Session,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Where to; JSON if it ends in .json. Standard output unless said."),
+        typer.Argument(metavar="FILE", help="Where to; JSON if it ends in .json. Standard output unless said."),
     ] = None,
     secrets: Annotated[bool, typer.Option("--secrets", help="With the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
@@ -65,7 +65,10 @@ def export_config(
         session.out.out.write(text)
         return
     _write(file, text)
-    kinds = ", ".join(f"{len(data[kind])} {kind}" for kind in ("proxies", "users", "webhooks"))
+    kinds = ", ".join(
+        counted(len(data[kind]), one, kind)
+        for one, kind in (("proxy", "proxies"), ("user", "users"), ("webhook", "webhooks"))
+    )
     session.out.data({"file": str(file)}, lambda: session.out.message(f"{file}: {kinds}, and the settings."))
 
 
@@ -114,6 +117,7 @@ def _carry_out(
     query = {"prune": prune, "dry_run": True}
     plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=PATIENCE)
     if dry_run or not plan["changed"]:
+        plan["dry_run"] = dry_run
         session.out.data(plan, lambda: session.out.lines(_told(session, plan)))
         return bool(plan["changed"])
     if session.out.form != "json":

@@ -153,7 +153,7 @@ def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = F
     if not there and not may_be_new:
         raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
     data = translated(PathError, lambda: open_data_dir(found.path))
-    held = take_lock(data.lock, "data directory", "This works while the product is stopped")
+    held = take_lock(data.lock, "data directory", _STOP_IT)
     try:
         finish_restore(data)
         if ours:
@@ -161,6 +161,12 @@ def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = F
         yield data
     finally:
         os.close(held)
+
+
+_STOP_IT = (
+    "This works while the product is stopped: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that "
+    "process"
+)
 
 
 def finish_restore(data: DataDir) -> None:
