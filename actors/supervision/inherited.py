@@ -18,6 +18,7 @@ import socket
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
+from actors.last_call import open_again
 from actors.supervision import notify
 from actors.supervision.sockets import BACKLOG, Resolved, end_listening, listen, resolve
 
@@ -86,6 +87,7 @@ class Inherited:
             notify.unstore(given.name)
             given.socket.close()
             return
+        open_again(given.socket)  # an address that was left, and is wanted again, or is a socket unit's
         key = _key((given.socket.family, given.socket.getsockname()))
         if key in self._unclaimed:
             given.socket.close()  # the same address again: from the store and from a socket unit

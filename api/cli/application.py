@@ -18,6 +18,7 @@ from api.cli import (
     offline,
     proxies,
     records,
+    restoring,
     sign_in,
     system,
     top,
@@ -66,6 +67,7 @@ def add_commands(app: typer.Typer) -> None:
     local_command(audit, "verify")(offline.verify_audit)
     app.add_typer(audit, name="audit", rich_help_panel=WATCH)
     backups.add_commands(app)
+    restoring.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)

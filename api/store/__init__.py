@@ -19,10 +19,11 @@ from api.store.contract import (
     StoreWriteError,
     Write,
 )
-from api.store.tiny import COLLECTIONS, TinyStore, open_store
+from api.store.tiny import COLLECTIONS, RECOVERY_STEP, TinyStore, open_store, start_over
 
 __all__ = [
     "COLLECTIONS",
+    "RECOVERY_STEP",
     "Change",
     "Document",
     "HistoryPruned",
@@ -36,4 +37,5 @@ __all__ = [
     "TinyStore",
     "Write",
     "open_store",
+    "start_over",
 ]

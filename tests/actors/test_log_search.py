@@ -19,17 +19,11 @@ from actors.logs import dayfile, index, parts, search
 from actors.logs.index import LogIndex
 from actors.logs.outlets import message_of
 from tests.bus.test_records import NOON, row
+from tests.clocks import Clock
 
 Record = dict[str, Any]
 DAY = 86_400.0
 EVER = {"start": 0.0, "end": NOON * 2, "limit": 100, "offset": 0, "level": None, "search": None, "proxy_ids": None}
-
-
-class Clock:
-    now = NOON
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Log:
@@ -37,7 +31,7 @@ class Log:
 
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp")
-        self.clock = Clock()
+        self.clock = Clock(NOON)
         self.index = LogIndex(Path(self.folder.name) / "logs", "debug", self.clock)
         self.records: list[Record] = []
         self._batches = 0
