@@ -51,9 +51,11 @@ def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,
     run_dir: RunOption = None,
-    host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the management API listens: address.")] = None,
     port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
