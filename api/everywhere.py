@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
 
 from api.audit import Origin, serving
 from api.caps import counted_as
-from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.client import RefusalHeaders, client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
 from api.services import Services
 
@@ -101,8 +101,8 @@ class Everywhere:
             raise rate_limited(verdict.retry_after)
 
 
-def refusal_headers(services: Services) -> Callable[[str, Mapping[str, str]], dict[str, str]]:
-    """What the server's own refusals say like every other answer (see `api.server.RefusalHeaders`).
+def refusal_headers(services: Services) -> RefusalHeaders:
+    """What the server's own refusals say like every other answer (see `RefusalHeaders`).
 
     They count for the client's address, since nobody has looked at credentials, and are never turned into 429.
     """

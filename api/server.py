@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -25,8 +25,9 @@ from actors.forwarding.proxy_protocol import BadHeader, read_header
 from api.caps import counted_as, per_address
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.http.call import AFTER
-from api.http.client import request_id
+from api.http.client import RefusalHeaders, only_an_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.http.spelling import spelled
 from api.security.hashing import AT_ONCE
 
 log = logging.getLogger(__name__)
@@ -49,10 +50,6 @@ MAX_HEAD = 64 * 1024
 MAX_TAKEN_IN = 4 * 1024 * 1024
 """Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
 too much gets to read the 413 instead of a reset connection."""
-
-RefusalHeaders = Callable[[str, Mapping[str, str]], Mapping[str, str]]
-"""The headers for a refusal by the server itself, `X-Request-Id` among them, from the peer's address and the fields of
-the request as far as they were read: their names in capitals, with underscores (`X_REQUEST_ID`)."""
 
 _MESSAGES = {
     400: "The request can't be understood",
@@ -100,10 +97,6 @@ def _ambiguous(fields: list[bytes], version: str) -> str | None:
     return None
 
 
-def _an_id(_peer: str, fields: Mapping[str, str]) -> dict[str, str]:
-    return {"X-Request-Id": request_id(fields.get("X_REQUEST_ID"))}
-
-
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     """The answer to what never reached the application."""
 
@@ -123,14 +116,17 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.channel.lingers = True
         self.write(body)
 
+    def build_response_header(self) -> bytes:
+        return spelled(super().build_response_header())
+
 
 class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
-    def build_response_header(self) -> Any:
+    def build_response_header(self) -> bytes:
         if self.channel.server.last_requests_since is not None:
             self.request.headers["CONNECTION"] = "close"
-        return super().build_response_header()
+        return spelled(super().build_response_header())
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
@@ -241,7 +237,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
-    refusal_headers: RefusalHeaders = staticmethod(_an_id)
+    refusal_headers: RefusalHeaders = staticmethod(only_an_id)
     last_requests_since: float | None = None
 
     def getsockname(self) -> tuple[str, Any]:
@@ -330,7 +326,7 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
-        refusal_headers: RefusalHeaders = _an_id,
+        refusal_headers: RefusalHeaders = only_an_id,
     ) -> None:
         """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
         self._map: dict[int, Any] = {}

@@ -261,5 +261,5 @@ def test_what_never_reached_the_application_has_the_headers_of_all_answers(
         answer = connection.makefile("rb").read()
     assert answer.startswith((b"HTTP/1.1 %d " % status, b"HTTP/1.0 %d " % status))
     assert b"\r\nX-Request-Id: one\r\n" in answer
-    assert b"\r\nx-ratelimit-limit: 100\r\n" in answer.lower()
+    assert b"\r\nX-RateLimit-Limit: 100\r\n" in answer
     assert serving.refused == [("127.0.0.1", identifier)]
