@@ -23,7 +23,7 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from api.caps import counted_as, per_address
-from api.http.body import IMPORT_PATH, MAX_IMPORT
+from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import RefusalHeaders, only_an_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
@@ -56,6 +56,10 @@ _MESSAGES = {
     413: "The body is too large",
     431: "The head of the request is too large",
     501: "This transfer coding is not supported",
+}
+_REASONS = {
+    413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
+    431: f"must have at most {MAX_HEAD} bytes",
 }
 
 
@@ -106,7 +110,9 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         headers = self.channel.server.refusal_headers(self.channel.addr[0], self.request.headers)
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
         details = (
-            {"request_id": headers["X-Request-Id"]} if status == 500 else {"field": None, "error": str(error.body)}
+            {"request_id": headers["X-Request-Id"]}
+            if status == 500
+            else {"field": None, "error": _REASONS.get(status, error.body)}
         )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
