@@ -14,17 +14,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
+from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
+from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.http.parser import MAX_TAKEN_IN, Parser
+from api.http.spelling import spelled
+from api.older_address import OlderAddress
 from api.refusals import Refused
 from api.security.hashing import AT_ONCE
 from api.slots import EXPORTS_MAX, TAILS_MAX
@@ -41,6 +46,7 @@ IDLE_TIMEOUT = 60
 STALLED_AFTER = 60.0
 """Seconds without taking a byte of an answer after which a client counts as gone."""
 LINGER = 2.0
+OUTDATED = 2.0
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
@@ -57,6 +63,10 @@ _MESSAGES = {
     HEAD_TOO_LARGE: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
+_REASONS = {
+    413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
+    431: f"must have at most {MAX_HEAD} bytes",
+}
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -67,7 +77,11 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         status = error.code if error.code in _MESSAGES else 500
         identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
-        details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
+        details = (
+            {"request_id": identifier}
+            if status == 500
+            else {"field": None, "error": _REASONS.get(status, str(error.body))}
+        )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
         self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
@@ -76,6 +90,9 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.content_length = len(body)
         self.channel.lingers = True
         self.write(body)
+
+    def build_response_header(self) -> bytes:
+        return spelled(super().build_response_header())
 
     def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
         """Have it logged and counted. Headers for the answer."""
@@ -89,16 +106,18 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
 class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
-    def build_response_header(self) -> Any:
-        if self.channel.server.last_requests_since is not None:
+    def build_response_header(self) -> bytes:
+        leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
+        if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
-        return super().build_response_header()
+        return spelled(super().build_response_header())
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection. `began` is when the request that is being read began, None between requests.
 
-    One that is `outdated` came by an address that the API has left: it is closed as soon as it is between requests.
+    One that is outdated came by an address that the API has left: its next answer is its last, and it is closed when it
+    asks nothing for `OUTDATED`; at once would be under the hands of who is just asking.
 
     One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
     heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
@@ -111,7 +130,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     served = False
     began: float | None = None
     lingers = False
-    outdated = False
+    outdated_since: float | None = None
     lingering_until: float | None = None
     known = False
     header = b""
@@ -177,6 +196,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Nothing is being read, done or written."""
         return self.began is None and not self.requests and not self.total_outbufs_len
 
+    def lapsed(self, now: float) -> bool:
+        """Whether it came by an address that was left, and nothing has come since then."""
+        return self.outdated_since is not None and now - self.outdated_since > OUTDATED and self.between_requests
+
     def may_send_more(self, waited: float) -> bool:
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
@@ -206,6 +229,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     on_refused: OnRefused
     last_requests_since: float | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.older_addresses: list[OlderAddress] = []
+        super().__init__(*arguments, **options)
+
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
 
@@ -217,12 +244,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             super().set_socket_options(conn)
 
     def handle_accept(self) -> None:
-        before = set(self.active_channels)
-        super().handle_accept()
-        for descriptor in set(self.active_channels) - before:
-            channel = self.active_channels[descriptor]
-            if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
-                channel.handle_close()
+        self.let_in(self)
+
+    def let_in(self, door: Any) -> bool:
+        """Accept one connection at a listening socket of ours; whether somebody was there."""
+        try:
+            accepted = door.accept()
+            if accepted is None:
+                return False
+            self.set_socket_options(accepted[0])
+        except OSError:  # the client is gone again, or there is no descriptor for it
+            return False
+        connection, address = accepted
+        channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        channel.outdated_since = None if door is self else time.monotonic()
+        if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
+            channel.handle_close()
+        return True
 
     def maintenance(self, now: float) -> None:
         super().maintenance(now)
@@ -231,7 +269,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
                 channel.handle_close()
                 continue
-            if channel.overdue(moment) or (channel.outdated and channel.between_requests):
+            if channel.overdue(moment) or channel.lapsed(moment):
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:
@@ -248,16 +286,27 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
                 channel.close_when_flushed = True
 
+    def close(self) -> None:
+        """The listener alone: the trigger is for whoever may still pull it (see `ApiServer.close`). Server thread."""
+        wasyncore.dispatcher.close(self)
+
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
         for channel in tuple(self.active_channels.values()):
-            channel.outdated = True
+            channel.outdated_since = channel.outdated_since or time.monotonic()
         self.del_channel()
-        self.socket.close()
+        self.older_addresses.append(OlderAddress(self, self.socket))
         listener.setblocking(False)
         self.set_socket(listener)
         self.effective_host, self.effective_port = listener.getsockname()[:2]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
+
+    def leave(self) -> None:
+        """The last ones have come to the address before. Server thread."""
+        for older in self.older_addresses[:1]:
+            older.let_in_all()
+            older.close()
+        del self.older_addresses[:1]
 
     def _connections_of(self, address: str) -> int:
         client = counted_as(address)
@@ -306,6 +355,7 @@ class ApiServer:
         adjustments = Adjustments(
             sockets=[listener],
             threads=THREADS,
+            backlog=BACKLOG,
             connection_limit=max_connections,
             cleanup_interval=1,
             channel_timeout=IDLE_TIMEOUT,
@@ -343,8 +393,15 @@ class ApiServer:
         self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
 
     def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` from now on and close the old socket. Older connections end between two requests."""
+        """Accept at `listener` from now on. Older connections end between two requests.
+
+        Who has begun to connect to the old socket is still let in, until `leave` is called.
+        """
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
+
+    def leave(self) -> None:
+        """Close the old socket: `LAST_CALL` seconds after each `move`."""
+        self._server.trigger.pull_trigger(self._server.leave)
 
     def last_requests(self) -> None:
         """Every connection ends with its next answer, or soon if it sends nothing. To be called again and again."""
@@ -362,11 +419,18 @@ class ApiServer:
         return not self._server.accepting and not self._server.active_channels
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads. To be called once.
+
+        The trigger outlives them all. waitress writes to its pipe after it has handed over what is to be done, so that
+        the server's thread may have done it already; were the pipe closed by then, the write would meet a closed
+        descriptor, or one that is somebody else's by now. A thread that doesn't end keeps the pipe.
+        """
         self._server.trigger.pull_trigger(self._close_in_thread)
         self._dispatcher.shutdown(timeout=1)
         if self._thread.is_alive():
             self._thread.join(1.0)
+        if not self._thread.is_alive() and not self._dispatcher.threads:
+            self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
@@ -374,5 +438,6 @@ class ApiServer:
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):
-            each.close()
+            if each is not self._server.trigger:
+                each.close()
         self._map.clear()

@@ -92,6 +92,7 @@ class ForwardingActor(Actor):
         )
         self.serving.dialer.on_trouble = self._trouble
         self.serving.announce = self._announce
+        self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
@@ -373,7 +374,7 @@ class ForwardingActor(Actor):
         for connection in tuple(serving.open):
             if isinstance(connection, Client):
                 connection.retire(patient=True)
-        self.loop.call_later(min(FIRST_REQUEST, seconds), self._retire_silent)
+        self.loop.call_later(min(self._first_request, seconds), self._retire_silent)
         self.loop.call_later(seconds, self._cut)
         if not serving.open:
             self._emptied()
