@@ -17,6 +17,7 @@ from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
 from api.one_core import stay_on_one_core
+from api.refusals import Refusals
 from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
@@ -53,7 +54,8 @@ class ApiActor(Actor):
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
-        self._server = ApiServer(create_app(self._services), sockets[0], settings.server.max_connections, behind)
+        application, refusals = create_app(self._services), Refusals(self._services)
+        self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)

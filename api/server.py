@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
@@ -22,18 +23,23 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
+from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.http.parser import MAX_TAKEN_IN, Parser
+from api.http.spelling import spelled
 from api.older_address import OlderAddress
-from api.request_parser import MAX_TAKEN_IN, RequestParser
+from api.refusals import Refused
 from api.security.hashing import AT_ONCE
+from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8 + AT_ONCE
-"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
+"""Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
+others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
@@ -47,12 +53,19 @@ KEPT_ALIVE = 0.2
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
+HEAD_TOO_LARGE = 431
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+OnRefused = Callable[[Refused], dict[str, str]]
 
 _MESSAGES = {
     400: "The request can't be understood",
     413: "The body is too large",
-    431: "The head of the request is too large",
+    HEAD_TOO_LARGE: "The head of the request is too large",
     501: "This transfer coding is not supported",
+}
+_REASONS = {
+    413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
+    431: f"must have at most {MAX_HEAD} bytes",
 }
 
 
@@ -62,26 +75,42 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     def execute(self) -> None:
         error = self.request.error
         status = error.code if error.code in _MESSAGES else 500
-        identifier = request_id(None)
+        identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
-        details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
+        details = (
+            {"request_id": identifier}
+            if status == 500
+            else {"field": None, "error": _REASONS.get(status, str(error.body))}
+        )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
-        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier)]
+        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
+        self.response_headers += self._told(error.code, str(error.body), identifier).items()
         self.set_close_on_finish()
         self.content_length = len(body)
         self.channel.lingers = True
         self.write(body)
 
+    def build_response_header(self) -> bytes:
+        return spelled(super().build_response_header())
+
+    def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
+        """Have it logged and counted. Headers for the answer."""
+        made_up = status == HEAD_TOO_LARGE  # waitress parses something else instead of a head that is too large
+        first_line = b"" if made_up else getattr(self.request, "first_line", b"")
+        peer = str(self.channel.addr[0])
+        refused = Refused(status, why, identifier, peer, first_line, self.request.headers)
+        return dict(self.channel.server.on_refused(refused))
+
 
 class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
-    def build_response_header(self) -> Any:
+    def build_response_header(self) -> bytes:
         leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
         if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
-        return super().build_response_header()
+        return spelled(super().build_response_header())
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
@@ -95,7 +124,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     the client might lose the answer that says what was wrong.
     """
 
-    parser_class = RequestParser
+    parser_class = Parser
     task_class = _Task
     error_task_class = _JsonErrorTask
     served = False
@@ -197,6 +226,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
+    on_refused: OnRefused
     last_requests_since: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -256,6 +286,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
                 channel.close_when_flushed = True
 
+    def close(self) -> None:
+        """The listener alone: the trigger is for whoever may still pull it (see `ApiServer.close`). Server thread."""
+        wasyncore.dispatcher.close(self)
+
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
         for channel in tuple(self.active_channels.values()):
@@ -298,6 +332,10 @@ def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
     return body if then is None else _Telling(body, then)
 
 
+def _of_no_interest(_refused: Refused) -> dict[str, str]:
+    return {}
+
+
 class ApiServer:
     """waitress in threads of its own, so that the main thread is free for the bus."""
 
@@ -307,8 +345,12 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
+        on_refused: OnRefused = _of_no_interest,
     ) -> None:
-        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
+        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client.
+
+        `on_refused` is told of each request that the application never sees, and gives headers for its answer.
+        """
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
@@ -338,6 +380,7 @@ class ApiServer:
             bind_socket=False,
         )
         self._server.behind_tls = behind_tls
+        self._server.on_refused = on_refused
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
@@ -376,11 +419,18 @@ class ApiServer:
         return not self._server.accepting and not self._server.active_channels
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads. To be called once.
+
+        The trigger outlives them all. waitress writes to its pipe after it has handed over what is to be done, so that
+        the server's thread may have done it already; were the pipe closed by then, the write would meet a closed
+        descriptor, or one that is somebody else's by now. A thread that doesn't end keeps the pipe.
+        """
         self._server.trigger.pull_trigger(self._close_in_thread)
         self._dispatcher.shutdown(timeout=1)
         if self._thread.is_alive():
             self._thread.join(1.0)
+        if not self._thread.is_alive() and not self._dispatcher.threads:
+            self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
@@ -388,5 +438,6 @@ class ApiServer:
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):
-            each.close()
+            if each is not self._server.trigger:
+                each.close()
         self._map.clear()

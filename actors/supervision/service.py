@@ -46,6 +46,7 @@ from actors.bus.messages import (
 )
 from actors.bus.messages.common import TLS
 from actors.process import Boot, set_up_logging
+from actors.supervision import children
 from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
 from actors.supervision.in_force import InForce, hidden_keys
@@ -268,14 +269,7 @@ class Service:
                 self._end(signal.Signals(number).name)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            how = os.waitstatus_to_exitcode(status)
+        for pid, how in children.ended():
             if not self._succession.reaped(pid, how):
                 self._spawner.reaped(pid, how)
 

@@ -275,3 +275,20 @@ def test_a_request_that_a_balancer_could_read_in_another_way_is_400_and_the_last
 )
 def test_a_request_that_all_read_alike_is_answered_and_so_is_the_next_one(serving: Serving, request_: bytes) -> None:
     assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
+
+
+def test_its_thread_may_have_ended_before_the_call_that_ends_it_has_woken_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier call woke it; waitress writes to the pipe of its trigger after handing over what is to be done."""
+    made = Serving()
+    trigger = made.server._server.trigger
+    pull = trigger._physical_pull
+
+    def too_late() -> None:
+        pull()
+        made.server._thread.join(LONG)
+        assert not made.server._thread.is_alive()
+        pull()
+
+    monkeypatch.setattr(trigger, "_physical_pull", too_late)
+    made.server.close()
+    assert trigger._fds == [], "the pipe is closed at last"

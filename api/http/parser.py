@@ -1,4 +1,4 @@
-"""How the management API takes a request off the wire: what waitress does, and stricter where two might disagree."""
+"""waitress' parser, which refuses what a balancer in front might read differently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_TAKEN_IN = 4 * 1024 * 1024
 too much gets to read the 413 instead of a reset connection."""
 
 
-class RequestParser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
+class Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
     """One request. Only where a whole configuration is imported much is taken in; beyond `MAX_TAKEN_IN` it lies in a
     temporary file meanwhile."""
 
