@@ -83,6 +83,11 @@ def peek_proxies(data: DataDir) -> list[ProxyRecord]:
     return [ProxyRecord.model_validate(body) for body in _peek(data, "proxies").values()]
 
 
+def has_users(data: DataDir) -> bool:
+    """Is anybody stored? Read as `peek_proxies` does; raises `ValueError`."""
+    return bool(_peek(data, users.COLLECTION))
+
+
 def peek_settings(data: DataDir) -> Stored:
     """What was set through the API, read without a lock while the product may run. Raises `ValueError`.
 
