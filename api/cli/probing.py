@@ -5,7 +5,6 @@ Nothing is changed, and nothing is sent to a parent but a TCP handshake.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from typing import Literal
 from actors.supervision.sockets import ListenError, listen
 from api.first_start import WeakPassword, check_length
 from config.certificates import CertificateError, server_context, unusable_file
-from config.paths import DataDir
+from config.paths import DataDir, unwritable
 from config.proxies import ProxyRecord
 from config.settings import Settings
 from config.units import timestamp_text
@@ -64,9 +63,10 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
 
 
 def data_directory(data: DataDir) -> Iterator[Finding]:
-    """Can it be written? What somebody else owns is theirs to judge."""
-    if data.path.is_dir() and data.path.stat().st_uid == os.geteuid() and not os.access(data.path, os.W_OK | os.X_OK):
-        yield Finding("data_dir", f"{data.path}: can't be written; is its file system read-only?")
+    """Can it be written?"""
+    trouble = unwritable(data.path)
+    if trouble is not None:
+        yield Finding("data_dir", trouble)
 
 
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
