@@ -51,9 +51,11 @@ def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,
     run_dir: RunOption = None,
-    host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the management API listens: address.")] = None,
     port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
@@ -178,12 +180,13 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 
 
 def _rehearse(settings: Settings) -> None:
+    from actors.supervision.rehearsal import WOULD_START
     from api.rehearsal import WouldNotStart, rehearse
     from config.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())
     translated(WouldNotStart, lambda: rehearse(settings, data))
-    Output().message("It would start.")
+    Output().message(WOULD_START)
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -170,6 +170,15 @@ class Client:
         user: dict[str, Any] = data["user"]
         return user
 
+    def moved(self, url: str) -> None:
+        """The same API is at `url` from now on, and so is the sign-in."""
+        with self.credentials.locked():
+            tokens = self.credentials.tokens(self.url)
+            if tokens is not None:
+                self.credentials.put(url, tokens)
+                self.credentials.forget(self.url)
+        self.url = url
+
     def sign_out(self) -> bool:
         """End the login, here and there; False when there was none."""
         if self.credentials.tokens(self.url) is None:

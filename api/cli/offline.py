@@ -28,7 +28,10 @@ if TYPE_CHECKING:  # the settings take time to import, and only these commands n
 
 T = TypeVar("T")
 
-STOPPED = "This works while the product is stopped"
+STOPPED = (
+    "This works while the product is stopped: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that "
+    "process"
+)
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")]
 DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must outlive the product.")]

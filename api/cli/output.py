@@ -113,7 +113,7 @@ class Output:
     def data(self, data: Any, view: Callable[[], None]) -> None:
         """The result: `data` for programs, `view` for people."""
         if self.form == "json":
-            self.line(json.dumps(data, indent=2, ensure_ascii=not self._unicode()))
+            self.line(json.dumps(data, indent=2, ensure_ascii=not self.unicode))
         else:
             view()
 
@@ -163,7 +163,7 @@ class Output:
     def trouble(self, trouble: Trouble) -> None:
         """What went wrong and what to do next."""
         if self.form == "json":
-            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self._unicode()) + "\n")
+            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode) + "\n")
             return
         bold = self.err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         name = "\x1b[31mproxyfleet:\x1b[0m" if bold else "proxyfleet:"
@@ -172,7 +172,7 @@ class Output:
         for field, error in trouble.problems:
             self.err.write(f"  {safe(f'{trouble.label(field)}: {error}' if field else error)}\n")
         if trouble.hint:
-            self.err.write(f"  → {safe(trouble.hint)}\n" if self._unicode() else f"  -> {safe(trouble.hint)}\n")
+            self.err.write(f"  → {safe(trouble.hint)}\n" if self.unicode else f"  -> {safe(trouble.hint)}\n")
 
     def colour(self, text: str, name: str | None) -> str:
         """`text` in a colour, where there are colours."""
@@ -180,7 +180,9 @@ class Output:
             return text
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m"
 
-    def _unicode(self) -> bool:
+    @property
+    def unicode(self) -> bool:
+        """Can everything be written, not only ASCII?"""
         return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
     def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 
@@ -242,14 +243,30 @@ def show_snippets(
         typer.Argument(metavar="CLIENT", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
     ] = None,
     host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
+    with_password: Annotated[
+        bool, typer.Option("--password", help="Ask for the password, and put it into the lines.")
+    ] = False,
+    password_stdin: StdinOption = False,
 ) -> None:
-    """Show lines to copy for clients of a proxy; PASSWORD stands for the password, which nobody can show."""
+    """Show lines to copy for clients of a proxy.
+
+    PASSWORD stands for the password, which the product does not know; in its place it has to be percent-encoded, which
+    --password does.
+    """
     data = session.api.get(f"{_path(session, proxy)}/snippets", host=host)
     snippets = data["snippets"]
     if client is not None:
         if client not in snippets:
             raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
         snippets = data["snippets"] = {client: snippets[client]}
+    if with_password or password_stdin:
+        secret = quote(password("The proxy's password", password_stdin), safe="")
+        for name, text in snippets.items():
+            snippets[name] = text and text.replace(":PASSWORD@", f":{secret}@")
+    elif any(":PASSWORD@" in (text or "") for text in snippets.values()):
+        session.out.note(
+            "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
+        )
     texts = [text or "the client doesn't speak this protocol" for text in snippets.values()]
     titled = [f"# {name}\n{text}\n" for name, text in zip(snippets, texts, strict=True)]
     session.out.data(data, lambda: session.out.lines(texts if client else titled))

@@ -123,6 +123,8 @@ def logs(
     if not follow:
         session.out.data(data, lambda: _show(session, names, data))
         return
+    if session.out.form != "json" and not session.out.terminal:
+        session.out.line("\t".join(column.title for column in names.columns))
     _print_all(session, names, data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
     for entry in _following(session, of_tail, data["tail_cursor"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -132,8 +133,10 @@ def set_settings(
     for value in values:
         if not value.partition("=")[1]:
             raise Trouble(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
+    body = body_of({}, values)
+    before = session.api.get("/settings")["server"] if "server" in body else None
     try:
-        data = session.api.patch("/settings", body_of({}, values))
+        data = session.api.patch("/settings", body)
     except Trouble as trouble:
         if any(error == "is not a known field" for _field, error in trouble.problems):
             trouble.hint = (
@@ -141,7 +144,23 @@ def set_settings(
                 "environment"
             )
         raise
+    if before is not None:
+        _follow(session, before, data["server"])
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The API listens elsewhere now: take the sign-in there, unless it is reached by something in front of it."""
+    parts = urlsplit(session.api.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if (before["host"], before["port"]) == (after["host"], after["port"]) or port != before["port"]:
+        return
+    host = parts.hostname if before["host"] == after["host"] else after["host"]
+    url = (
+        f"{parts.scheme}://[{host}]:{after['port']}" if ":" in str(host) else f"{parts.scheme}://{host}:{after['port']}"
+    )
+    session.api.moved(url)
+    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must say so")
 
 
 def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:

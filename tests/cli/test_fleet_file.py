@@ -57,6 +57,25 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(shell: Shell, fleet:
     assert fleet.data("GET", "/proxies")["proxies"] == []
 
 
+def test_what_is_wrong_with_a_file_is_told_with_its_lines(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    good = proxy_of("desk", fleet.free_port())
+    file = file_of(tmp_path, f"# ours\n{good}\n{proxy_of('lab', 99999)}protcol = 1\n[serve]\nx = 1\n")
+    refused = shell("apply", "-f", file, "--dry-run")
+    assert refused.status == 1
+    assert f"{file}:10: proxies[1].port: " in refused.err
+    assert f"{file}:11: proxies[1].protcol: is not a known field" in refused.err
+    assert f"{file}:12: serve: is not a known field" in refused.err
+    assert "proxyfleet export" in refused.err
+    piped = shell("apply", "-f", "-", "--dry-run", stdin=json.dumps({"serve": {}}))
+    assert "standard input: serve: is not a known field" in piped.err
+
+
+def test_of_what_is_new_only_what_the_file_has_is_shown(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
+    shown = shell.good("apply", "-f", file, "--dry-run").out
+    assert [line.split(":")[0].strip() for line in shown.splitlines()[1:-1]] == ["port", "protocol"]
+
+
 def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     port = fleet.free_port()
     file = file_of(tmp_path, proxy_of("desk", port, tags='["a"]') + "[settings.proxy]\ndefault_timeout = 33\n")
