@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tarfile
 import time
@@ -23,6 +24,7 @@ from api.audit import Head, verify
 from api.backup import collecting, replacing, restoring, sealed_keys, target
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
+from api.cli import restoring as restore_command
 from api.first_start import ADMINISTRATOR
 from api.security import tokens
 from api.store import StoreDamaged, open_store
@@ -465,6 +467,35 @@ def test_a_journal_reaches_no_file_outside_of_the_store(folder: Path) -> None:
     with pytest.raises(StoreDamaged, match=r"names '../outside'"):
         complete(folder / "store")
     assert outside.exists()
+
+
+def test_the_archive_that_was_read_is_on_record_though_another_took_its_name(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = site.backup()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forget(site)
+
+    def exchange(*_: object) -> None:
+        (site.folder / "other").write_text("other")
+        (site.folder / "other").rename(file)
+
+    monkeypatch.setattr(restore_command, "confirm", exchange)
+    assert site.restore(file).status == 0
+    assert digest.encode() in (site.data.audit / "audit.sqlite").read_bytes()
+
+
+def test_an_archive_that_needs_more_than_there_is_says_how_much(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = site.backup()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(2**30, 2**30, 2**20))
+    refused = site.restore(file, "--yes")
+    assert refused.status == 1
+    assert "64.00 MB to be left over, and 1.00 MB are free" in refused.err
+
+
+def test_a_pipe_is_no_archive(site: Site) -> None:
+    os.mkfifo(site.folder / "pipe")
+    assert "is not a regular file" in site.restore(site.folder / "pipe").err
 
 
 def test_the_restored_audit_trail_is_whole_and_knows_the_one_that_was_replaced(site: Site) -> None:
