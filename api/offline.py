@@ -42,9 +42,19 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         with audited(data, store, "command_line", "reset-password") as recorded:
             write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
             commit_ending(recorded, [write], [user.id])
-        if username == ADMINISTRATOR:
+        if user.username == ADMINISTRATOR:
             forget_initial_password(data)
         return chosen
+    finally:
+        store.close()
+
+
+def is_disabled(data: DataDir, username: str) -> bool:
+    """Is this user's account disabled? The caller holds the lock. Raises `StoreError`."""
+    store = open_store(data)
+    try:
+        user = users.by_name(store, username)
+        return user is not None and user.status != "active"
     finally:
         store.close()
 
