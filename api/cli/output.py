@@ -148,6 +148,15 @@ class Output:
             self.out.write(text + "\n")
         self.out.flush()
 
+    def document(self, text: str) -> None:
+        """A file on standard output: in UTF-8 whatever the locale is, for an escape would be another text."""
+        if self.terminal or not isinstance(self.out, io.TextIOWrapper):
+            self.out.write(text)
+        else:
+            self.out.flush()
+            self.out.buffer.write(text.encode())
+        self.out.flush()
+
     def message(self, text: str) -> None:
         """What was done, in words; programs have the data."""
         if self.form != "json":

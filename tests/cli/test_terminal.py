@@ -170,6 +170,20 @@ except SystemExit:
     assert ended.stdout.splitlines()[-1] == "loaded:"
 
 
+@pytest.mark.parametrize("arguments", ["--help", "version", "completion bash"])
+def test_output_that_can_not_be_written_is_told_without_a_traceback(tmp_path: Path, arguments: str) -> None:
+    command = f"{sys.executable} -m supervisor {arguments} > /dev/full"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env)
+    assert (ended.returncode, ended.stderr) == (1, "proxyfleet: The output can't be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m supervisor version {closed}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.product
 def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) -> None:
     """A process that runs for months has no use for them; the webhook sender alone makes requests."""
