@@ -196,3 +196,19 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
     assert safe("bob\u200b") == r"bob\u200b"  # else it would look like another name
     assert safe("Grüße, 世界") == "Grüße, 世界"
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("arguments", [("proxies", "list", "-o", "json"), ("export",), ("proxies", "list")])
+def test_no_output_has_characters_that_a_terminal_obeys(
+    shell: Shell, product: Product, arguments: tuple[str, ...]
+) -> None:
+    """Names can't have control characters, but marks that turn the direction of writing, and hide parts of it."""
+    proxy = product.proxy(name="evil\u202egnp.exe\u200b")
+    with shell.terminal(*arguments, NO_COLOR="1") as terminal:
+        assert terminal.end() == 0
+    assert r"evil\u202egnp.exe\u200b" in terminal.text
+    assert not set("\u202e\u200b") & set(terminal.text)
+    data = shell.good("proxies", "list", "-o", "json").data
+    assert proxy["name"] in [each["name"] for each in data["proxies"]]
+    product.data("DELETE", f"/proxies/{proxy['id']}")
