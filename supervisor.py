@@ -180,12 +180,13 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 
 
 def _rehearse(settings: Settings) -> None:
+    from actors.supervision.rehearsal import WOULD_START
     from api.rehearsal import WouldNotStart, rehearse
     from config.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())
     translated(WouldNotStart, lambda: rehearse(settings, data))
-    Output().message("It would start.")
+    Output().message(WOULD_START)
 
 
 def _check_certificate(settings: Settings) -> None:

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from api.accounts import CollectorLost
 from api.audit import origin
-from api.everywhere import Everywhere
+from api.everywhere import SAFE, Everywhere
 from api.http.body import read_body, read_model
 from api.http.call import AFTER, Call, Reply
 from api.http.errors import (
@@ -35,7 +35,7 @@ from api.http.query import Query
 from api.idempotency import HEADER
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.proxies import SupervisorLost
+from api.proxies import SupervisorLost, stale
 from api.queries import by_name
 from api.resources.pointers import POINTERS, Pointer
 from api.security.authentication import Caller
@@ -112,6 +112,8 @@ def _responder(services: Services, operation: Operation) -> Any:
             headers=req.headers_lower,
         )
         reply = _once(services, operation, call, req)
+        if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
+            raise stale(reply.revision)  # what changes something looks before it does
         if reply.then is not None:
             req.env[AFTER] = reply.then
         _answer(resp, reply)

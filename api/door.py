@@ -33,6 +33,7 @@ class Door:
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
+        path.chmod(0o600)
         self._socket.setblocking(False)
         loop.watch(self._socket.fileno(), select.EPOLLIN, lambda _mask: self._receive())
 

@@ -23,10 +23,12 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
+from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.http.parser import MAX_TAKEN_IN, Parser
+from api.http.spelling import spelled
 from api.older_address import OlderAddress
 from api.refusals import Refused
 from api.security.hashing import AT_ONCE
@@ -61,6 +63,10 @@ _MESSAGES = {
     HEAD_TOO_LARGE: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
+_REASONS = {
+    413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
+    431: f"must have at most {MAX_HEAD} bytes",
+}
 
 
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
@@ -71,7 +77,11 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         status = error.code if error.code in _MESSAGES else 500
         identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
-        details = {"request_id": identifier} if status == 500 else {"field": None, "error": str(error.body)}
+        details = (
+            {"request_id": identifier}
+            if status == 500
+            else {"field": None, "error": _REASONS.get(status, str(error.body))}
+        )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
         self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
@@ -80,6 +90,9 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.content_length = len(body)
         self.channel.lingers = True
         self.write(body)
+
+    def build_response_header(self) -> bytes:
+        return spelled(super().build_response_header())
 
     def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
         """Have it logged and counted. Headers for the answer."""
@@ -93,11 +106,11 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
 class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
-    def build_response_header(self) -> Any:
+    def build_response_header(self) -> bytes:
         leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
         if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
-        return super().build_response_header()
+        return spelled(super().build_response_header())
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]

@@ -20,7 +20,8 @@ OUTPUTS = ("stderr", "stdout", "journald", "jsonl")
 """Values of `logging.output`; `jsonl:` and an absolute path is another one, in the configuration alone."""
 
 
-def _output(text: str) -> str:
+def good_output(text: str) -> str:
+    """A good value of `logging.output`. Raises `ValueError`."""
     if text not in OUTPUTS and not re.fullmatch(r"jsonl:/[^\0]+", text):
         raise ValueError(f"must be one of {', '.join(OUTPUTS)}, or jsonl: and an absolute path")
     return text
@@ -35,7 +36,7 @@ class Logging(Group):
 
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["text", "json"] = "text"
-    output: Annotated[str, AfterValidator(_output)] = "stderr"
+    output: Annotated[str, AfterValidator(good_output)] = "stderr"
     retention_days: int = Field(30, ge=1, le=3650)
     retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)
 

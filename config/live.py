@@ -10,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
-from config.groups import OUTPUTS, Logging
+from config.groups import OUTPUTS, Logging, good_output
 from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
 from config.settings import Auth, Proxy, Server
 
@@ -44,7 +54,9 @@ class LoggingInput(_Input):
 
     level: Literal["debug", "info", "warning", "error", "critical"] | None = None
     format: Literal["text", "json"] | None = None
-    output: Annotated[str, Field(pattern=OUTPUT_PATTERN)] | None = None
+    output: (
+        Annotated[StrictStr, AfterValidator(good_output), Field(json_schema_extra={"pattern": OUTPUT_PATTERN})] | None
+    ) = None
 
 
 class AuthInput(_Input):

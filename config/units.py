@@ -25,7 +25,7 @@ def size_text(count: float) -> str:
     """`1.50 GB`: 1024-based with two decimals, as the contract wants; bytes keep the decimals too."""
     value = float(count)
     for unit in _SIZES[:-1]:
-        if abs(value) < 1024:
+        if abs(round(value, 2)) < 1024:
             return f"{value:.2f} {unit}"
         value /= 1024
     return f"{value:.2f} {_SIZES[-1]}"

@@ -23,7 +23,7 @@ from typing import Any
 import zmq
 
 from actors.bus.codec import Envelope, ProtocolError, decode, encode
-from actors.bus.loop import Loop, new_socket
+from actors.bus.loop import Loop, bind, new_socket
 from actors.bus.messages import Counters, Event
 
 log = logging.getLogger(__name__)
@@ -108,8 +108,8 @@ class Forwarder:
         self._remembered: deque[bytes] = deque(maxlen=REMEMBERED)
         self._inward = new_socket(context, zmq.XSUB)
         self._outward = new_socket(context, zmq.XPUB)
-        self._inward.bind(address_in)
-        self._outward.bind(address_out)
+        bind(self._inward, address_in)
+        bind(self._outward, address_out)
         loop.attach(self._inward, self._outward_bound)
         loop.attach(self._outward, self._inward_bound)
         loop.send(self._inward, [_SUBSCRIBE + _EVENTS])  # else publishers would drop what nobody hears at the moment

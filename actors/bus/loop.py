@@ -269,3 +269,10 @@ def new_socket(context: zmq.Context[Any], kind: int, high_water: int = 10_000) -
     socket.setsockopt(zmq.SNDHWM, high_water)
     socket.setsockopt(zmq.RCVHWM, high_water)
     return socket
+
+
+def bind(socket: zmq.Socket[bytes], address: str) -> None:
+    """Bind; the file of an `ipc://` address is 0600, as all files of the run directory are. Raises `zmq.ZMQError`."""
+    socket.bind(address)
+    if address.startswith("ipc://"):
+        os.chmod(address.removeprefix("ipc://"), 0o600)

@@ -26,7 +26,7 @@ from typing import Any
 import zmq
 
 from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode
-from actors.bus.loop import Loop, Timer, new_socket
+from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages import SUPERVISOR, Failed, Unreachable
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Exchange(Post):
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.bind(address)
+        bind(self._socket, address)
         loop.attach(self._socket, self._on_frames)
 
     def appoint(self, name: str, instance: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from actors.bus.loop import Loop, new_socket
+from actors.bus.loop import Loop, bind, new_socket
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class RecordReceiver:
         self._commit = commit
         self._socket = new_socket(context, zmq.ROUTER, high_water=1_000)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.bind(address)
+        bind(self._socket, address)
         loop.attach(self._socket, self._on_batch)
 
     def close(self) -> None:

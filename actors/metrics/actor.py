@@ -202,13 +202,13 @@ class MetricsActor(Actor):
     def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int], of_one: bool = False) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
         metrics = {
-            **self._history.live.figures(proxy_ids),
+            **self._history.figures(proxy_ids),
             "active_connections": open_now,
             "memory_usage": 100 * self._totals.resident(proxy_ids or ()) / MEMORY,
         }
         if not of_one:
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
-        return Realtime(self._history.sampled_at, metrics)
+        return Realtime(time.time(), metrics)
 
     def _tell_series(self, question: QueryMetrics, answer: Answer) -> None:
         """What was counted in this second isn't stored yet, so store it first."""
@@ -231,7 +231,7 @@ class MetricsActor(Actor):
     def _figures(self) -> SystemFigures:
         system, ours = psutil.virtual_memory(), self._machine.memory()
         disk_percent, disk_free = self._machine.disk()
-        rates = self._history.live.figures()
+        rates = self._history.figures()
         return SystemFigures(
             cpu_percent=self._machine.cpu_percent,
             load_average=self._machine.load_average(),

@@ -2,18 +2,18 @@
 
 What a process has counted since its last word was counted in the second that has just passed, since it tells every
 second. Only after a start of the collector it may be more: what happened while nobody listened. That is spread over
-this time, so that there is no spike, and it isn't shown as what goes on now.
+this time, so that there is no spike, and it isn't shown as what goes on now, unless this time was a few seconds only.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from actors.bus.messages import Counters
 from actors.metrics.amounts import Amounts, sum_of
-from actors.metrics.live import Live
+from actors.metrics.live import RATE_TICKS, Figures, Live
 from actors.metrics.series import DAY, RAW, TOTAL, Series
 from actors.metrics.totals import Growth, Totals
 
@@ -41,7 +41,6 @@ class History:
         self._cleaned = clock() - CLEAN_PERIOD
         self._grown: dict[str, Amounts] = {}
         self._asked = False
-        self.sampled_at = self._began
         totals.beside = self
 
     def take(self, counters: Counters) -> None:
@@ -52,7 +51,7 @@ class History:
         if not growth.amounts:
             return
         since = self._unheard_since(growth, counters)
-        if since is None:
+        if since is None or self._wall() - since <= RATE_TICKS:  # live figures are of so many seconds anyway
             self._count(counters.proxy_id, growth.amounts, self._wall())
             self._grown.setdefault(counters.proxy_id, Amounts()).add(growth.amounts)
         else:
@@ -67,7 +66,12 @@ class History:
         if grown:
             grown[TOTAL] = sum_of(grown.values())
         self.live.tick(grown)
-        self._ticked, self.sampled_at = now, at
+        self._ticked = now
+
+    def figures(self, proxy_ids: Iterable[str] | None = None) -> Figures:
+        """The live figures, up to what was heard last; of all proxies when none is named."""
+        names = self._grown if proxy_ids is None else [each for each in proxy_ids if each in self._grown]
+        return self.live.figures(proxy_ids, sum_of(self._grown[each] for each in names))
 
     def ask(self) -> None:
         """Somebody is about to read: the next time the totals are saved, everything is written."""

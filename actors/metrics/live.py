@@ -15,6 +15,8 @@ RATE_TICKS = 5
 """Rates are means over so many ticks, which are a second apart."""
 MINUTE_TICKS = 60
 """Error rate and response times are of so many ticks."""
+SHORTEST = 1.0
+"""Seconds that a rate is a mean over at least."""
 
 Figures = dict[str, float]
 
@@ -71,23 +73,25 @@ class Live:
         """The proxy was deleted."""
         self._windows.pop(proxy_id, None)
 
-    def figures(self, proxy_ids: Iterable[str] | None = None) -> Figures:
+    def figures(self, proxy_ids: Iterable[str] | None = None, since_tick: Amounts | None = None) -> Figures:
         """Rates per second, response times in ms, the error rate in percent; of all proxies when none is named.
 
         `cpu_usage` is of the processes of these proxies alone, in percent of all processors of the machine.
 
-        Where there was no request, a response time is 0.
+        Where there was no request, a response time is 0. `since_tick` is what was counted for them since the last tick.
         """
         names = (TOTAL,) if proxy_ids is None else proxy_ids
         recent, minute = Amounts(), Amounts()
         for window in (self._windows[each] for each in names if each in self._windows):
             recent.add(window.since(self._tick - RATE_TICKS + 1))
             minute.add(window.minute)
+        if since_tick is not None:
+            recent.add(since_tick)
+            minute.add(since_tick)
         return {**self._rates(recent), **_means(minute)}
 
     def _rates(self, recent: Amounts) -> Figures:
-        passed = self._times[-1] - self._times[0]
-        per_second = 1 / passed if passed > 0 else 0.0
+        per_second = 1 / max(SHORTEST, self._clock() - self._times[0])
         return {
             "requests_per_second": recent["requests"] * per_second,
             "bandwidth_in": recent["bytes_in"] * per_second,

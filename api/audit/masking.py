@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from config.units import timestamp_text
+
 MASK = "***"
 LONGEST_LIST = 200
 """A list with more entries is told by their number and a hash."""
@@ -15,6 +17,8 @@ LONGEST_LIST = 200
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
 _BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
 """Fields that say when something happened: alone they are no change."""
+_MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
+"""Moments are Unix seconds in the store, and what everybody can read here."""
 _USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 
 Part = dict[str, Any] | None
@@ -66,6 +70,8 @@ def mask(name: str, value: Any) -> Any:
         return {key: MASK if _hides_values(name) else mask(key, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return _listed([mask(name, item) for item in value])
+    if isinstance(value, (int, float)) and name.endswith(_MOMENT_ENDINGS):
+        return timestamp_text(value)
     return _USERINFO.sub(rf"\1:{MASK}@", value) if isinstance(value, str) else value
 
 

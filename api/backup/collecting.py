@@ -12,6 +12,7 @@ from pathlib import Path
 
 from actors.sqlite import open_for_reading
 from api.backup.manifest import NAME, OPTIONAL
+from api.store import StoreError, check_files
 from config.data_format import DataFormatError, read_mark
 from config.paths import DataDir
 
@@ -38,9 +39,12 @@ def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ..
     """
     try:
         keys = _store_and_keys(data, target)
+        check_files(target / "store")
         folders = [*DATABASES, *(OPTIONAL if with_logs else ())]
         for name in folders:
             _databases(data.path / name, target / name)
+    except StoreError as error:
+        raise CollectError(f"{data.path}: start the product, which repairs what it can: {error}") from error
     except (OSError, sqlite3.Error) as error:
         raise CollectError(_told(data, target, error)) from error
     return ("store", *folders), keys

@@ -20,6 +20,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
 """Of a file that may be in an archive: all that the product makes, and little that editors and file systems leave."""
 
 
+_YEAR_10000 = 253402300800
+
+
 class BadArchive(Exception):
     """It is no archive that this release can read; the text says why."""
 
@@ -46,7 +49,7 @@ class Manifest(BaseModel):
     format: int
     product: str
     data_format: Annotated[int, Field(ge=1)] = 1
-    created_at: float
+    created_at: Annotated[float, Field(ge=0, lt=_YEAR_10000)]
     folders: tuple[str, ...]
     keys: bool
     files: tuple[Member, ...]

@@ -25,8 +25,9 @@ from api.first_start import ADMINISTRATOR
 from api.proxies import read_specs
 from api.security import tokens
 from api.settings import read_stored
-from api.store import RECOVERY_STEP, Store, StoreError, migration, open_store, start_over, steps
+from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, open_store, start_over, steps
 from config.data_format import NAME, DataFormatError, Mark, write_mark
+from config.live import SettingsUpdate
 from config.passwords import check_password
 from config.paths import DataDir
 from config.sealing import SealError, seal_of
@@ -61,6 +62,7 @@ def prepared(
     try:
         now = present(data, fresh.path.with_name("now"))
         archive.extract(fresh.path, progress)
+        _check_store(fresh)
         _put_keys(now, fresh, archive, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
         _check_audit(fresh)
@@ -126,6 +128,13 @@ def _refuse_newer(manifest: Manifest) -> None:
         )
 
 
+def _check_store(fresh: DataDir) -> None:
+    try:
+        check_files(fresh.store)
+    except StoreError as error:
+        raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+
+
 def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
     """Data of an older release become those of this one here already; the archive is what is kept of them."""
     write_mark(fresh.path, Mark(manifest.data_format, manifest.product))
@@ -177,7 +186,7 @@ def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> l
             store.close()
     except (StoreError, SealError, ValidationError) as error:
         if with_keys or not (isinstance(error, SealError) or isinstance(error.__cause__, SealError)):
-            raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+            raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
         raise BadArchive(
             f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
             " installation that it was made of there, or take an archive with keys"
@@ -186,11 +195,19 @@ def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> l
     return [*differences(now.bodies, then), *of_keys(now.keys, keys), *of_trail(now.audit_head)]
 
 
+def _told(error: Exception) -> str:
+    """In one line, without the values."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
 def _check(store: Store, fresh: DataDir) -> None:
     """Is every document one that this release knows, and does the key open every secret?"""
     seal = seal_of(fresh)
     read_specs(store, seal)
-    read_stored(store)
+    SettingsUpdate.model_validate(read_stored(store))
     for document in store.find(users.COLLECTION):
         users.load(document)
     for document in store.find("api_keys"):

@@ -217,12 +217,21 @@ def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes
 
 
 def _as_toml(data: dict[str, Any]) -> str:
-    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty."""
+    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty.
+
+    So where null says something other than that, there is a word for it.
+    """
     document = {name: value for name, value in data.items() if value is not None}
+    document["users"] = [{**user, **_in_words(user)} for user in data["users"]]
     document["webhooks"] = [
         {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}} for hook in data["webhooks"]
     ]
     return toml.dumps(document)
+
+
+def _in_words(user: dict[str, Any]) -> dict[str, str]:
+    words = {"email": "", "permissions": "role"}
+    return {name: word for name, word in words.items() if user[name] is None}
 
 
 def _write(file: Path, text: str) -> None:

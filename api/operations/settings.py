@@ -14,7 +14,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "getSettings",
         "Show the settings",
         settings.get_settings,
-        matches=False,
+        matches=True,
     ),
     Operation(
         "PUT",

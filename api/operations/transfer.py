@@ -18,6 +18,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The configuration as one document",
         transfer.export_config,
         query=queries.EXPORT_CONFIG,
+        matches=True,
         passphrase=True,
     ),
     Operation(

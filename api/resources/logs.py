@@ -13,6 +13,7 @@ from api.http.call import Call, Document, Reply
 from api.http.errors import internal, invalid
 from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
+from api.resources.scoped import meant_proxies
 from api.slots import Slot
 from config.printable import printable, printable_json
 from config.units import timestamp_text
@@ -34,6 +35,7 @@ NDJSON = "application/x-ndjson"
 
 def query_logs(call: Call) -> Reply:
     """Newest first. A key with a scope sees only the records of the proxies in it."""
+    meant_proxies(call)
     call.query.refuse_others()
     question = _page_question(call)
     page = _page(call, question)
@@ -51,6 +53,7 @@ def query_logs(call: Call) -> Reply:
 
 def tail_logs(call: Call) -> Reply:
     """What was stored after the cursor, in the order of storing; waits for it when there is nothing yet."""
+    meant_proxies(call)
     query = call.query
     query.refuse_others()
     cursor = query.text("cursor")
@@ -64,6 +67,7 @@ def tail_logs(call: Call) -> Reply:
 
 def export_logs(call: Call) -> Reply:
     """All records of the search, newest first, a line of JSON each; read page by page as the client takes them."""
+    meant_proxies(call)
     query = call.query
     query.refuse_others()
     now = time.time()
@@ -165,7 +169,7 @@ def _filters(call: Call, start: float, end: float, limit: int) -> QueryLogs:
         client_ip=query.address("client_ip"),
         status_code=query.integer("status_code", 0, 100, 599) or None,
         search=_words(query),
-        proxy_ids=_proxy_ids(call, query.text("proxy_id")),
+        proxy_ids=meant_proxies(call),
     )
 
 
@@ -198,10 +202,3 @@ def _words(query: Query) -> str | None:
     if search is not None and (len(search) > SEARCH_MAX or len(search.split()) > WORDS_MAX):
         raise invalid("search", f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
     return search
-
-
-def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:
-    scope = call.caller.scope
-    if scope is None:
-        return None if wanted is None else (wanted,)
-    return tuple(sorted(scope)) if wanted is None else tuple(scope & {wanted})

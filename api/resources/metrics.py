@@ -7,9 +7,10 @@ import time
 from actors.metrics.names import INTERVALS, NAMES
 from api.accounts import CollectorLost
 from api.http.call import Call, Document, Reply
-from api.http.errors import forbidden, invalid, not_found
+from api.http.errors import invalid, not_found
 from api.http.query import Query
 from api.metrics import Proxy, read_realtime, read_series
+from api.resources.scoped import meant_proxies
 from config.units import timestamp_text
 
 HOUR = 3600.0
@@ -21,8 +22,7 @@ DEFAULT_INTERVAL = "5m"
 def query_metrics(call: Call) -> Reply:
     """Series by name."""
     query = call.query
-    wanted = query.text("proxy_id")
-    proxy_ids = _proxy_ids(call, wanted)
+    wanted, proxy_ids = query.text("proxy_id"), meant_proxies(call)
     query.refuse_others()
     names = _names(query)
     interval = query.one_of("interval", INTERVALS) or DEFAULT_INTERVAL
@@ -41,8 +41,7 @@ def query_metrics(call: Call) -> Reply:
 
 def realtime(call: Call) -> Reply:
     """The snapshot."""
-    wanted = call.query.text("proxy_id")
-    proxy_ids = _proxy_ids(call, wanted)
+    wanted, proxy_ids = call.query.text("proxy_id"), meant_proxies(call)
     call.query.refuse_others()
     _must_exist(call, wanted)
     snapshot = read_realtime(call.services.bridge, proxy_ids, wanted is not None)
@@ -83,13 +82,3 @@ def _names(query: Query) -> tuple[str, ...]:
 def _must_exist(call: Call, proxy_id: str | None) -> None:
     if proxy_id is not None and call.services.store.get("proxies", proxy_id) is None:
         raise not_found("The proxy")
-
-
-def _proxy_ids(call: Call, wanted: str | None) -> tuple[str, ...] | None:
-    """The proxies that are meant: None for all. Raises `ApiError` 403."""
-    scope = call.caller.scope
-    if wanted is None:
-        return None if scope is None else tuple(sorted(scope))
-    if scope is not None and wanted not in scope:
-        raise forbidden("the proxy is not in the key's scope")
-    return (wanted,)

@@ -101,10 +101,15 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
 
 
 def _require_as_much_as(call: Call, user: User) -> None:
-    """The caller has what this user has: every permission, and the audit trail, which comes with a role."""
+    """The caller has what this user has: every permission, and the audit trail, which comes with a role.
+
+    Nor does anybody but an administrator call somebody one, however narrow the permissions are that go with it.
+    """
     missing = first_not_held(call.caller.permissions(), user.granted())
     if missing is not None:
         raise lacks_permission(missing, by_key=False)
+    if user.role == "administrator" and not call.caller.may(ADMIN):
+        raise lacks_permission(ADMIN, by_key=False)
     if Caller(user).acts_as(AUDITOR) and not (call.caller.may(ADMIN) or call.caller.acts_as(AUDITOR)):
         raise lacks_permission(ADMIN, by_key=False)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import re
 import secrets
 import threading
@@ -114,16 +113,17 @@ class Tokens:
     def check(self, token: str) -> Claims:
         """What a good access token says. Raises `BadToken`, `ExpiredToken`."""
         try:
-            claims = self._decode(token, verify_exp=True)
-        except jwt.ExpiredSignatureError:
-            raise ExpiredToken(float(self._decode(token, verify_exp=False)["exp"])) from None
-        except (jwt.PyJWTError, ValueError) as error:
+            claims = self._decode(token)
+            expires_at = float(claims["exp"])
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise BadToken from error
+        if not self._clock() < expires_at:
+            raise ExpiredToken(expires_at)
         user_id, family = claims["sub"], claims["fam"]
         document = self._store.get(COLLECTION, str(family))
         if document is None or document.body["user_id"] != user_id:
             raise BadToken
-        return Claims(user_id, family, float(claims["exp"]))
+        return Claims(user_id, family, expires_at)
 
     def rotate_key(self, revoke_previous: bool = False) -> tuple[str, float]:
         """Sign with a new key from now on: its id, and until when tokens of the one so far are taken.
@@ -211,7 +211,7 @@ class Tokens:
             "sub": user_id,
             "jti": secrets.token_hex(12),
             "iat": int(now),
-            "exp": math.ceil(now + lifetime),
+            "exp": round(now + lifetime, 3),
             "fam": family,
         }
         return TokenPair(self._sign(claims), f"rt_{family}_{secret}", lifetime)
@@ -220,27 +220,32 @@ class Tokens:
         key = self._keys.current
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
-    def _decode(self, token: str, verify_exp: bool) -> dict[str, Any]:
-        """The claims. Raises `jwt.PyJWTError`, with the algorithm fixed whatever the token says (RFC 8725)."""
+    def _decode(self, token: str) -> dict[str, Any]:
+        """The claims, of an expired token too, with the algorithm fixed whatever the token says (RFC 8725).
+
+        Raises `jwt.PyJWTError`.
+        """
         named = jwt.get_unverified_header(token).get("kid")
         for key in self._keys.believed(named if isinstance(named, str) else None):
             try:
-                return self._decode_by(key.secret, token, verify_exp)
+                return _decode_by(key.secret, token)
             except jwt.InvalidSignatureError:
                 continue  # of another key
         raise jwt.InvalidSignatureError("signed with no key of ours")
 
-    def _decode_by(self, secret: bytes, token: str, verify_exp: bool) -> dict[str, Any]:
-        required = ["iss", "aud", "sub", "jti", "iat", "exp", "fam"]
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            secret,
-            algorithms=[ALGORITHM],
-            audience=AUDIENCE,
-            issuer=ISSUER,
-            options={"require": required, "verify_exp": verify_exp},
-        )
-        return claims
+
+def _decode_by(secret: bytes, token: str) -> dict[str, Any]:
+    """`exp` is compared by us: it has a fraction (RFC 7519, section 2), which PyJWT would cut off."""
+    required = ["iss", "aud", "sub", "jti", "iat", "exp", "fam"]
+    claims: dict[str, Any] = jwt.decode(
+        token,
+        secret,
+        algorithms=[ALGORITHM],
+        audience=AUDIENCE,
+        issuer=ISSUER,
+        options={"require": required, "verify_exp": False},
+    )
+    return claims
 
 
 def last_token_end(store: Store, now: float) -> float:

@@ -19,6 +19,7 @@ from api.store.contract import (
     StoreWriteError,
     Write,
 )
+from api.store.journal import check_files
 from api.store.tiny import COLLECTIONS, RECOVERY_STEP, TinyStore, open_store, start_over
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "StoreWriteError",
     "TinyStore",
     "Write",
+    "check_files",
     "open_store",
     "start_over",
 ]

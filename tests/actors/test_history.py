@@ -224,6 +224,29 @@ def test_what_happened_while_the_collector_was_away_is_spread_and_is_no_spike(co
     assert collector.history.live.figures()["requests_per_second"] == 0
 
 
+def test_what_is_heard_is_live_before_the_next_tick(collector: Collector) -> None:
+    collector.seconds(5)
+    collector.clocks.now += 0.5
+    collector.history.take(counters("a", collector.instance(), 11))
+    collector.history.take(counters("b", collector.instance(), 11))
+    assert collector.history.figures()["requests_per_second"] == pytest.approx(4)
+    assert collector.history.figures(("a",))["requests_per_second"] == pytest.approx(2)
+    assert collector.history.figures(("c",))["requests_per_second"] == 0
+    collector.seconds(1, step=0.5)
+    assert collector.history.figures(("a",))["requests_per_second"] == pytest.approx(11 / 5)
+
+
+def test_what_a_process_counted_in_the_seconds_before_the_collector_came_is_live(collector: Collector) -> None:
+    process = collector.instance()
+    collector.die()
+    collector.clocks.now += 2
+    collector.start()
+    collector.history.take(counters("a", process, 10))
+    collector.seconds(1)
+    assert collector.history.figures()["requests_per_second"] == pytest.approx(10)
+    assert sum(collector.read("requests_total", "1m", START, START + 60)) == 10
+
+
 def test_a_new_process_of_a_proxy_makes_no_step_and_no_spike(collector: Collector) -> None:
     old = collector.instance()
     for count in range(30):

@@ -20,6 +20,7 @@ from actors.logs.index import LogIndex
 from actors.logs.outlets import message_of
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
+from tests.folders import FOLDERS
 
 Record = dict[str, Any]
 DAY = 86_400.0
@@ -30,7 +31,7 @@ class Log:
     """An index with small blocks, and beside it a list of all that is in it."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp")
+        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.clock = Clock(NOON)
         self.index = LogIndex(Path(self.folder.name) / "logs", "debug", self.clock)
         self.records: list[Record] = []

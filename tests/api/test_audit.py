@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from api.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
 from config.paths import DataDir, open_data_dir
 from tests.api.support import PASSWORD, PROXY, Api, error_of
+from tests.folders import FOLDERS
 
 
 def rows(api: Api, **query: Any) -> list[dict[str, Any]]:
@@ -152,6 +154,15 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     assert difference({"a": 1, "updated_at": 1}, {"a": 1, "updated_at": 2}) == ({}, {})
 
 
+def test_moments_are_told_as_everywhere_in_the_api(api: Api) -> None:
+    token = api.token()
+    key = {"name": "k", "expires_at": "2099-01-31T12:00:00Z"}
+    api.post("/api-keys", key, token)
+    made = next(row for row in rows(api) if row["action"] == "api_key.created")["after"]
+    assert made["expires_at"] == "2099-01-31T12:00:00.000Z"
+    assert datetime.fromisoformat(made["created_at"]) <= datetime.now(UTC)
+
+
 # --- a change is never unaudited ----------------------------------------------------------------------------------
 
 
@@ -247,7 +258,7 @@ def test_a_bad_filter_is_named(api: Api, query: dict[str, str], field: str) -> N
 
 @pytest.fixture
 def data() -> Iterator[DataDir]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         yield open_data_dir(Path(folder) / "d")
 
 

@@ -295,8 +295,8 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
     assert data["logs"][0]["timestamp"] == "2023-11-14T22:13:20.000Z"
     assert (asked[0].limit, asked[0].level, asked[0].search) == (1, "info", "example")
     assert asked[0].start == 1_672_527_600.0
-    api.get("/logs?proxy_id=prx_2", api.key(scope={"proxies": ["prx_1"]}))
-    assert asked[1].proxy_ids == ()
+    api.get("/logs", api.key(scope={"proxies": ["prx_1"]}))
+    assert asked[1].proxy_ids == ("prx_1",)
 
 
 @pytest.mark.parametrize("query", ["level=loud", "limit=0", "limit=1001", "start_time=yesterday", "offset=-1"])
@@ -306,3 +306,17 @@ def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
 
 def test_without_an_indexer_logs_are_500(api: Api) -> None:
     assert error_of(api.get("/logs", api.token()))[:2] == (500, "INTERNAL_ERROR")
+
+
+def test_every_single_resource_has_an_etag_and_a_stale_one_is_412(api: Api) -> None:
+    token = api.token()
+    made = api.post("/proxies", {**PROXY, "accounts": [{"username": "ann", "password": "secret-1"}]}, token)
+    proxy = f"/proxies/{made.json['data']['proxy']['id']}"
+    hook = api.post("/webhooks", {"name": "w", "url": "https://example.com/", "events": ["*"]}, token)
+    me = api.get("/auth/test", token).json["data"]["user_id"]
+    webhook = f"/webhooks/{hook.json['data']['webhook']['id']}"
+    for path in (proxy, f"{proxy}/accounts/ann", f"/users/{me}", "/settings", webhook, "/config/export"):
+        tag = api.get(path, token).headers["ETag"]
+        assert api.get(path, {**token, "If-Match": tag}).status_code == 200, path
+        assert api.get(path, {**token, "If-Match": "*"}).status_code == 200, path
+        assert error_of(api.get(path, {**token, "If-Match": '"999999"'}))[:2] == (412, "INVALID_REQUEST"), path

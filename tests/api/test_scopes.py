@@ -81,3 +81,13 @@ def test_filters_of_records_reach_the_indexer(api: Api, headers: dict[str, str])
     (question,) = asked
     assert isinstance(question, QueryLogs)
     assert (question.status_code, question.client_ip, question.min_level) == (407, "10.0.0.1", "warning")
+
+
+@pytest.mark.parametrize("path", ["/logs", "/logs/tail", "/logs/export", "/metrics", "/metrics/realtime"])
+def test_a_proxy_outside_of_the_scope_is_403_before_anything_of_the_query_is_judged(api: Api, path: str) -> None:
+    key = api.key(scope={"proxies": ["prx_mine"]})
+    for query in ("proxy_id=prx_other", "proxy_id=prx_other&foo=1"):
+        status, code, details = error_of(api.get(f"{path}?{query}", key))
+        assert (status, code) == (403, "FORBIDDEN")
+        assert "scope" in details["reason"]
+    assert error_of(api.get(f"{path}?proxy_id=prx_mine&foo=1", key))[0] == 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import zmq
 
+from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
 from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Failed, Hello, QuerySender, SenderState, Unreachable
@@ -202,3 +204,11 @@ def test_unsent_messages_hang_the_exit_by_default_and_not_with_our_sockets(bench
     finally:
         process.kill()
         process.wait()
+
+
+def test_sockets_of_the_run_directory_are_private(bench: Bench) -> None:
+    bench.keep(Exchange(bench.loop, bench.context, bench.run_dir.mailbox, lambda *_: None))
+    bench.keep(Forwarder(bench.loop, bench.context, bench.run_dir.events_in, bench.run_dir.events_out))
+    sockets = [path for path in bench.run_dir.path.iterdir() if path.is_socket()]
+    assert len(sockets) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in sockets} == {0o600}

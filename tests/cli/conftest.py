@@ -13,6 +13,7 @@ import pytest
 from api.backup import sealed_keys
 from tests.cli.shell import Shell, shell_of
 from tests.cli.sites import Site
+from tests.folders import FOLDERS
 from tests.product import Product
 
 
@@ -42,7 +43,7 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         yield Path(made)
 
 

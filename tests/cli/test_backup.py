@@ -28,6 +28,7 @@ from api.store.storage import GenerationStorage
 from config.data_format import Mark, read_mark, write_mark
 from config.paths import DataDir
 from tests.cli.sites import PASSPHRASE, Site, crafted, forget, header, members_of, rebuilt
+from tests.folders import FOLDERS
 from tests.product import Product
 from tests.store import tomorrow
 
@@ -114,7 +115,7 @@ def test_a_backup_while_everything_changes_is_of_one_moment(folder: Path) -> Non
             over.set()
             thread.join()
     for file in files:
-        with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as new:
+        with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as new:
             there = Site(Path(new), Path(new) / "data")
             assert there.restore(file, "--yes").status == 0
             names = set(there.names())
@@ -327,7 +328,7 @@ def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_on
     file = site.folder / "k.tar.gz"
     site.shell.good("backup", str(file), "--without-keys")
     forget(site)
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as root:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as root:
         for left in moments:
             shutil.copytree(site.data.path, Path(root) / str(left) / "data")
         command = [sys.executable, "-c", KILLED, root, str(file), *map(str, moments)]

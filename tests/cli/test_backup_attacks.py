@@ -6,12 +6,13 @@ import contextlib
 import errno
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import stat
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from api.backup.archive import opened
 from api.backup.manifest import BadArchive
 from api.first_start import ADMINISTRATOR
 from api.security import tokens
-from api.store import open_store
+from api.store import StoreDamaged, open_store
+from api.store.journal import complete
+from api.store.storage import compose
 from config.data_format import Mark, write_mark
 from config.passwords import hash_password
 from config.paths import DataDir
@@ -149,6 +152,16 @@ def test_files_that_editors_leave_in_the_store_make_no_archive_that_is_refused(s
     new = Site(site.folder, site.folder / "new")
     assert new.restore(site.backup(), "--yes").status == 0
     assert new.names() == ["chained", "plain"]
+
+
+def test_of_a_damaged_store_no_archive_is_made_that_would_lose_its_last_change(site: Site) -> None:
+    file = site.data.store / "proxies.json"
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"plain", b"plane"))
+    failed = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
+    assert failed.status == 1
+    assert "proxies.json: the checksum does not match" in failed.err
+    assert not (site.folder / "b.tar.gz").exists()
 
 
 def test_data_of_a_newer_release_are_not_backed_up_under_the_name_of_this_one(site: Site) -> None:
@@ -383,6 +396,60 @@ def test_headers_about_headers_about_headers_are_refused(folder: Path) -> None:
         archive = stack.enter_context(opened(file))
         with pytest.raises(BadArchive, match="not a whole archive"):
             archive.extract(folder)
+
+
+def with_member(name: str, content: bytes) -> Callable[[dict[str, bytes]], None]:
+    """An archive whose maker knew how to make it whole again."""
+
+    def change(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members["manifest.json"])
+        for each in manifest["files"]:
+            if each["path"] == name:
+                each.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+        members.update({name: content, "manifest.json": json.dumps(manifest).encode()})
+
+    return change
+
+
+USERS, SETTINGS = "store/users.json", "store/settings.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "words"),
+    [
+        (USERS, "{", "isn't JSON"),
+        (USERS, "[" * 100_000, "isn't JSON"),
+        (USERS, "[]", "holds no entries"),
+        (USERS, '{"a": {}}', "are no documents"),
+        (USERS, '{"a": {"revision": "1", "body": {}}}', "are no documents"),
+        (USERS, '{"a": {"revision": 1, "body": "x"}}', "are no documents"),
+        (USERS, '{"a": {"revision": 1, "body": {}}}', "User: id: Field required\n"),
+        (SETTINGS, '{"settings": {"revision": 1, "body": {"server": {"port": "x"}}}}', "server.port"),
+    ],
+)
+def test_documents_that_are_none_are_refused_in_one_line(site: Site, name: str, body: str, words: str) -> None:
+    site.shell.good("backup", str(site.folder / "k.tar.gz"), "--without-keys")
+    crafted_ = rebuilt(site.folder / "k.tar.gz", site.folder / "c.tar.gz", with_member(name, compose(body)))
+    refused = site.restore(crafted_, "--yes")
+    assert (refused.status, words in refused.err, refused.err.count("\n")) == (1, True, 2), refused.err
+    assert site.names() == ["chained", "plain"]
+
+
+@pytest.mark.parametrize("moment", [-1e18, 1e12, 1e300])
+def test_an_archive_of_an_impossible_time_is_refused(folder: Path, moment: float) -> None:
+    with pytest.raises(BadArchive, match="its manifest is not one"), opened(crafted(folder / "c", created_at=moment)):
+        pass
+
+
+def test_a_journal_reaches_no_file_outside_of_the_store(folder: Path) -> None:
+    outside = folder / "outside.new"
+    outside.write_bytes(b"x")
+    (folder / "store").mkdir()
+    digest = hashlib.sha256(b"x").hexdigest()
+    (folder / "store" / "journal.json").write_bytes(compose(json.dumps({"../outside": digest})))
+    with pytest.raises(StoreDamaged, match=r"names '../outside'"):
+        complete(folder / "store")
+    assert outside.exists()
 
 
 def test_the_restored_audit_trail_is_whole_and_knows_the_one_that_was_replaced(site: Site) -> None:

@@ -185,3 +185,19 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_path(shell: Shell, tm
 def test_a_file_comes_by_standard_input(shell: Shell, fleet: Product) -> None:
     text = proxy_of("piped", fleet.free_port())
     assert "1 created" in shell.good("apply", "-f", "-", "--yes", stdin=text).out
+
+
+def test_a_user_is_as_in_the_file_again_whose_permissions_were_those_of_the_role(
+    shell: Shell, fleet: Product, tmp_path: Path
+) -> None:
+    body = {"username": "clerk", "password": "long enough", "role": "operator"}
+    clerk = fleet.data("POST", "/users", body)["user"]
+    file = tmp_path / "all.toml"
+    shell.good("export", str(file))
+    assert 'permissions = "role"' in file.read_text()
+    fleet.data("PATCH", f"/users/{clerk['id']}", {"permissions": ["admin"], "email": "clerk@example.com"})
+    told = shell.good("apply", "-f", str(file), "--yes", "-o", "json").data
+    assert [field["field"] for change in told["changes"] for field in change["fields"]] == ["email", "permissions"]
+    again = fleet.data("GET", f"/users/{clerk['id']}")["user"]
+    assert (again["permissions"], again["email"]) == (clerk["permissions"], None)
+    fleet.data("DELETE", f"/users/{clerk['id']}")

@@ -15,7 +15,9 @@ def test_uptimes(seconds: float, text: str) -> None:
     assert uptime_text(seconds) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0.00 B"), (1023, "1023.00 B"), (1536 * 2**20, "1.50 GB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0.00 B"), (1023, "1023.00 B"), (1536 * 2**20, "1.50 GB"), (2**20 - 1, "1.00 MB")]
+)
 def test_sizes(count: int, text: str) -> None:
     assert size_text(count) == text
 

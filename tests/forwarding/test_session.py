@@ -226,10 +226,26 @@ def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
     assert talk.out[-1] == CloseClient()
 
 
-def test_http_1_0_clients_may_ask_to_stay() -> None:
-    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nProxy-Connection: Keep-Alive\r\n\r\n")
-    assert b"Connection: keep-alive" in talk.to_client
+@pytest.mark.parametrize("name", [b"Connection", b"Proxy-Connection"])
+def test_http_1_0_clients_may_not_stay_since_the_wish_may_come_through_a_proxy_that_waits_for_the_end(
+    name: bytes,
+) -> None:
+    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\n" + name + b": Keep-Alive\r\n\r\n")
+    assert b"Connection: close" in talk.to_client
+    assert b"keep-alive" not in talk.to_client.lower()
+    assert talk.out[-1] == CloseClient()
+
+
+def test_an_origin_of_http_1_0_may_stay() -> None:
+    talk = exchange(answer=b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi")
+    assert talk.out[-1] == LeaveOrigin(reusable=True)
     assert talk.session.phase is Phase.IDLE
+
+
+def test_an_error_ends_the_connection_of_an_http_1_0_client_that_asked_to_stay() -> None:
+    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", answer=b"nonsense\r\n\r\n")
+    assert b"Connection: close" in talk.to_client
+    assert talk.out[-1] == CloseClient()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.folders import FOLDERS
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -242,7 +243,7 @@ def booted(furnish: Callable[[Machine], None]) -> Iterator[Machine]:
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
     machine = Machine(folder)
     try:
         machine.prepare()
