@@ -113,6 +113,8 @@ def verify_audit(
     noted = _noted(head)
     data = data_of(config, data_dir)
     refuse_newer(data.path)
+    if not data.store.is_dir():
+        raise Trouble(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         raise Trouble(f"row {found.seq} {found.error}")
