@@ -7,6 +7,7 @@ API's socket and hands over to `actors.supervision.service`. The other commands 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from api.cli.offline import (
 )
 from api.cli.output import Output
 from api.cli.trouble import Trouble
+from api.cli.usage import run as run_commands
 from config import VERSION
 from config.variables import ENV_PREFIX
 
@@ -49,9 +51,11 @@ def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,
     run_dir: RunOption = None,
-    host: Annotated[str | None, typer.Option(help="Where the management API listens: address.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Where the management API listens: address.")] = None,
     port: Annotated[int | None, typer.Option(help="Where the management API listens: port.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning, error or critical.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only say whether it would start, whatever runs now.")] = False,
 ) -> None:
     """Run the product in the foreground until SIGTERM or Ctrl-C."""
@@ -136,13 +140,19 @@ def _greet(settings: Settings, data: DataDir, api_socket: socket.socket) -> None
     sys.stdout.write(f"""
 Proxyfleet {VERSION} is running.
   API       {base}/api/v1
-  sign in   as `admin` with {known}
+  sign in   {_command()} login --url {base}
+            as `admin` with {known}
   try       curl -u admin {base}/api/v1/health
   read      {base}/api/v1/docs
   end       Ctrl-C
 
 """)
     sys.stdout.flush()
+
+
+def _command() -> str:
+    """How people here call the command: in a checkout it is on nobody's path."""
+    return "proxyfleet" if shutil.which("proxyfleet") else sys.argv[0]
 
 
 def _open_data(settings: Settings) -> DataDir:
@@ -170,12 +180,13 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 
 
 def _rehearse(settings: Settings) -> None:
+    from actors.supervision.rehearsal import WOULD_START
     from api.rehearsal import WouldNotStart, rehearse
     from config.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())
     translated(WouldNotStart, lambda: rehearse(settings, data))
-    Output().message("It would start.")
+    Output().message(WOULD_START)
 
 
 def _check_certificate(settings: Settings) -> None:
@@ -211,7 +222,7 @@ add_commands(app)
 
 def main() -> None:
     """The console script."""
-    app(prog_name="proxyfleet")
+    sys.exit(run_commands(app))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,19 @@ def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequ
         raise
 
 
+def open_for_reading(file: Path, alone: bool = False) -> sqlite3.Connection:
+    """Open what somebody may be writing to at this moment, only to read. Raises `sqlite3.Error`.
+
+    For that SQLite makes files beside it. It makes none when nobody else has it open, which the caller knows (`alone`)
+    or a read-only file system says, and nothing is left in its `-wal`.
+    """
+    wal = file.with_name(f"{file.name}-wal")
+    unshared = (alone or not os.access(file.parent, os.W_OK)) and not (wal.exists() and wal.stat().st_size)
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?{'immutable=1' if unshared else 'mode=ro'}", uri=True, timeout=30
+    )
+
+
 def _bring_up_to_date(database: sqlite3.Connection, file: Path, steps: Sequence[Step]) -> None:
     newest = 1 + len(steps)
     (found,) = database.execute("PRAGMA user_version").fetchone()

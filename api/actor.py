@@ -11,12 +11,13 @@ from typing import Any
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, LastRequests, PutWish, SetSettings
+from actors.last_call import LAST_CALL
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
 from api.door import Door
-from api.everywhere import refusal_headers
 from api.one_core import stay_on_one_core
+from api.refusals import Refusals
 from api.security.signing import SigningKeys
 from api.server import ApiServer
 from api.services import ApiSettings, Services
@@ -53,15 +54,10 @@ class ApiActor(Actor):
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
-        self._server = ApiServer(
-            create_app(self._services),
-            sockets[0],
-            settings.server.max_connections,
-            behind,
-            refusal_headers(self._services),
-        )
+        application, refusals = create_app(self._services), Refusals(self._services)
+        self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
-        self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._server.move)
+        self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
         _warn_of_a_locked_door(settings)
@@ -106,6 +102,10 @@ class ApiActor(Actor):
         self._services.close()
         self._store.close()
         super().close()
+
+    def _move(self, listener: socket.socket) -> None:
+        self._server.move(listener)
+        self.loop.call_later(LAST_CALL, self._server.leave)
 
     def _pass_through(self) -> None:
         if self._door is not None:

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import falcon
 
 from api.audit import Origin, serving
 from api.caps import counted_as
-from api.http.client import RefusalHeaders, client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
 from api.services import Services
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
-NOT_SNIFFED = ("X-Content-Type-Options", "nosniff")
-"""Nobody guesses at what a body is."""
 requests_log = logging.getLogger("api.requests")
 
 
@@ -49,8 +46,8 @@ class Everywhere:
             self._admit(req, resp)
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
-        """The last header, and the line in the log."""
-        resp.set_header(*NOT_SNIFFED)
+        """Nobody guesses at what a body is."""
+        resp.set_header("X-Content-Type-Options", "nosniff")
         serving(None)
         if self._services.settings.security.request_logging and req.path not in self._exempt:
             _log(req, resp)
@@ -99,20 +96,6 @@ class Everywhere:
             resp.set_header(name, value)
         if verdict.retry_after:
             raise rate_limited(verdict.retry_after)
-
-
-def refusal_headers(services: Services) -> RefusalHeaders:
-    """What the server's own refusals say like every other answer (see `RefusalHeaders`).
-
-    They count for the client's address, since nobody has looked at credentials, and are never turned into 429.
-    """
-
-    def headers(peer: str, fields: Mapping[str, str]) -> dict[str, str]:
-        client = client_address(peer, fields.get("X_FORWARDED_FOR"), services.settings.server.trusted_proxies)
-        told = dict((("X-Request-Id", request_id(fields.get("X_REQUEST_ID"))), NOT_SNIFFED))
-        return {**told, **services.rates.hit(counted_as(client)).headers} if services.rates.enabled else told
-
-    return headers
 
 
 def _is_cross_site(req: falcon.Request) -> bool:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from actors.bus.messages import ProxyStats, Runtime, SystemFigures
+from actors.bus.messages import ProxyStats, Runtime, SenderState, SystemFigures
 from actors.latency import BOUNDS, PARTS, bucket_of, cumulative
 from api.fleet import NO_STATS
 from api.metrics import Proxy
@@ -47,10 +47,11 @@ def expose(
     totals: Mapping[str, ProxyStats],
     runtimes: Mapping[str, Runtime],
     system: SystemFigures | None,
+    sender: SenderState | None = None,
 ) -> bytes:
-    """The exposition. Without `system` there are no figures of the machine in it."""
+    """The exposition. Without `system` there are no figures of the machine in it, without `sender` none of webhooks."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Exposition(proxies, totals, runtimes, system))
+    registry.register(_Exposition(proxies, totals, runtimes, system, sender))
     return generate_latest(registry)
 
 
@@ -63,11 +64,13 @@ class _Exposition(Collector):
         totals: Mapping[str, ProxyStats],
         runtimes: Mapping[str, Runtime],
         system: SystemFigures | None,
+        sender: SenderState | None,
     ) -> None:
         self._stats = [((each.id, each.protocol), totals.get(each.id, NO_STATS)) for each in proxies]
         self._proxies = proxies
         self._runtimes = runtimes
         self._system = system
+        self._sender = sender
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
@@ -82,6 +85,7 @@ class _Exposition(Collector):
         yield self._response_times()
         yield from self._states()
         yield from self._machine()
+        yield from self._webhooks()
 
     def _counted_by(self, name: str, text: str, label: str, field: str) -> Metric:
         family = CounterMetricFamily(f"proxyfleet_{name}", text, labels=(*_LABELS, label))
@@ -131,6 +135,12 @@ class _Exposition(Collector):
         if self._system is not None:
             for name, text, read in _SYSTEM:
                 yield GaugeMetricFamily(f"proxyfleet_{name}", text, value=read(self._system))
+
+    def _webhooks(self) -> Iterator[Metric]:
+        if self._sender is not None:
+            waiting, lost = "Events and deliveries that wait", "Events that can't be delivered any more"
+            yield GaugeMetricFamily("proxyfleet_deliveries_waiting", waiting, value=self._sender.waiting)
+            yield CounterMetricFamily("proxyfleet_events_lost", lost, value=self._sender.lost)
 
 
 def _bound(number: int) -> str:

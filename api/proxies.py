@@ -37,6 +37,7 @@ from api.bridge import Bridge
 from api.catalogue import COLLECTION, Catalogue, StoredProxy
 from api.http.errors import ApiError, invalid, not_found
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.unchanged import is_same
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
@@ -210,7 +211,10 @@ class Proxies:
         return self.change(proxy_id, lambda record: self._applied(record, body), if_match)
 
     def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
-        """What `alter` makes of the record; it may raise `InvalidProxy`."""
+        """What `alter` makes of the record; it may raise `InvalidProxy`.
+
+        The supervisor is told even when that changes nothing: an earlier change may have failed to reach it.
+        """
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             try:
@@ -221,8 +225,11 @@ class Proxies:
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
             self._require_supervisor(proxy_id)
-            stored = self._put(record, before.revision)
+            same = is_same(before.record, record)
+            stored = before if same else self._put(record, before.revision)
             self._tell_wish(stored)
+        if same:
+            return stored
         _warn(before.record, record)
         self._forget_accounts(before.record, record)
         self._say("proxy.updated", record)

@@ -12,49 +12,55 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any
 
+from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from actors.forwarding.proxy_protocol import BadHeader, read_header
+from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
-from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
+from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
-from api.http.client import RefusalHeaders, only_an_id
+from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
+from api.http.parser import MAX_TAKEN_IN, Parser
 from api.http.spelling import spelled
+from api.older_address import OlderAddress
+from api.refusals import Refused
 from api.security.hashing import AT_ONCE
+from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
 
-THREADS = 8 + AT_ONCE
-"""Enough for all that may wait for a password to be hashed, and for the others beside them."""
+THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
+"""Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
+others beside them."""
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
 STALLED_AFTER = 60.0
 """Seconds without taking a byte of an answer after which a client counts as gone."""
 LINGER = 2.0
+OUTDATED = 2.0
 FIRST_REQUEST = 0.5
 KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 MAX_HEAD = 64 * 1024
-MAX_TAKEN_IN = 4 * 1024 * 1024
-"""Bytes of a body that are read off the wire at most. Above the API's own limit, so that a client which sends a little
-too much gets to read the 413 instead of a reset connection."""
+HEAD_TOO_LARGE = 431
+NOSNIFF = ("X-Content-Type-Options", "nosniff")
+OnRefused = Callable[[Refused], dict[str, str]]
 
 _MESSAGES = {
     400: "The request can't be understood",
     413: "The body is too large",
-    431: "The head of the request is too large",
+    HEAD_TOO_LARGE: "The head of the request is too large",
     501: "This transfer coding is not supported",
 }
 _REASONS = {
@@ -63,60 +69,23 @@ _REASONS = {
 }
 
 
-class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
-    """One request. Only where a whole configuration is imported much is taken in; beyond `MAX_TAKEN_IN` it lies in a
-    temporary file meanwhile."""
-
-    adj: Any
-    version: str
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        ambiguous = _ambiguous(header_plus.split(b"\r\n")[1:], self.version)
-        if ambiguous is not None:
-            raise ParsingError(ambiguous)
-        if self.path == IMPORT_PATH:
-            roomy = copy(self.adj)
-            roomy.max_request_body_size = 2 * MAX_IMPORT
-            self.adj = roomy
-
-
-def _ambiguous(fields: list[bytes], version: str) -> str | None:
-    """Why a balancer in front might see another request, or another end of it; None if it can't.
-
-    waitress takes these, and goes on with the connection; what one of two takes for a body may then be the other one's
-    next request (RFC 9112, sections 3.2, 5.2, 6.1 and 11.2).
-    """
-    if any(field.startswith((b" ", b"\t")) for field in fields):
-        return "A field must not go on in the next line"
-    given = [
-        (name.lower(), value.strip(b" \t").lower()) for name, _, value in (each.partition(b":") for each in fields)
-    ]
-    names = [name for name, _ in given]
-    codings = [value for name, value in given if name == b"transfer-encoding"]
-    if codings and (b"content-length" in names or version != "1.1" or codings != [b"chunked"]):
-        return "Transfer-Encoding must be chunked alone, once, without Content-Length, and in HTTP/1.1"
-    if names.count(b"host") > 1 or (version == "1.1" and b"host" not in names):
-        return "Exactly one Host is required"
-    return None
-
-
 class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     """The answer to what never reached the application."""
 
     def execute(self) -> None:
         error = self.request.error
         status = error.code if error.code in _MESSAGES else 500
-        headers = self.channel.server.refusal_headers(self.channel.addr[0], self.request.headers)
+        identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
         details = (
-            {"request_id": headers["X-Request-Id"]}
+            {"request_id": identifier}
             if status == 500
-            else {"field": None, "error": _REASONS.get(status, error.body)}
+            else {"field": None, "error": _REASONS.get(status, str(error.body))}
         )
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
-        self.response_headers += [("Content-Type", "application/json"), *headers.items()]
+        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
+        self.response_headers += self._told(error.code, str(error.body), identifier).items()
         self.set_close_on_finish()
         self.content_length = len(body)
         self.channel.lingers = True
@@ -125,12 +94,21 @@ class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     def build_response_header(self) -> bytes:
         return spelled(super().build_response_header())
 
+    def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
+        """Have it logged and counted. Headers for the answer."""
+        made_up = status == HEAD_TOO_LARGE  # waitress parses something else instead of a head that is too large
+        first_line = b"" if made_up else getattr(self.request, "first_line", b"")
+        peer = str(self.channel.addr[0])
+        refused = Refused(status, why, identifier, peer, first_line, self.request.headers)
+        return dict(self.channel.server.on_refused(refused))
+
 
 class _Task(WSGITask):  # type: ignore[misc]
     """A request that the application answers."""
 
     def build_response_header(self) -> bytes:
-        if self.channel.server.last_requests_since is not None:
+        leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
+        if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
         return spelled(super().build_response_header())
 
@@ -138,20 +116,21 @@ class _Task(WSGITask):  # type: ignore[misc]
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """One connection. `began` is when the request that is being read began, None between requests.
 
-    One that is `outdated` came by an address that the API has left: it is closed as soon as it is between requests.
+    One that is outdated came by an address that the API has left: its next answer is its last, and it is closed when it
+    asks nothing for `OUTDATED`; at once would be under the hands of who is just asking.
 
     One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
     heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
     the client might lose the answer that says what was wrong.
     """
 
-    parser_class = _Parser
+    parser_class = Parser
     task_class = _Task
     error_task_class = _JsonErrorTask
     served = False
     began: float | None = None
     lingers = False
-    outdated = False
+    outdated_since: float | None = None
     lingering_until: float | None = None
     known = False
     header = b""
@@ -217,6 +196,10 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
         """Nothing is being read, done or written."""
         return self.began is None and not self.requests and not self.total_outbufs_len
 
+    def lapsed(self, now: float) -> bool:
+        """Whether it came by an address that was left, and nothing has come since then."""
+        return self.outdated_since is not None and now - self.outdated_since > OUTDATED and self.between_requests
+
     def may_send_more(self, waited: float) -> bool:
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
@@ -243,8 +226,12 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     channel_class = _Channel
     per_address = 0
     behind_tls = False
-    refusal_headers: RefusalHeaders = staticmethod(only_an_id)
+    on_refused: OnRefused
     last_requests_since: float | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.older_addresses: list[OlderAddress] = []
+        super().__init__(*arguments, **options)
 
     def getsockname(self) -> tuple[str, Any]:
         return ("localhost", 443) if self.socket.family == socket.AF_UNIX else super().getsockname()
@@ -257,12 +244,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             super().set_socket_options(conn)
 
     def handle_accept(self) -> None:
-        before = set(self.active_channels)
-        super().handle_accept()
-        for descriptor in set(self.active_channels) - before:
-            channel = self.active_channels[descriptor]
-            if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
-                channel.handle_close()
+        self.let_in(self)
+
+    def let_in(self, door: Any) -> bool:
+        """Accept one connection at a listening socket of ours; whether somebody was there."""
+        try:
+            accepted = door.accept()
+            if accepted is None:
+                return False
+            self.set_socket_options(accepted[0])
+        except OSError:  # the client is gone again, or there is no descriptor for it
+            return False
+        connection, address = accepted
+        channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
+        channel.outdated_since = None if door is self else time.monotonic()
+        if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
+            channel.handle_close()
+        return True
 
     def maintenance(self, now: float) -> None:
         super().maintenance(now)
@@ -271,7 +269,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.stalled(moment):  # its socket never gets writable, so nobody would come to close it
                 channel.handle_close()
                 continue
-            if channel.overdue(moment) or (channel.outdated and channel.between_requests):
+            if channel.overdue(moment) or channel.lapsed(moment):
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:
@@ -288,16 +286,27 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if channel.between_requests and not channel.may_send_more(now - self.last_requests_since):
                 channel.close_when_flushed = True
 
+    def close(self) -> None:
+        """The listener alone: the trigger is for whoever may still pull it (see `ApiServer.close`). Server thread."""
+        wasyncore.dispatcher.close(self)
+
     def move(self, listener: socket.socket) -> None:
         """Accept at `listener` instead. Server thread."""
         for channel in tuple(self.active_channels.values()):
-            channel.outdated = True
+            channel.outdated_since = channel.outdated_since or time.monotonic()
         self.del_channel()
-        self.socket.close()
+        self.older_addresses.append(OlderAddress(self, self.socket))
         listener.setblocking(False)
         self.set_socket(listener)
         self.effective_host, self.effective_port = listener.getsockname()[:2]
         self.sockinfo = (listener.family, listener.type, listener.proto, listener.getsockname())
+
+    def leave(self) -> None:
+        """The last ones have come to the address before. Server thread."""
+        for older in self.older_addresses[:1]:
+            older.let_in_all()
+            older.close()
+        del self.older_addresses[:1]
 
     def _connections_of(self, address: str) -> int:
         client = counted_as(address)
@@ -323,6 +332,10 @@ def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
     return body if then is None else _Telling(body, then)
 
 
+def _of_no_interest(_refused: Refused) -> dict[str, str]:
+    return {}
+
+
 class ApiServer:
     """waitress in threads of its own, so that the main thread is free for the bus."""
 
@@ -332,13 +345,17 @@ class ApiServer:
         listener: socket.socket,
         max_connections: int,
         behind_tls: bool = False,
-        refusal_headers: RefusalHeaders = only_an_id,
+        on_refused: OnRefused = _of_no_interest,
     ) -> None:
-        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client."""
+        """`behind_tls`: each connection begins with a header of the PROXY protocol, and was TLS to its client.
+
+        `on_refused` is told of each request that the application never sees, and gives headers for its answer.
+        """
         self._map: dict[int, Any] = {}
         adjustments = Adjustments(
             sockets=[listener],
             threads=THREADS,
+            backlog=BACKLOG,
             connection_limit=max_connections,
             cleanup_interval=1,
             channel_timeout=IDLE_TIMEOUT,
@@ -363,7 +380,7 @@ class ApiServer:
             bind_socket=False,
         )
         self._server.behind_tls = behind_tls
-        self._server.refusal_headers = refusal_headers
+        self._server.on_refused = on_refused
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
@@ -376,8 +393,15 @@ class ApiServer:
         self._server.trigger.pull_trigger(lambda: self._server.limit(max_connections))
 
     def move(self, listener: socket.socket) -> None:
-        """Accept at `listener` from now on and close the old socket. Older connections end between two requests."""
+        """Accept at `listener` from now on. Older connections end between two requests.
+
+        Who has begun to connect to the old socket is still let in, until `leave` is called.
+        """
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
+
+    def leave(self) -> None:
+        """Close the old socket: `LAST_CALL` seconds after each `move`."""
+        self._server.trigger.pull_trigger(self._server.leave)
 
     def last_requests(self) -> None:
         """Every connection ends with its next answer, or soon if it sends nothing. To be called again and again."""
@@ -395,11 +419,18 @@ class ApiServer:
         return not self._server.accepting and not self._server.active_channels
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads. To be called once.
+
+        The trigger outlives them all. waitress writes to its pipe after it has handed over what is to be done, so that
+        the server's thread may have done it already; were the pipe closed by then, the write would meet a closed
+        descriptor, or one that is somebody else's by now. A thread that doesn't end keeps the pipe.
+        """
         self._server.trigger.pull_trigger(self._close_in_thread)
         self._dispatcher.shutdown(timeout=1)
         if self._thread.is_alive():
             self._thread.join(1.0)
+        if not self._thread.is_alive() and not self._dispatcher.threads:
+            self._server.trigger.close()
 
     def _stop_in_thread(self) -> None:
         self._server.accepting = False
@@ -407,5 +438,6 @@ class ApiServer:
 
     def _close_in_thread(self) -> None:
         for each in tuple(self._map.values()):
-            each.close()
+            if each is not self._server.trigger:
+                each.close()
         self._map.clear()

@@ -33,7 +33,7 @@ from api.security.rates import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
-from api.slots import Slots
+from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
 from api.store import Store, StoreError
 from api.users import User
 from api.webhooks import Webhooks
@@ -44,9 +44,6 @@ from config.sealing import seal_of
 from config.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
-
-TAILS_MAX, EXPORTS_MAX = 3, 2
-"""Requests that wait for new records, and that read many: each holds one of the server's eight threads."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,8 @@ class Services:
     ) -> None:
         self.ending = threading.Event()
         """The API is about to end: who waits for something should wait no longer."""
-        self.tails = Slots(TAILS_MAX, "tails of the log")
-        self.exports = Slots(EXPORTS_MAX, "exports of the log")
+        self.tails = Slots(TAILS_MAX, TAILS_EACH, "tails of the log")
+        self.exports = Slots(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
         self.audit = Trail(data)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge

@@ -1,8 +1,12 @@
-"""How many requests may do at once what holds a thread for long: the API has few threads, and others want in, too."""
+"""How many requests may do at once what holds a thread for long: the API has few threads, and others want in, too.
+
+Nobody gets all of the places: each user has a share, whatever number of keys, tokens and connections they come with.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 from api.http.errors import rate_limited
 
@@ -10,32 +14,53 @@ RETRY_AFTER = 1
 """Seconds after which it may be tried again."""
 
 
+TAILS_MAX, TAILS_EACH = 9, 3
+"""Requests that wait for new records: in all, and of one user."""
+EXPORTS_MAX, EXPORTS_EACH = 6, 2
+"""Requests that read many records: in all, and of one user."""
+
+
 class Slots:
-    """`limit` places. Thread-safe."""
+    """`limit` places, of which one holder has at most `share`. Thread-safe."""
 
-    def __init__(self, limit: int, what: str) -> None:
+    def __init__(self, limit: int, share: int, what: str) -> None:
         """`what` names those who take them, as in `exports`."""
-        self._free = threading.BoundedSemaphore(limit)
-        self._message = f"No more than {limit} {what} are possible at once"
+        self._limit, self._share, self._what = limit, share, what
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
 
-    def take(self) -> Slot:
-        """Take a place. Raises `ApiError` 429 when there is none."""
-        if not self._free.acquire(blocking=False):
-            raise rate_limited(RETRY_AFTER, self._message)
-        return Slot(self._free)
+    def take(self, holder: str) -> Slot:
+        """Take a place for this user. Raises `ApiError` 429 when there is none, or none left of their share."""
+        with self._lock:
+            if self._taken[holder] >= self._share:
+                raise self._refused(self._share, " for one user")
+            if self._taken.total() >= self._limit:
+                raise self._refused(self._limit, "")
+            self._taken[holder] += 1
+        return Slot(self, holder)
+
+    def give_back(self, holder: str) -> None:
+        """A place that `holder` had is free again."""
+        with self._lock:
+            self._taken[holder] -= 1
+            self._taken += Counter()  # forgets those who hold none
+
+    def _refused(self, limit: int, whom: str) -> Exception:
+        return rate_limited(RETRY_AFTER, f"No more than {limit} {self._what} are possible at once{whom}")
 
 
 class Slot:
     """A place that was taken; as a context manager it is given back at the end, else by `release`."""
 
-    def __init__(self, free: threading.BoundedSemaphore) -> None:
-        self._free: threading.BoundedSemaphore | None = free
+    def __init__(self, slots: Slots, holder: str) -> None:
+        self._slots: Slots | None = slots
+        self._holder = holder
 
     def release(self) -> None:
         """Give it back; once is enough."""
-        free, self._free = self._free, None
-        if free is not None:
-            free.release()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.give_back(self._holder)
 
     def __enter__(self) -> None:
         """It is taken already."""

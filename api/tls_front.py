@@ -23,6 +23,7 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import Done, SetMaxConnections
 from actors.forwarding.proxy_protocol import build_v2
 from actors.forwarding.tls import Certificate, TlsStream
+from actors.last_call import LAST_CALL, last_call
 from actors.process import Actor, Boot
 from api.caps import counted_as, per_address
 from api.door import Door
@@ -110,8 +111,23 @@ class TlsFront(Actor):
             self._listener = None
 
     def _move(self, listener: socket.socket) -> None:
-        self._deafen()
+        """Who has begun to connect to the old socket is still let in."""
+        older, self._listener = self._listener, None
+        if older is not None:
+            last_call(older)
+            self.loop.unwatch(older.fileno())
+            self.loop.watch(older.fileno(), select.EPOLLIN, lambda _mask: self._let_in_all(older))
+            self.loop.call_later(LAST_CALL, lambda: self._leave(older))
         self._listen(listener)
+
+    def _leave(self, older: socket.socket) -> None:
+        self._let_in_all(older)
+        self.loop.unwatch(older.fileno())
+        older.close()
+
+    def _let_in_all(self, older: socket.socket) -> None:
+        while self._let_in(older):
+            continue
 
     def _accept(self, _mask: int) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
@@ -121,14 +137,19 @@ class TlsFront(Actor):
                 self._full = True  # the others wait in the kernel until one has ended
                 self.loop.unwatch(self._listener.fileno())
                 return
-            try:
-                client, peer = self._listener.accept()
-            except BlockingIOError:
+            if not self._let_in(self._listener):
                 return
-            except OSError as error:
-                log.warning("a connection can't be accepted: %s", error)
-                return
-            self._admit(client, counted_as(peer[0]))
+
+    def _let_in(self, listener: socket.socket) -> bool:
+        try:
+            client, peer = listener.accept()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            log.warning("a connection can't be accepted: %s", error)
+            return False
+        self._admit(client, counted_as(peer[0]))
+        return True
 
     def _admit(self, client: socket.socket, address: str) -> None:
         if self._by_address[address] >= per_address(self._most):

@@ -20,8 +20,10 @@ from actors.bus.messages import (
     Done,
     ProbeWebhook,
     QueryDeliveries,
+    QuerySender,
     QueryWebhookStatus,
     Redeliver,
+    SenderState,
     SetWebhooks,
     WebhookProbed,
     WebhookSpec,
@@ -33,6 +35,7 @@ from api.bridge import Bridge
 from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
+from api.unchanged import is_same
 from config.sealing import Seal, SealError
 from config.webhooks import (
     HEADER_PURPOSE,
@@ -146,6 +149,8 @@ class Webhooks:
                 changed["disabled_reason"] = None
             record = before.record.model_copy(update={**changed, "updated_at": time.time()})
             check(record)
+            if is_same(before.record, record):
+                return before
             return self._put(record, before.revision)
 
     def delete(self, webhook_id: str, if_match: int | None) -> None:
@@ -191,6 +196,11 @@ class Webhooks:
         """How deliveries go; empty when the sender doesn't answer."""
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
+
+    def sender_state(self) -> SenderState | None:
+        """How the sender is; None when it doesn't answer."""
+        reply = self._bridge.ask(WEBHOOKS, QuerySender(), TOLD_MAX)
+        return reply if isinstance(reply, SenderState) else None
 
     def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""

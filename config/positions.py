@@ -7,7 +7,7 @@ line of its key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 _PART = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
 _TOKEN = re.compile(
@@ -16,20 +16,39 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The line, from 1, of every table and every key, by its whole path."""
+    """The line, from 1, of every table and every key, by its whole path.
+
+    What is in an array of tables is there twice: with the number of its table, from 0, and without one, where the first
+    is meant.
+    """
     found: dict[tuple[str, ...], int] = {}
     implied: dict[tuple[str, ...], int] = {}
+    arrays: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, statement in _statements(text):
         header = statement.startswith("[")
         path = tuple(_parts(statement.lstrip("[") if header else statement))
+        if statement.startswith("[["):
+            array = (*_numbered(path[:-1], arrays), path[-1])
+            arrays[array] = arrays.get(array, -1) + 1
         if header:
             table = path
         whole = table if header else table + path
-        found.setdefault(whole, number)
-        for length in range(1, len(whole)):
-            implied.setdefault(whole[:length], number)
+        for each in (whole, _numbered(whole, arrays)):
+            found.setdefault(each, number)
+            for length in range(1, len(each)):
+                implied.setdefault(each[:length], number)
     return implied | found
+
+
+def _numbered(path: tuple[str, ...], arrays: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
+    """`path` with the number of the present table behind each array of tables on its way."""
+    numbered: tuple[str, ...] = ()
+    for part in path:
+        numbered += (part,)
+        if numbered in arrays:
+            numbered += (str(arrays[numbered]),)
+    return numbered
 
 
 def line_of(lines: dict[tuple[str, ...], int], path: Sequence[object]) -> int | None:

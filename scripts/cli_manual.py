@@ -68,7 +68,8 @@ COMPLETION = """
 `proxyfleet backup [TARGET]` runs on the product's machine as its user, while the product runs or not, and makes one
 gzipped tar of mode 0600 with a manifest of SHA-256 sums. In it are the configuration, the audit trail, totals and
 series of metrics, the outbox of webhooks, and with `--with-logs` the access records. The configuration is that of one
-moment.
+moment. An older archive of the same name is replaced when the new one is whole; no other file is, and nothing is put
+into the data directory, with which it would be lost.
 
 - **Keys** (signing, sealed secrets) are sealed under a passphrase with scrypt and AES-256-GCM; the seal covers the
   whole archive. With `--without-keys` they are left out, and the archive is good only where the keys still are. A key
@@ -76,11 +77,15 @@ moment.
   names, so keep it private.
 - **`restore FILE`**, while the product is stopped, reads and checks all of it first: sums, the seal, that this
   release knows every document, that the keys open every secret, the hash chain of the audit trail. It shows which
-  resources it would add, change and remove, and asks. `--dry-run` ends there. What was there is kept beside, in
-  `before-restore-…`.
+  resources and keys it would add, change and remove, and asks. `--dry-run` ends there. Where nothing differs, nothing
+  is done unless `--force` says so, which is the way to audit trail, metrics and records alone. What was there is kept
+  beside, in `before-restore-…`; the newest two of these stay.
 - A restore that is killed leaves the old state, or, once it was decided, is completed by the next start. What is no
   whole archive, is of a later format, or can't be read by this release is refused, and nothing is touched.
-- Answers that are kept for `Idempotency-Key` are not restored. The restored audit trail has a row `backup.restored`.
+- **After a restore** everybody signs in again: what was signed out since the backup stays so. An API key that was
+  revoked since is there again, and shown as `added`; deliveries of webhooks that waited then wait again. Answers that
+  are kept for `Idempotency-Key` are not restored. `initial-admin-password` stays where it is if it is good for the
+  restored `admin`. The restored audit trail has a row `backup.restored`.
 
 ## Completion
 
@@ -149,8 +154,9 @@ def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
     if not parameters:
         return ""
     rows = [
-        f"| {_called_in_table(each, told)} | {_kind(kind, told)} | {_meaning(each, told)} |"
+        f"| {called} | {_kind(kind, told, called)} | {_meaning(each, told)} |"
         for each, kind, told in parameters
+        for called in (_called_in_table(each, told),)
     ]
     return "| option | value | what it means |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
@@ -164,12 +170,14 @@ def _called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionIn
 
 
 def _called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
-    return told.metavar or parameter.name.upper()
+    name = told.metavar or parameter.name.upper()
+    many = "..." if "list" in str(parameter.annotation) else ""
+    return f"{name}{many}" if parameter.default is inspect.Parameter.empty else f"[{name}]{many}"
 
 
-def _kind(kind: Any, told: ArgumentInfo | OptionInfo) -> str:
-    """What a value may be."""
-    if told.metavar and isinstance(told, OptionInfo):
+def _kind(kind: Any, told: ArgumentInfo | OptionInfo, called: str) -> str:
+    """What a value may be. That of an option which help calls by the option's own name is told by its type."""
+    if told.metavar and isinstance(told, OptionInfo) and f"`--{told.metavar.lower()}`" not in called:
         return f"`{told.metavar}`"
     while get_origin(kind) is not Literal and get_args(kind):
         kind = get_args(kind)[0]

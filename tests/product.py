@@ -4,7 +4,7 @@
         port = product.free_port()
         proxy = product.data("POST", "/proxies", {"name": "one", "port": port, "protocol": "http"})["proxy"]
 
-It lies in a short directory of its own under /tmp, listens at a port of its own, lets targets on loopback through the
+It lies in a short directory of its own, listens at a port of its own, lets targets on loopback through the
 egress guard and has no rate limits. What it prints is in `log`.
 """
 
@@ -24,6 +24,7 @@ from typing import Any, Self
 import psutil
 import requests
 
+from tests.folders import FOLDERS
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -40,7 +41,7 @@ class Product:
     ) -> None:
         """`wrapper` is a command that runs the product, as `nice` would."""
         self._wrapper = list(wrapper)
-        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
         self.data_dir = self.directory / "data"
         self.run_dir = self.directory / "run"
         self.port = free_port()

@@ -17,6 +17,7 @@ from benchmarks.soak import Sample, growth
 from api.catalogue import Catalogue
 from api.store import open_store
 from config.paths import open_data_dir
+from tests.folders import FOLDERS
 
 RESULTS = {
     OURS: {"cpu": 30.0, "actor": 28.0, "rate": 900.0},
@@ -180,7 +181,7 @@ def test_the_bars_of_the_api_judge_ours_and_its_sign_ins_are_held_against_bcrypt
 
 
 def test_proxies_that_the_benchmark_configures_are_those_of_the_product() -> None:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         ids = servers.configure(Path(folder) / "data", 5)
         store = open_store(open_data_dir(Path(folder) / "data"))
         found = Catalogue(store).all()

@@ -50,6 +50,7 @@ from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
 if TYPE_CHECKING:
+    from actors.forwarding.proxy_protocol import Ends, Header
     from actors.forwarding.tls import Certificate
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class ForwardingActor(Actor):
         )
         self.serving.dialer.on_trouble = self._trouble
         self.serving.announce = self._announce
+        self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
@@ -217,12 +219,13 @@ class ForwardingActor(Actor):
             self._last_ip = peer_ip
             self._turn_away_from_full(sock)
 
-    def _announced(self, announcement: Announcement, client_ip: str) -> None:
+    def _announced(self, announcement: Announcement, header: Header) -> None:
         """The client is known. Its connection has a place already."""
-        self._admit_client(announcement.sock, client_ip, places=1)
+        ends = header.ends
+        self._admit_client(announcement.sock, ends[0][0] if ends else announcement.client_ip, places=1, ends=ends)
         self.serving.ended(announcement)
 
-    def _admit_client(self, sock: socket.socket, client_ip: str, places: int = 0) -> None:
+    def _admit_client(self, sock: socket.socket, client_ip: str, places: int = 0, ends: Ends | None = None) -> None:
         serving = self.serving
         if client_ip != self._last_ip:
             self._last_ip = client_ip  # clients come in crowds: one text for all connections of one address
@@ -244,6 +247,7 @@ class ForwardingActor(Actor):
             return
         client = Client(serving, transport, self._last_ip)
         client.reported = judgement.reason
+        client.ends = ends
         if client.meter is not None:
             client.meter.refusal = refusal
         serving.began(client)
@@ -370,7 +374,7 @@ class ForwardingActor(Actor):
         for connection in tuple(serving.open):
             if isinstance(connection, Client):
                 connection.retire(patient=True)
-        self.loop.call_later(min(FIRST_REQUEST, seconds), self._retire_silent)
+        self.loop.call_later(min(self._first_request, seconds), self._retire_silent)
         self.loop.call_later(seconds, self._cut)
         if not serving.open:
             self._emptied()

@@ -30,7 +30,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Announcement:
-    """One wait for a header. `announced` is called once, with this and the client's address, when it has come.
+    """One wait for a header. `announced` is called once, with this and the header, when it has come.
 
     `sock` is then not watched and belongs to whoever was called, who also gives the place back (`Serving.ended`).
     `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
@@ -41,7 +41,7 @@ class Announcement:
     __slots__ = ("_announced", "_serving", "client_ip", "deadline", "noted", "number", "sock")
 
     def __init__(
-        self, serving: Serving, sock: socket.socket, client_ip: str, announced: Callable[[Announcement, str], None]
+        self, serving: Serving, sock: socket.socket, client_ip: str, announced: Callable[[Announcement, Header], None]
     ) -> None:
         self._serving = serving
         self._announced = announced
@@ -53,6 +53,9 @@ class Announcement:
         serving.open.add(self)
         serving.deadlines.note(self)
         serving.loop.watch(sock.fileno(), EDGE, self._look)
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`: the connection gets a meter of its own when it begins."""
 
     def _look(self, mask: int) -> None:
         """See how much of the header is there."""
@@ -79,7 +82,7 @@ class Announcement:
         self.deadline = NEVER
         self.sock.recv(header.size)
         self._serving.loop.unwatch(self.sock.fileno())
-        self._announced(self, header.source[0] if header.source is not None else self.client_ip)
+        self._announced(self, header)
 
     def _refuse(self, failure: Failure) -> None:
         log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)

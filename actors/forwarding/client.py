@@ -27,6 +27,8 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 
 if TYPE_CHECKING:
+    from actors.forwarding.meter import Meter
+    from actors.forwarding.proxy_protocol import Ends
     from actors.forwarding.upstreams.parent import Parent
     from actors.forwarding.upstreams.route import Route
 
@@ -60,6 +62,7 @@ class Client:
         "count",
         "dial",
         "down",
+        "ends",
         "loop",
         "meter",
         "noted",
@@ -112,6 +115,8 @@ class Client:
         self.bytes_in = self.bytes_out = 0
         self.target: Authority | None = None
         self.user = ""
+        self.ends: Ends | None = None
+        """The client's address and the one that it connected to, where a balancer has told them."""
         self.vouched: bytes | None = None
         """The hash that the user's password was right for, until a request has been let through by that."""
         self.reported = ""
@@ -317,6 +322,15 @@ class Client:
             self.perform(self.session.failed(errors.dns_timed_out("the name did not resolve in time"), now))
         else:
             self.perform(self.session.timed_out(now))
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`. A request that was let through already is not judged a second time."""
+        self.meter = meter
+        meter.admitted = self.origin is not None or self.dial is not None
+        if self.up is not None:
+            self.up.gate = meter.inward
+        if self.down is not None:
+            self.down.gate = meter.outward
 
     def live(self) -> Live:
         """What it is doing now; its target is that of the last request."""

@@ -61,6 +61,9 @@ class Open(Mortal, Protocol):
     def live(self) -> Live:
         """What it is doing now."""
 
+    def measure(self, meter: Meter) -> None:
+        """It has come to be limited: what it moves from now on goes by this meter."""
+
     def end(self, reason: str) -> None:
         """End it now."""
 

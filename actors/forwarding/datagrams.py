@@ -280,6 +280,11 @@ class Association:
         for sock in () if self._over else paused:
             self._watch(sock)
 
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`."""
+        self.meter = meter
+        meter.holder = self
+
     # --- ends ---
 
     def expire(self) -> None:

@@ -63,6 +63,7 @@ class Limits:
         self._outward.set_rate(spec.limits.bandwidth_out)
         self._configure_accounts(spec)
         self.active = bool(spec.accounts) or spec.limits != LimitsSpec()
+        self._measure(open_now)
         counts = spec.limits.connections > 0
         if counts and not self.counts_clients:
             for connection in open_now:
@@ -71,6 +72,12 @@ class Limits:
             self._counts.clear()
             self._counted.clear()
         self.counts_clients = counts
+
+    def _measure(self, open_now: Iterable[Open]) -> None:
+        """Meters for those who came when nothing was limited. They are nobody's: no account has let them in."""
+        for connection in open_now if self.active else ():
+            if connection.meter is None:
+                connection.measure(Meter(self, self._inward, self._outward))
 
     def _configure_accounts(self, spec: ProxySpec) -> None:
         now = time.time()

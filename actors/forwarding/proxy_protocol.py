@@ -47,6 +47,10 @@ _ADDRESSES = {_INET: 12, _INET6: 36, _UNIX: 216}
 _CRC32C = 0x03
 
 
+Ends = tuple[Endpoint, Endpoint]
+"""Both addresses of a client's connection: its own, and the one that it connected to."""
+
+
 class BadHeader(ValueError):
     """These octets are no header of the PROXY protocol; the text says what is wrong with them."""
 
@@ -62,6 +66,11 @@ class Header(NamedTuple):
     size: int
     source: Endpoint | None = None
     destination: Endpoint | None = None
+
+    @property
+    def ends(self) -> Ends | None:
+        """Both addresses; None when the header tells none."""
+        return None if self.source is None or self.destination is None else (self.source, self.destination)
 
 
 def read_header(data: bytes) -> Header | None:

@@ -118,6 +118,13 @@ class Tunnel:
             ),
         )
 
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`. A flow asks its gate before each piece, so the next piece is limited."""
+        self.meter = meter
+        meter.holder = self
+        if self._up is not None and self._down is not None:
+            self._up.gate, self._down.gate = meter.inward, meter.outward
+
     def live(self) -> Live:
         """What it is doing now; its bytes are those from the request for it on."""
         report, up, down = self._report, self._up, self._down

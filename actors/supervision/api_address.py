@@ -3,8 +3,9 @@
 The new socket is bound before anything is stored (`prepare`), so an address that can't be had changes nothing. With
 the change in force (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy to
 the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API answers the
-request that asked for it, and then accepts at the new socket and closes the old one; until then new connections queue
-in the kernel. An API that has died meanwhile finds the new socket at its next start.
+request that asked for it, and then accepts at the new socket; until then new connections queue in the kernel. Who has
+begun to connect to the old socket is answered there, and then it is closed (`actors.last_call`). An API that has died
+meanwhile finds the new socket at its next start.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from config.paths import RunDir
 log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+
+LEFT_WITHIN = 10.0
+"""Seconds within which an API has closed its socket of the address before (`api.door.LONGEST_WAIT` and a last call)."""
 
 
 @dataclass(slots=True)
@@ -50,6 +54,8 @@ class ApiAddress:
         self._door = run.api_door
         self._clock = clock
         self._reserved: _Reserved | None = None
+        self._left: dict[Address, float] = {}
+        """Addresses at which the API may still be answering the last ones, and until when."""
 
     @property
     def bound(self) -> Address:
@@ -69,7 +75,7 @@ class ApiAddress:
         if address == self.address:
             return
         with self._shared(address):
-            listener = listen(*address, shared=address[1] == self.address[1])
+            listener = listen(*address, shared=address[1] == self.address[1] or address in self._left)
         self._reserved = _Reserved(address, listener, self._clock() + RESERVED_FOR)
 
     def switch(self, address: Address) -> None:
@@ -82,14 +88,17 @@ class ApiAddress:
             return
         self._hand_over(reserved.socket)
         older, self.socket = self.socket, reserved.socket
+        self._left[self.address] = self._clock() + LEFT_WITHIN
         self.address = address
         if self._store is not None:
             self._store.put(self.socket)
             self._store.drop(older)
-        older.close()  # the API has its own copy, and closes it when it has answered
+        older.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # it may be wanted again before that is closed
+        older.close()  # the API has its own copy, and closes it when the last ones are answered
 
     def lapse(self) -> None:
         """Let go what was prepared and never switched to, when its time is over."""
+        self._left = {address: until for address, until in self._left.items() if until > self._clock()}
         if self._reserved is not None and self._reserved.lapses <= self._clock():
             self._let_go()
 

@@ -32,7 +32,7 @@ class _Known:
     def __init__(self, elder: Elder, pidfd: int) -> None:
         self.elder = elder
         self.pidfd = pidfd
-        self.asked = elder.leaving
+        self.asked = self.told = elder.leaving
         self.lifeline = elder.lifeline
 
     def let_go(self) -> None:
@@ -81,7 +81,7 @@ class Elders:
         for each in known:
             self._loop.unwatch(each.pidfd)
             os.close(each.pidfd)
-        return [replace(each.elder, lifeline=each.lifeline, leaving=each.asked) for each in known if each.lifeline >= 0]
+        return [replace(each.elder, lifeline=each.lifeline, leaving=each.told) for each in known if each.lifeline >= 0]
 
     def hasten(self) -> None:
         """No more time."""
@@ -102,7 +102,9 @@ class Elders:
 
     def _ask(self, known: _Known, drain: float) -> None:
         def heard(reply: object) -> None:
-            if not isinstance(reply, Done):
+            if isinstance(reply, Done):
+                known.told = True
+            else:
                 self._loop.call_later(ASK_AGAIN, again)
 
         def again() -> None:

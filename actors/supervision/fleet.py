@@ -156,6 +156,7 @@ class Fleet:
 
     def left(self) -> tuple[list[int], list[Elder]]:
         """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
+        self._actors.settle(self._wish)
         elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
         return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
 

@@ -12,12 +12,14 @@ wished listeners are bound is closed, here and in the store.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
+from actors.last_call import open_again
 from actors.supervision import notify
 from actors.supervision.sockets import BACKLOG, Resolved, end_listening, listen, resolve
 
@@ -86,6 +88,7 @@ class Inherited:
             notify.unstore(given.name)
             given.socket.close()
             return
+        open_again(given.socket)  # an address that was left, and is wanted again, or is a socket unit's
         key = _key((given.socket.family, given.socket.getsockname()))
         if key in self._unclaimed:
             given.socket.close()  # the same address again: from the store and from a socket unit
@@ -112,13 +115,24 @@ def from_manager(environ: MutableMapping[str, str]) -> list[tuple[str, socket.so
     if owner != str(os.getpid()) or not count.isascii() or not count.isdigit():
         return []
     named = [*names.split(":"), *[""] * int(count)]
-    return [(named[index], adopt(FIRST_DESCRIPTOR + index)) for index in range(int(count))]
+    given = [(named[index], adopt(FIRST_DESCRIPTOR + index, named[index])) for index in range(int(count))]
+    return [(name, each) for name, each in given if each is not None]
 
 
-def adopt(descriptor: int) -> socket.socket:
-    """The descriptor as a socket that no child inherits by accident."""
-    os.set_inheritable(descriptor, False)
-    return socket.socket(fileno=descriptor)
+def adopt(descriptor: int, name: str) -> socket.socket | None:
+    """The descriptor as a socket that no child inherits by accident.
+
+    What is no socket is closed, here and in the store: it would come again at each start.
+    """
+    try:
+        os.set_inheritable(descriptor, False)
+        return socket.socket(fileno=descriptor)
+    except OSError as error:
+        log.warning("the inherited descriptor %s is not taken: %s", name or descriptor, error.strerror)
+        notify.unstore(name)
+        if error.errno != errno.EBADF:
+            os.close(descriptor)
+        return None
 
 
 def _listens(candidate: socket.socket) -> bool:

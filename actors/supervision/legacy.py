@@ -132,6 +132,18 @@ def block_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
+def last_signals(wake: int) -> bytes:
+    """From now on signals wait for the next program; the numbers of those that have come before.
+
+    They are in the non-blocking pipe `wake` (signal.set_wakeup_fd), which the next program does not get.
+    """
+    block_signals()
+    try:
+        return os.read(wake, 4096)
+    except BlockingIOError:
+        return b""
+
+
 def let_signals_in() -> None:
     """This program listens to signals: those that came meanwhile, too."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

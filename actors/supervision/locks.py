@@ -7,6 +7,7 @@ store.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -24,18 +25,29 @@ def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
 
     Raises `LockedError` at once when its owner lives, and after `patience` seconds when only the owner's orphans do.
     """
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     deadline = time.monotonic() + patience
+    while (descriptor := _taken(file, what, deadline)) is None:
+        continue  # its last owner removed it, and this was that one
+    owner = f"{os.getpid()}\n"
+    os.pwrite(descriptor, owner.encode(), 0)  # over the older one: on a full disk there is room for no other
+    os.ftruncate(descriptor, len(owner))
+    return descriptor
+
+
+def _taken(file: Path, what: str, deadline: float) -> int | None:
+    """The lock on what is at `file`; None when that is another file, or none, by now. Raises `LockedError`."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     while not _try(descriptor):
         owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         if _lives(owner) or time.monotonic() > deadline:
             os.close(descriptor)
             raise LockedError(f"{what} {file.parent} is in use by process {owner or 'unknown'}")
         time.sleep(0.02)
-    owner = f"{os.getpid()}\n"
-    os.pwrite(descriptor, owner.encode(), 0)  # over the older one: on a full disk there is room for no other
-    os.ftruncate(descriptor, len(owner))
-    return descriptor
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(descriptor), file.lstat()):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def holder(file: Path) -> int | None:

@@ -81,6 +81,8 @@ class _Generation:
     process: ActorProcess
     asked: float
     heard: float | None = None
+    leaves: bool = False
+    """Has it answered that it accepts nothing new?"""
 
     def feel(self, now: float) -> None:
         """Its pulse: who works has been silent since the promise ran out, who waits is well unless it was stopped."""
@@ -180,12 +182,11 @@ class Managed:
         for each in present:
             if each.heard is None:
                 each.process.kill()
-        serving = [(each, False) for each in present if each.heard is not None]
-        leaving = [(each, True) for each in self._leaving]
         return [
-            Elder(self.name, each.process.instance, each.process.pid, each.process.take_lifeline(), gone)
-            for each, gone in serving + leaving
-            if each.process.pid is not None and not each.process.ended
+            Elder(self.name, each.process.instance, each.process.pid, lifeline, each.leaves)
+            for each in self._all()
+            if each.heard is not None and each.process.pid is not None and not each.process.ended
+            if (lifeline := each.process.take_lifeline()) >= 0  # it was let go already
         ]
 
     def hasten(self) -> None:
@@ -287,8 +288,12 @@ class Managed:
             process.kill()  # it has not begun to serve anybody
             quiet()
             return
-        to = address_of(self.name, process.instance)
-        self._world.exchange.ask(to, Stop(drain), lambda _reply: quiet(), STOP_ANSWER_MAX)
+
+        def heard(reply: object) -> None:
+            generation.leaves = isinstance(reply, Done)
+            quiet()
+
+        self._world.exchange.ask(address_of(self.name, process.instance), Stop(drain), heard, STOP_ANSWER_MAX)
         self._world.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
         self._world.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
 

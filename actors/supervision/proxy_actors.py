@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from socket import socket
 
 from actors.bus.mailbox import address_of
-from actors.bus.messages import Configure, forwarding_name
+from actors.bus.messages import Configure, ProxySpec, forwarding_name
 from actors.supervision.elders import Elders
 from actors.supervision.managed import Managed, Owner, Plan, World
 from actors.supervision.once import Gate, once
@@ -79,6 +79,20 @@ class ProxyActors:
                 case Forget(proxy_id):
                     del self.by_id[proxy_id]
                     self._unwished(proxy_id)
+
+    def settle(self, wish: Mapping[str, ProxySpec]) -> None:
+        """What was wished since an end began, which nothing is started or stopped for any more: let listeners be so.
+
+        So the next program gets the sockets of proxies that were just made, and none of those that are gone.
+        """
+        wanted = {proxy_id: spec for proxy_id, spec in wish.items() if spec.active}
+        for proxy_id in self.by_id.keys() - wanted.keys():
+            self._keeper.release(proxy_id)
+        for proxy_id, spec in wanted.items():
+            try:
+                self._keeper.keep(proxy_id, spec.host, spec.port)
+            except ListenError as error:
+                log.info("proxy %s is left to the next program: %s", proxy_id, error)
 
     def stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
         """Have it drain and end, with its elders; its listener ends when it has stopped accepting, and then `quiet`."""

@@ -23,7 +23,7 @@ from typing import Any
 import zmq
 
 from actors.bus.events import Forwarder
-from actors.bus.loop import Loop
+from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import (
     API,
@@ -46,11 +46,12 @@ from actors.bus.messages import (
 )
 from actors.bus.messages.common import TLS
 from actors.process import Boot, set_up_logging
+from actors.supervision import children
 from actors.supervision.api_address import ApiAddress
 from actors.supervision.fleet import Fleet
 from actors.supervision.in_force import InForce, hidden_keys
 from actors.supervision.inherited import Inherited
-from actors.supervision.legacy import SIGNALS, Elder, Legacy, become, let_signals_in
+from actors.supervision.legacy import SIGNALS, Elder, Legacy, become, last_signals, let_signals_in
 from actors.supervision.managed import Plan, World
 from actors.supervision.notify import notify, notify_reloading, watchdog_period
 from actors.supervision.once import Gate
@@ -112,6 +113,8 @@ class Service:
         self._last_instance = 0
         self._ending = False
         self._heir = False
+        self._patience: Timer
+        """Of an upgrade: when the next program comes, whatever has not ended."""
         self._started_at, self._is_ready = time.time(), False
         self._status = 0
         self._wake = self._take_signals()
@@ -148,6 +151,8 @@ class Service:
         self._fleet.start(wish)
         self._premises.inherited.end_unclaimed()
         self._loop.run()
+        while self._heir and self._is_called_off():
+            self._loop.run()
         if self._heir:
             self._bequeath()
         self._close()
@@ -158,6 +163,11 @@ class Service:
     @property
     def _settings(self) -> Settings:
         return self._in_force.now
+
+    @property
+    def _is_over(self) -> bool:
+        """Does the product end, and not for another program? Then its sockets are closed."""
+        return self._ending and not self._heir
 
     def _orders(self) -> Orders:
         settings = self._settings
@@ -259,18 +269,14 @@ class Service:
                 self._end(signal.Signals(number).name)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            how = os.waitstatus_to_exitcode(status)
+        for pid, how in children.ended():
             if not self._succession.reaped(pid, how):
                 self._spawner.reaped(pid, how)
 
     def _reread(self) -> None:
+        if self._ending:
+            log.info("SIGHUP: the configuration is left to the next start")
+            return
         before = self._settings
         notify_reloading()
         try:
@@ -292,7 +298,10 @@ class Service:
     def _prepare(self, message: PrepareSettings, answer: Callable[[Any], None]) -> None:
         try:
             server = self._in_force.preview(message.stored).server
-            self._api.prepare((server.host, server.port))
+            if not self._is_over:
+                self._api.prepare((server.host, server.port))
+            elif (server.host, server.port) != self._api.address:
+                raise ListenError("port", "can't be tried now: the product is ending")
         except BadStored as error:
             answer(Failed(str(error)))
         except ListenError as error:
@@ -304,12 +313,16 @@ class Service:
         before = self._settings
         try:
             server = self._in_force.preview(message.stored).server
-            self._api.switch((server.host, server.port))
+            if not self._is_over:
+                self._api.switch((server.host, server.port))
             self._in_force.put(message.stored)
         except (BadStored, ListenError) as error:
             answer(Failed(str(error)))
             return
-        self._take_over(before, lambda: answer(SetSettings(self._shown())))
+        if self._is_over:
+            answer(SetSettings(self._shown()))  # it is stored, and for the next start
+        else:
+            self._take_over(before, lambda: answer(SetSettings(self._shown())))
 
     def _take_over(self, before: Settings, then: Callable[[], None]) -> None:
         """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
@@ -348,8 +361,17 @@ class Service:
         log.info("upgrading: the proxies go on, the others end for the next program")
         self._ending = self._heir = True
         notify_reloading()
-        self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
+        self._patience = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
         self._fleet.hand_over(self._loop.stop)
+
+    def _is_called_off(self) -> bool:
+        """Was the product told to end, just when all was ready for the next program?"""
+        numbers = last_signals(self._wake)
+        if not {signal.SIGTERM, signal.SIGINT} & set(numbers):
+            return False
+        let_signals_in()
+        self._on_signals(numbers)
+        return True
 
     def _bequeath(self) -> None:
         """Leave what must not end to the next program, and be it. Returns when that is impossible."""
@@ -367,8 +389,10 @@ class Service:
             self._status = 1
 
     def _end(self, why: str) -> None:
+        self._succession.give_up()
         if self._heir:
             self._heir = self._ending = False  # whoever ends it doesn't want a successor
+            self._patience.cancel()
         if self._ending:
             log.warning("%s again: ending at once", why)
             self._status = 1

@@ -41,11 +41,16 @@ class Succession:
         """A child has ended; was it ours?"""
         return self._rehearsal is not None and self._rehearsal.reaped(pid, status)
 
+    def give_up(self) -> None:
+        """The product ends: there will be no other program."""
+        if self._rehearsal is not None:
+            self._rehearsal.kill("the product is ending")
+
     def _rehearsed(self, problem: str | None, answer: Callable[[Any], None]) -> None:
         self._rehearsal = None
         if problem is not None:
             problem = f"the next program would not start: {problem}"
-        refused = problem or self._objection()
+        refused = self._objection() or problem
         if refused:
             self._refuse(refused, answer)
             return

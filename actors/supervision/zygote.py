@@ -39,6 +39,7 @@ from setproctitle import setproctitle
 
 from actors.process import Boot, main
 from actors.pulse import open_page, promiser
+from actors.supervision import children
 
 log = logging.getLogger(__name__)
 
@@ -91,14 +92,8 @@ def _wake_on_child() -> int:
 
 
 def _report_ended(control: socket.socket) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        _send(control, {"ended": pid, "status": os.waitstatus_to_exitcode(status)})
+    for pid, status in children.ended():
+        _send(control, {"ended": pid, "status": status})
 
 
 def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:

@@ -38,6 +38,7 @@ from actors.bus.messages import (
 from actors.complaints import Complaint
 from actors.process import Actor, Boot
 from actors.webhooks.outbox import Outbox
+from actors.webhooks.owed import Owed
 from actors.webhooks.sender import DISK_PAUSE, Sender
 from config.groups import Webhooks as Settings
 
@@ -67,6 +68,7 @@ class WebhooksActor(Actor):
         self._taken = 0
         self._telling: set[str] = set()
         self._recalling = False
+        self._owed = Owed()
         self._disk = Complaint(log, "events are not stored, and are asked for again")
         self._since = max(0.0, self._outbox.newest_event() - START_OVERLAP)
         self._subscription = Subscription(
@@ -127,7 +129,7 @@ class WebhooksActor(Actor):
             case QueryWebhookStatus():
                 answer(WebhookStatuses(self._outbox.statuses()))
             case QuerySender():
-                answer(SenderState(self._taken, self._outbox.waiting()))
+                answer(SenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._owed.lost))
             case _:
                 refuse(sender, message, answer)
 
@@ -143,10 +145,20 @@ class WebhooksActor(Actor):
             self._taken += self._sender.take(event, live)
         except sqlite3.Error as error:
             self._disk.trouble(error)
-            self._since = min(self._since, event.timestamp - RECALL_OVERLAP)
+            self._not_stored(event)
             return False
+        self._owed.stored(event.id)
         self._disk.over()
         return True
+
+    def _not_stored(self, event: Event) -> None:
+        self._since = min(self._since, event.timestamp - RECALL_OVERLAP)
+        try:
+            known = self._outbox.has(event.id)
+        except sqlite3.Error:  # said already: it is the same disk
+            known = False
+        if not known:
+            self._owed.add(event.id)
 
     def _recall_soon(self) -> None:
         if not self._recalling:
@@ -179,15 +191,32 @@ class WebhooksActor(Actor):
 
     def _recall(self) -> None:
         self._recalling = False
-        self.mailbox.ask(SUPERVISOR, RecallEvents(self._since), self._recalled)
+        owed = self._owed.asked_for()
+        self.mailbox.ask(SUPERVISOR, RecallEvents(self._since), lambda reply: self._recalled(reply, owed))
 
-    def _recalled(self, reply: Any) -> None:
+    def _recalled(self, reply: Any, owed: frozenset[str]) -> None:
         if isinstance(reply, RecalledEvents):
             for event in reply.events:
                 if not self._stored(event):
                     self._recall_soon()
                     return
                 self._since = max(self._since, event.timestamp - RECALL_OVERLAP)
+            self._owed.settle(owed)
+            self._note_lost()
+
+    def _note_lost(self) -> None:
+        """Say it when it is over, and once."""
+        lost = self._owed.lost
+        if lost == 0:
+            return
+        try:
+            self._outbox.note_lost(lost)
+        except sqlite3.Error as error:
+            self._disk.trouble(error)
+            self._recall_soon()
+            return
+        self._owed.lost = 0
+        log.error("%d events are lost: the disk took nothing until the supervisor had forgotten them", lost)
 
     # --- webhooks that are given up ---
 

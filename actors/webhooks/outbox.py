@@ -10,6 +10,7 @@ of its webhook: a test, a redelivery, or one that the target refuses while it ta
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
@@ -18,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import Delivery, DeliveryAttempt, Event, WebhookStatus
+from actors.complaints import Complaint
 from actors.sqlite import open_database
 
+log = logging.getLogger(__name__)
+
 KEPT_EVENTS = 100_000
-"""Events that are kept; the oldest go first, delivered or not. What nobody takes must not fill the disk."""
+"""Events that are kept; the oldest go first, delivered or not, and the latter are counted. What nobody
+takes must not fill the disk."""
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 
@@ -58,6 +63,7 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE TABLE IF NOT EXISTS statuses (
     webhook_id TEXT PRIMARY KEY, last_success REAL, last_failure REAL, last_error TEXT
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lost (which INTEGER PRIMARY KEY, events INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS given_up (webhook_id TEXT PRIMARY KEY, reason TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "number, id, webhook_id, event, status, apart, tries, created_at, first_try, pause, next_at"
@@ -85,12 +91,17 @@ class Outbox:
 
     def __init__(self, folder: Path) -> None:
         self._database = open_database(folder / "outbox.sqlite", _SCHEMA)
+        self._full = Complaint(log, "the oldest events are dropped undelivered")
 
     # --- events ---
 
     def take(self, event: Event) -> int | None:
         """Store an event: its number, None when it is here already."""
         return self._insert(event)
+
+    def has(self, event_id: str) -> bool:
+        """Was it stored, and is it still here?"""
+        return self._database.execute("SELECT 1 FROM happened WHERE id = ?", (event_id,)).fetchone() is not None
 
     def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
         """Events that have no deliveries yet, oldest first, with their numbers."""
@@ -112,6 +123,18 @@ class Outbox:
         """When the newest event happened; 0 when there is none."""
         row = self._database.execute("SELECT max(timestamp) FROM happened").fetchone()
         return float(row[0] or 0.0)
+
+    def note_lost(self, events: int) -> None:
+        """So many will never be delivered, though somebody may have wanted them."""
+        self._database.execute(
+            "INSERT INTO lost VALUES (1, ?) ON CONFLICT (which) DO UPDATE SET events = events + excluded.events",
+            (events,),
+        )
+
+    def lost(self) -> int:
+        """How many were, ever."""
+        (count,) = self._database.execute("SELECT coalesce(sum(events), 0) FROM lost").fetchone()
+        return int(count)
 
     # --- deliveries under way ---
 
@@ -277,10 +300,21 @@ class Outbox:
         )
         if stored.rowcount != 1 or stored.lastrowid is None:
             return None
-        oldest = stored.lastrowid - KEPT_EVENTS
+        self._make_room(stored.lastrowid - KEPT_EVENTS)
+        return stored.lastrowid
+
+    def _make_room(self, oldest: int) -> None:
+        """Drop the events up to this one, and count those that somebody waits for."""
+        (undelivered,) = self._database.execute(
+            "SELECT count(*) FROM happened WHERE number <= ? AND (fanned_out = 0 OR EXISTS"
+            " (SELECT 1 FROM deliveries WHERE event = happened.number AND status = 'waiting'))",
+            (oldest,),
+        ).fetchone()
+        if undelivered:
+            self._full.trouble(f"more than {KEPT_EVENTS} events wait")
+            self.note_lost(undelivered)
         if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
             self._drop("event <= ?", oldest)
-        return stored.lastrowid
 
     def _add(self, webhook_id: str, event: int, apart: bool, now: float) -> int:
         made = self._database.execute(

@@ -1,7 +1,8 @@
 """The sender: takes from the outbox what is due, sends it in threads, notes how it went.
 
 Each webhook has two lanes with at most one request each: one in order, one for what is apart from it. So a slow or dead
-target holds up nobody but itself, as long as there are more threads (`webhooks.max_concurrent`) than such targets.
+target holds up nobody but itself; of the threads (`webhooks.max_concurrent`) all slow ones together have half
+(`actors.webhooks.turns`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
-from actors.bus.loop import Loop, Timer
+from actors.bus.loop import Loop
 from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
 from actors.complaints import Complaint
 from actors.forwarding.guard import Guard
+from actors.webhooks.lanes import Lane, Sending, Target
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
+from actors.webhooks.turns import Turns
 from actors.workers import Workers
 from config.groups import Webhooks as Settings
 from config.webhooks import matches
@@ -38,29 +40,6 @@ TEST = "webhook.test"
 BUG = "the request could not be made"
 
 OnProbed = Callable[[WebhookProbed], None]
-
-
-@dataclass(slots=True)
-class _Lane:
-    under_way: Request | None = None
-    noting: bool = False
-    """Does what came of the last request wait for the disk?"""
-    timer: Timer | None = None
-    waits_for: tuple[int, float] | None = None
-
-    def rest(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-        self.timer = self.waits_for = None
-
-
-@dataclass(slots=True)
-class _Target:
-    webhook: WebhookSpec
-    given_up: bool = False
-    last_success: float | None = None
-    ordered: _Lane = field(default_factory=_Lane)
-    apart: _Lane = field(default_factory=_Lane)
 
 
 class Sender:
@@ -83,13 +62,14 @@ class Sender:
         self._on_given_up = on_given_up
         self._clock = clock
         self._jitter = jitter
-        self._targets: dict[str, _Target] | None = None
+        self._targets: dict[str, Target] | None = None
         self._probes: dict[int, OnProbed] = {}
         self._under_way: set[Request] = set()
         self._live: set[int] = set()
         """Numbers of events that were heard as they happened and are not fanned out yet."""
         self._fanning = False
         self._closed = False
+        self._turns = Turns()
         self._disk = Complaint(log, "deliveries wait for the disk")
         self.take_over(settings)
 
@@ -102,6 +82,7 @@ class Sender:
         """The settings are others, for the requests to come."""
         self._settings = settings
         self._workers = Workers(self._loop, settings.max_concurrent)
+        self._turns.places = settings.max_concurrent
         self._guard = Guard(EgressSpec("off" if settings.allow_private else "public_only", (), ()))
 
     def set_webhooks(self, webhooks: tuple[WebhookSpec, ...]) -> None:
@@ -111,9 +92,10 @@ class Sender:
 
         before = self._targets or {}
         self._live.clear()  # what waits may be older than a webhook that is new
-        self._targets = {each.id: before.get(each.id) or _Target(each) for each in webhooks}
+        self._targets = {each.id: before.get(each.id) or Target(each) for each in webhooks}
         for each in webhooks:
             self._targets[each.id].webhook = each
+        self._turns.keep(set(self._targets))
         for webhook_id in {*before, *self._outbox.known()} - self._targets.keys():
             self._outbox.forget(webhook_id)
         for webhook_id, _reason, _at in self._outbox.given_up():
@@ -152,7 +134,7 @@ class Sender:
         event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by})
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
         self._probes[delivery.number] = on_probed
-        self._start(target, _Lane(), delivery)
+        self._start(target, Lane(), delivery)
         return True
 
     def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
@@ -214,7 +196,7 @@ class Sender:
 
     # --- from deliveries to requests ---
 
-    def _pump(self, target: _Target) -> None:
+    def _pump(self, target: Target) -> None:
         """Start what is due, and wait for what is due later."""
         if self._closed:
             return
@@ -233,7 +215,7 @@ class Sender:
         if target is not None:
             self._pump(target)
 
-    def _run(self, target: _Target, lane: _Lane, next_one: Callable[[str], Waiting | None]) -> None:
+    def _run(self, target: Target, lane: Lane, next_one: Callable[[str], Waiting | None]) -> None:
         if lane.under_way is not None or lane.noting:
             return
         delivery = next_one(target.webhook.id)
@@ -251,34 +233,44 @@ class Sender:
         lane.waits_for = delivery.number, delivery.next_at
         lane.timer = self._loop.call_later(pause, lambda: self._due(target, lane, delivery))
 
-    def _due(self, target: _Target, lane: _Lane, delivery: Waiting) -> None:
+    def _due(self, target: Target, lane: Lane, delivery: Waiting) -> None:
         lane.rest()
         if self._targets is not None and self._targets.get(target.webhook.id) is target and not self._closed:
             self._start(target, lane, delivery)
 
-    def _start(self, target: _Target, lane: _Lane, delivery: Waiting) -> None:
+    def _start(self, target: Target, lane: Lane, delivery: Waiting) -> None:
         from actors.webhooks.request import Request  # see `set_webhooks`
 
         event = self._outbox.event(delivery.event)
-        webhook = target.webhook
-        request = Request(webhook, event, self._guard, self._settings.timeout)
-        began = self._clock()
+        request = Request(target.webhook, event, self._guard, self._settings.timeout)
         lane.under_way = request
+        sending = Sending(target.webhook, lane, delivery, event, request, self._clock(), self._loop.now)
+        if delivery.number in self._probes:  # somebody waits for it
+            self._begin(sending)
+        else:
+            sending.quick = self._turns.take(target.webhook.id, lambda: self._begin(sending))
+
+    def _begin(self, sending: Sending) -> None:
+        sending.began, sending.since = self._clock(), self._loop.now
+        if self._closed or sending.webhook.id not in (self._targets or {}):
+            self._loop.call_soon(lambda: self._ended(sending, None))  # deleted while it waited for its turn
+            return
         if not self._under_way:
             self._loop.call_later(LOOK_PERIOD, self._look)
-        self._under_way.add(request)
+        self._under_way.add(sending.request)
+        self._workers.submit(sending.request.send, lambda outcome: self._ended(sending, outcome))
 
-        def done(outcome: Outcome | None) -> None:
-            self._under_way.discard(request)
-            lane.under_way = None
-            if not self._closed and self._targets is not None and webhook.id in self._targets:
-                attempt = _attempt(webhook, began, outcome)
-                self._done(self._targets[webhook.id], lane, delivery, event, attempt, outcome)
-            elif delivery.number in self._probes:
-                self._probed(delivery, _attempt(webhook, began, outcome))
-                self._probes.pop(delivery.number, None)
-
-        self._workers.submit(request.send, done)
+    def _ended(self, sending: Sending, outcome: Outcome | None) -> None:
+        webhook, lane, delivery = sending.webhook, sending.lane, sending.delivery
+        self._under_way.discard(sending.request)
+        lane.under_way = None
+        self._turns.over(webhook.id, sending.quick, self._loop.now - sending.since)
+        attempt = _attempt(webhook, sending.began, outcome)
+        if not self._closed and self._targets is not None and webhook.id in self._targets:
+            self._done(self._targets[webhook.id], lane, delivery, sending.event, attempt, outcome)
+        elif delivery.number in self._probes:
+            self._probed(delivery, attempt)
+            self._probes.pop(delivery.number, None)
 
     def _look(self) -> None:
         for request in self._under_way:
@@ -290,8 +282,8 @@ class Sender:
 
     def _done(
         self,
-        target: _Target,
-        lane: _Lane,
+        target: Target,
+        lane: Lane,
         delivery: Waiting,
         event: Event,
         attempt: DeliveryAttempt,
@@ -307,7 +299,7 @@ class Sender:
         self._probed(delivery, attempt)
         self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
 
-    def _settle(self, target: _Target, lane: _Lane, note: Callable[[], None]) -> None:
+    def _settle(self, target: Target, lane: Lane, note: Callable[[], None]) -> None:
         """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""
         if self._closed or (self._targets or {}).get(target.webhook.id) is not target:
             return
@@ -323,7 +315,7 @@ class Sender:
         self._pump(target)
 
     def _note(
-        self, target: _Target, before: Waiting, after: Waiting, attempt: DeliveryAttempt, give_up: str | None
+        self, target: Target, before: Waiting, after: Waiting, attempt: DeliveryAttempt, give_up: str | None
     ) -> None:
         number = self._outbox.attempts_of(before) + 1
         self._outbox.note(after, DeliveryAttempt(number, *_behind_number(attempt)))
@@ -336,7 +328,7 @@ class Sender:
             target.given_up = True
             self._on_given_up()
 
-    def _hurry(self, target: _Target) -> None:
+    def _hurry(self, target: Target) -> None:
         """The target lives: what waits for its next attempt in the order needn't wait any longer."""
         first = self._outbox.first(target.webhook.id)
         if first is not None and first.pause > 0 and target.ordered.under_way is None:

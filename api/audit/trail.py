@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.sqlite import open_database
+from actors.sqlite import open_database, open_for_reading
 from api.audit.context import origin
 from api.store.contract import StoreError, StoreWriteError
 from config.paths import DataDir, PathError
@@ -210,15 +210,15 @@ def chained(previous: str, content: str) -> str:
     return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
 
 
-def verify(data: DataDir, noted: Head | None = None) -> Head | Broken:
+def verify(data: DataDir, noted: Head | None = None, alone: bool = False) -> Head | Broken:
     """Follow the chain from its first row: the last row, or where the chain is broken.
 
-    `noted` is a head that was written down elsewhere: it must be in the chain. Reads only; the product may be running.
-    Raises `StoreError` when there is no trail, or it can't be read at all.
+    `noted` is a head that was written down elsewhere: it must be in the chain. Reads only; the product may be running
+    unless the caller is `alone` with the data. Raises `StoreError` when there is no trail, or it can't be read at all.
     """
     file = trail_file(data)
     try:
-        database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
+        database = open_for_reading(file, alone)
         try:
             return _verify(database, noted)
         finally:

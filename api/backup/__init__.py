@@ -6,11 +6,12 @@ moment (`collecting`). The databases are copied in a transaction each, after the
 every change that the copied store has. What isn't taken: answers that are kept for `Idempotency-Key`, and access
 records unless they are asked for.
 
-The archive (`archive`) is a gzipped tar: `manifest.json` first, with the SHA-256 of each file, then the files. The key
-files are sealed under a passphrase (`sealed_keys`), and the seal covers the manifest, so with it a whole archive is
-known for what it is; or they are left out, and such an archive is good where the keys still are.
+The archive (`writing`, and `archive` for whoever reads it) is a gzipped tar: `manifest.json` first, with the SHA-256
+of each file, then the files. The key files are sealed under a passphrase (`sealed_keys`), and the seal covers the
+manifest, so with it a whole archive is known for what it is; or they are left out, and such an archive is good where
+the keys still are.
 
-A restore reads and checks all of it beside the data (`restoring`), says what differs (`differing`), and then replaces
-whole folders (`replacing`). Until one rename nothing has happened, and after it the rest is done by whoever comes next;
-so a restore that is killed leaves the old state, or the new one, and nothing between.
+A restore reads and checks all of it beside the data (`restoring`), says what differs (`present`, `differing`), and then
+replaces whole folders (`replacing`). Until one rename nothing has happened, and after it the rest is done by whoever
+comes next; so a restore that is killed leaves the old state, or the new one, and nothing between.
 """

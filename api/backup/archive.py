@@ -1,4 +1,4 @@
-"""The archive: written as a whole or not at all, and read with suspicion.
+"""The archive as it is read: with suspicion. (`api.backup.writing` makes it.)
 
 Whoever wrote an archive that is read may be anybody, so paths, sizes and kinds of its members are taken from the
 manifest, which is checked, and from nowhere else.
@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import tarfile
-import tempfile
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
-from api.backup import sealed_keys
-from api.backup.collecting import CollectError, collect, format_of
-from api.backup.manifest import FORMAT, KIND, BadArchive, Manifest, Member, read_manifest
-from config import VERSION
-from config.paths import DataDir
+from api.backup.manifest import LARGEST, BadArchive, read_manifest
 
 MANIFEST, SEALED = "manifest.json", "keys.sealed"
-_LARGEST_HEAD = 64 * 2**20
+_LARGEST_SEALED = 2**20
 _LARGEST_EXTENSION = 64 * 2**10
 """Bytes of a long name and its like; `tarfile` reads them into memory, whatever size is claimed."""
 _PIECE = 2**20
+_LARGEST_REST = 2**20
+"""Bytes behind the last member: zeros that fill a block up."""
 
 Progress = Callable[[int, int], None]
 """Told how many bytes of how many are done."""
@@ -38,83 +33,6 @@ Progress = Callable[[int, int], None]
 def no_progress(_done: int, _total: int) -> None:
     """For whoever doesn't want to know."""
 
-
-def write(
-    data: DataDir, file: Path, passphrase: str | None, with_logs: bool, progress: Progress = no_progress
-) -> tuple[Manifest, str]:
-    """Back `data` up into `file`: its manifest, and the SHA-256 of the archive.
-
-    Without a passphrase the keys are left out. Raises `CollectError`, `OSError`; then there is no new file.
-    """
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}-") as folder:
-        staged = Path(folder)
-        data_format = format_of(data)
-        folders, keys = collect(data, staged / "data", with_logs) if _made(staged / "data") else ((), {})
-        if format_of(data) != data_format:
-            raise CollectError(f"{data.path}: the data were brought to another format meanwhile; try again")
-        files = tuple(_member(path, staged / "data") for path in sorted((staged / "data").rglob("*")) if path.is_file())
-        manifest = Manifest(
-            kind=KIND,
-            format=FORMAT,
-            product=VERSION,
-            data_format=data_format,
-            created_at=time.time(),
-            folders=folders,
-            keys=passphrase is not None,
-            files=files,
-        )
-        _write_tar(staged / "archive", staged / "data", manifest, keys, passphrase, progress)
-        digest = _digest(staged / "archive")
-        (staged / "archive").replace(file)
-    _sync(file.parent)
-    return manifest, digest
-
-
-def _made(folder: Path) -> bool:
-    folder.mkdir(mode=0o700)
-    return True
-
-
-def _member(path: Path, root: Path) -> Member:
-    return Member(path=path.relative_to(root).as_posix(), size=path.stat().st_size, sha256=_digest(path))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write_tar(
-    target: Path, root: Path, manifest: Manifest, keys: dict[str, bytes], passphrase: str | None, progress: Progress
-) -> None:
-    head = manifest.model_dump_json(indent=1).encode()
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
-            _add(tar, MANIFEST, head)
-            if passphrase is not None:
-                _add(tar, SEALED, sealed_keys.seal(keys, passphrase, head))
-            done = 0
-            for member in manifest.files:
-                with (root / member.path).open("rb") as content:
-                    tar.addfile(_info(member.path, member.size), content)
-                done += member.size
-                progress(done, manifest.total)
-        file.flush()
-        os.fsync(descriptor)
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    tar.addfile(_info(name, len(content)), io.BytesIO(content))
-
-
-def _info(name: str, size: int) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.size, info.mode, info.mtime = size, 0o600, int(time.time())
-    return info
-
-
-# --- reading ---
 
 T = TypeVar("T")
 
@@ -134,7 +52,7 @@ def _read(read: Callable[[], T]) -> T:
     """What `tarfile` reads; for some headers that are none it raises what `int` and the like raise."""
     try:
         return read()
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:  # the last for headers about headers about headers
         raise BadArchive(f"not a whole archive: {error}") from error
 
 
@@ -151,7 +69,10 @@ class Opened:
             raise BadArchive("its manifest and its members disagree about the keys")
 
     def extract(self, target: Path, progress: Progress = no_progress) -> None:
-        """Every file below `target`, each found to be what the manifest says. Raises `BadArchive`, `OSError`."""
+        """Every file below `target`, each found to be what the manifest says. Raises `BadArchive`, `OSError`.
+
+        Files get the mode 0600 and folders 0700, whatever the archive says.
+        """
         expected = {member.path: member for member in self.manifest.files}
         for name in self.manifest.folders:
             (target / name).mkdir(mode=0o700)
@@ -160,26 +81,33 @@ class Opened:
             member = expected.pop(info.name, None)
             if member is None or not info.isreg() or info.size != member.size:
                 raise BadArchive(f"{info.name!r} is not as the manifest says")
-            self._write(info, member, target / member.path)
+            self._write(info, member.sha256, target / member.path)
             done += member.size
             progress(done, self.manifest.total)
         if expected:
             raise BadArchive(f"it was cut short: {next(iter(expected))} is missing")
-        while self._stream.read(_PIECE):
-            continue  # to the end, where gzip has its checksum
+        self._read_to_its_end()
 
-    def _write(self, info: tarfile.TarInfo, member: Member, path: Path) -> None:
+    def _write(self, info: tarfile.TarInfo, sha256: str, path: Path) -> None:
         content = self._tar.extractfile(info)
         assert content is not None
         digest = hashlib.sha256()
-        with path.open("xb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             while piece := content.read(_PIECE):
                 digest.update(piece)
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        if digest.hexdigest() != member.sha256:
-            raise BadArchive(f"{member.path} is damaged: its SHA-256 is another one")
+        if digest.hexdigest() != sha256:
+            raise BadArchive(f"{info.name} is damaged: its SHA-256 is another one")
+
+    def _read_to_its_end(self) -> None:
+        """There gzip has its checksum."""
+        rest = 0
+        while piece := self._stream.read(_PIECE):
+            rest += len(piece)
+            if rest > _LARGEST_REST:
+                raise BadArchive("something follows its end")
 
 
 @contextmanager
@@ -202,14 +130,14 @@ def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
 
 
 def _opened(stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
-    head = _first(tar, MANIFEST)
+    head = _first(tar, MANIFEST, LARGEST)
     manifest = read_manifest(head)
-    return Opened(stream, tar, head, _first(tar, SEALED) if manifest.keys else None)
+    return Opened(stream, tar, head, _first(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
 
 
-def _first(tar: tarfile.TarFile, name: str) -> bytes:
+def _first(tar: tarfile.TarFile, name: str, largest: int) -> bytes:
     info = _read(tar.next)
-    if info is None or info.name != name or not info.isreg() or info.size > _LARGEST_HEAD:
+    if info is None or info.name != name or not info.isreg() or info.size > largest:
         raise BadArchive(f"{name} is not where it should be: not a backup of Proxyfleet")
     content: IO[bytes] | None = tar.extractfile(info)
     assert content is not None
@@ -219,11 +147,3 @@ def _first(tar: tarfile.TarFile, name: str) -> bytes:
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (info := _read(tar.next)) is not None:
         yield info
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from api.backup.manifest import OPTIONAL
+from actors.sqlite import open_for_reading
+from api.backup.manifest import NAME, OPTIONAL
+from api.store import StoreError, check_files
 from config.data_format import DataFormatError, read_mark
 from config.paths import DataDir
 
@@ -30,16 +34,29 @@ class CollectError(Exception):
 def collect(data: DataDir, target: Path, with_logs: bool) -> tuple[tuple[str, ...], dict[str, bytes]]:
     """Copy all into `target`: the folders that are there now, and the content of the key files by name.
 
-    Works while the product runs. Raises `CollectError`.
+    Works while the product runs. Files whose names can't be in an archive are none of the product's, and are left out.
+    Raises `CollectError`.
     """
     try:
         keys = _store_and_keys(data, target)
+        check_files(target / "store")
         folders = [*DATABASES, *(OPTIONAL if with_logs else ())]
         for name in folders:
             _databases(data.path / name, target / name)
+    except StoreError as error:
+        raise CollectError(f"{data.path}: start the product, which repairs what it can: {error}") from error
     except (OSError, sqlite3.Error) as error:
-        raise CollectError(f"{data.path}: {error}") from error
+        raise CollectError(_told(data, target, error)) from error
     return ("store", *folders), keys
+
+
+def _told(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
+    """Reading makes no disk full: then it is that of the copies."""
+    if isinstance(error, sqlite3.Error):
+        full, text = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL, str(error)
+    else:
+        full, text = error.errno in (errno.ENOSPC, errno.EDQUOT), error.strerror or str(error)
+    return f"the disk of {target.parent.parent} is full" if full else f"{data.path}: {text}"
 
 
 def format_of(data: DataDir) -> int:
@@ -76,7 +93,7 @@ def _seen(data: DataDir) -> Seen:
     """
     found: Seen = {}
     for folder in (data.store, data.keys):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        for path in _named(folder):
             try:
                 status = path.stat()
             except FileNotFoundError:
@@ -108,10 +125,11 @@ def _databases(source: Path, target: Path) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (
-            path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_OF_DATABASES)
-        )
+    yield from (path for path in _named(folder) if path.is_file() and not path.name.endswith(_OF_DATABASES))
+
+
+def _named(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name)) if folder.is_dir() else []
 
 
 def _is_database(path: Path) -> bool:
@@ -121,23 +139,9 @@ def _is_database(path: Path) -> bool:
 
 def _copy_database(source: Path, target: Path) -> None:
     """By SQLite's backup interface in one step: readers of a WAL don't hold up whoever writes."""
-    with _connected(f"file:{source}?mode=ro") as reading, _connected(f"file:{target}?mode=rwc") as writing:
+    with closing(open_for_reading(source)) as reading, closing(sqlite3.connect(target)) as writing:
         reading.backup(writing)
         writing.execute("PRAGMA journal_mode=DELETE")  # so that the copy is one file
         (found,) = writing.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise CollectError(f"{source}: the database is damaged: {found}")
-
-
-class _connected:  # noqa: N801  # reads as a word after `with`
-    """A connection that is closed at the end; sqlite3's own `with` only ends a transaction."""
-
-    def __init__(self, uri: str) -> None:
-        self._connection = sqlite3.connect(uri, uri=True, timeout=30)
-
-    def __enter__(self) -> sqlite3.Connection:
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.commit()
-        self._connection.close()

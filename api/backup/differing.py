@@ -1,4 +1,8 @@
-"""What a restore would change: names of resources, and of the fields that differ. No values, so no secrets either."""
+"""What a restore would change: names of resources, and of the fields that differ. No values, so no secrets either.
+
+The audit trail, metrics and the outbox of webhooks always differ, since time goes on; they are not told of, unless
+there is no whole trail now.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, Literal
 
 from api.store import Store
 
-Bodies = dict[str, Mapping[str, Any]]
+Bodies = Mapping[str, Mapping[str, Any]]
 
 COLLECTIONS = {"proxies": "name", "users": "username", "api_keys": "name", "webhooks": "name", "settings": "id"}
 """Collections that people know of, and the field by which they know an entry."""
@@ -32,12 +36,29 @@ def bodies_of(store: Store) -> dict[str, Bodies]:
     }
 
 
-def differences(now: dict[str, Bodies], then: dict[str, Bodies]) -> list[Difference]:
+def differences(now: Mapping[str, Bodies], then: Mapping[str, Bodies]) -> list[Difference]:
     """From what is there now to what is in the backup."""
     return [each for collection in COLLECTIONS for each in _of_collection(collection, now, then)]
 
 
-def _of_collection(collection: str, now: dict[str, Bodies], then: dict[str, Bodies]) -> Iterator[Difference]:
+def of_keys(now: Mapping[str, bytes], then: Mapping[str, bytes]) -> Iterator[Difference]:
+    """The same for key files, known by their names."""
+    for name in sorted({*now, *then}):
+        if name not in now:
+            yield Difference("keys", name, "added")
+        elif name not in then:
+            yield Difference("keys", name, "removed")
+        elif now[name] != then[name]:
+            yield Difference("keys", name, "changed")
+
+
+def of_trail(head: str | None) -> Iterator[Difference]:
+    """The audit trail, if there is no whole one now."""
+    if head is None:
+        yield Difference("audit", "trail", "added")
+
+
+def _of_collection(collection: str, now: Mapping[str, Bodies], then: Mapping[str, Bodies]) -> Iterator[Difference]:
     before, after = now.get(collection, {}), then.get(collection, {})
     for identifier in dict.fromkeys((*after, *before)):
         old, new = before.get(identifier), after.get(identifier)

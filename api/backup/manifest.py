@@ -13,7 +13,14 @@ FOLDERS = ("store", "audit", "metrics", "webhooks", "logs")
 """Folders of the data directory that may be in an archive; keys are apart."""
 OPTIONAL = ("logs",)
 
-_PATH = re.compile(rf"({'|'.join(FOLDERS)})/[A-Za-z0-9_][A-Za-z0-9._-]{{0,200}}", re.ASCII)
+LARGEST = 4 * 2**20
+"""Bytes of a manifest: enough for 20,000 files."""
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
+"""Of a file that may be in an archive: all that the product makes, and little that editors and file systems leave."""
+
+
+_YEAR_10000 = 253402300800
 
 
 class BadArchive(Exception):
@@ -42,7 +49,7 @@ class Manifest(BaseModel):
     format: int
     product: str
     data_format: Annotated[int, Field(ge=1)] = 1
-    created_at: float
+    created_at: Annotated[float, Field(ge=0, lt=_YEAR_10000)]
     folders: tuple[str, ...]
     keys: bool
     files: tuple[Member, ...]
@@ -55,6 +62,8 @@ class Manifest(BaseModel):
 
 def read_manifest(content: bytes) -> Manifest:
     """The manifest in `content`. Raises `BadArchive`."""
+    if len(content) > LARGEST:
+        raise BadArchive(f"its manifest has more than {LARGEST} bytes")
     found = re.search(rb'"format": ?([0-9]{1,9})\b', content)
     if found is not None and int(found[1]) > FORMAT:
         raise BadArchive(f"format {int(found[1])} of a later release; this one reads up to {FORMAT}")
@@ -64,7 +73,8 @@ def read_manifest(content: bytes) -> Manifest:
         raise BadArchive(f"its manifest is not one: {error.errors()[0]['msg']}") from error
     paths = [member.path for member in manifest.files]
     for path in paths:
-        if not _PATH.fullmatch(path) or path.partition("/")[0] not in manifest.folders:
+        folder, _, name = path.partition("/")
+        if folder not in manifest.folders or not NAME.fullmatch(name):
             raise BadArchive(f"its manifest names {path!r}, which can't be in a backup")
     twice = len(set(paths)) != len(paths) or len(set(manifest.folders)) != len(manifest.folders)
     if twice or not set(manifest.folders) <= set(FOLDERS):

@@ -2,7 +2,8 @@
 
 The new folders are made in `restoring/new`. Renaming that to `restoring/ready` is the moment of the restore: before it
 nothing has happened; after it `finish` moves folder by folder, as often as it has to be begun again. The product and
-the offline commands call it before they read anything. What was there before is kept beside, until somebody removes it.
+the offline commands call it before they read anything. What was there before is kept beside; of such states the newest
+`KEPT` stay.
 """
 
 from __future__ import annotations
@@ -10,11 +11,23 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from config.paths import DataDir, forget_initial_password
+from config.paths import DataDir
 
 RESTORING = "restoring"
+KEPT = 2
+"""How many `before-restore-…` are kept."""
+
+_BEFORE = "before-restore-"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A restore that is done. `kept` is where the old state is; None when there was none."""
+
+    kept: Path | None
 
 
 def begin(data: DataDir) -> Path:
@@ -32,20 +45,20 @@ def give_up(data: DataDir) -> None:
     shutil.rmtree(data.path / RESTORING, ignore_errors=True)
 
 
-def commit(data: DataDir) -> Path:
-    """From now on it is restored. Returns where the old state is kept. Raises `OSError`."""
+def commit(data: DataDir) -> Completed:
+    """From now on it is restored. Raises `OSError`."""
     folder = data.path / RESTORING
     _sync_tree(folder / "new")
     (folder / "new").rename(folder / "ready")
     _sync(folder)
     _sync(data.path)
-    kept = finish(data)
-    assert kept is not None
-    return kept
+    done = finish(data)
+    assert done is not None
+    return done
 
 
-def finish(data: DataDir) -> Path | None:
-    """Complete a restore that was committed; forget one that was not. Where the old state is, if one was completed.
+def finish(data: DataDir) -> Completed | None:
+    """Complete a restore that was committed; forget one that was not, which gives None.
 
     The caller holds the lock of the data directory. Raises `OSError`.
     """
@@ -59,14 +72,13 @@ def finish(data: DataDir) -> Path | None:
         old.mkdir(mode=0o700, exist_ok=True)
         for fresh in sorted(ready.iterdir()):
             _exchange(data.path / fresh.name, fresh, old / fresh.name)
-        forget_initial_password(data)
+        _set_aside(data.initial_password, old)
+        _sync(old)
         _sync(data.path)
         ready.rmdir()
-    kept = _free_name(data)
-    old.rename(kept)
-    _sync(data.path)
+    kept = _keep(data, old) if any(old.iterdir()) else None
     give_up(data)
-    return kept
+    return Completed(kept)
 
 
 def _exchange(place: Path, fresh: Path, old: Path) -> None:
@@ -75,8 +87,24 @@ def _exchange(place: Path, fresh: Path, old: Path) -> None:
     fresh.rename(place)
 
 
+def _set_aside(file: Path, old: Path) -> None:
+    """What isn't in the restored state and must not stay: if it is in the old one already, this one is restored."""
+    if file.exists() and not (old / file.name).exists():
+        file.rename(old / file.name)
+
+
+def _keep(data: DataDir, old: Path) -> Path:
+    kept = _free_name(data)
+    old.rename(kept)
+    _sync(data.path)
+    earlier = sorted(path for path in data.path.glob(f"{_BEFORE}*") if path != kept)
+    for path in earlier[: len(earlier) + 1 - KEPT]:
+        shutil.rmtree(path, ignore_errors=True)  # the next restore tries again
+    return kept
+
+
 def _free_name(data: DataDir) -> Path:
-    stem = time.strftime("before-restore-%Y%m%dT%H%M%SZ", time.gmtime())
+    stem = time.strftime(f"{_BEFORE}%Y%m%dT%H%M%SZ", time.gmtime())
     names = (data.path / (stem if number == 0 else f"{stem}-{number}") for number in range(1000))
     return next(name for name in names if not name.exists())
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,12 +17,18 @@ from api.audit import Broken, Trail, verify
 from api.audit.context import on_behalf_of
 from api.backup import replacing, sealed_keys
 from api.backup.archive import Opened, Progress, no_progress
-from api.backup.differing import Difference, bodies_of, differences
+from api.backup.differing import Difference, bodies_of, differences, of_keys, of_trail
 from api.backup.manifest import BadArchive, Manifest
+from api.backup.present import Present, present
+from api.backup.replacing import Completed
+from api.first_start import ADMINISTRATOR
 from api.proxies import read_specs
+from api.security import tokens
 from api.settings import read_stored
-from api.store import Store, StoreError, migration, open_store, steps
-from config.data_format import DataFormatError, Mark, write_mark
+from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, open_store, start_over, steps
+from config.data_format import NAME, DataFormatError, Mark, write_mark
+from config.live import SettingsUpdate
+from config.passwords import check_password
 from config.paths import DataDir
 from config.sealing import SealError, seal_of
 from config.units import timestamp_text
@@ -35,11 +40,11 @@ _SPARE = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A restore that could happen: what it would change, and the last row of the audit trail in the backup."""
+    """A restore that could happen: what it would change, and what is there now."""
 
     manifest: Manifest
     differences: tuple[Difference, ...]
-    audit_head: int
+    present: Present
 
 
 @contextmanager
@@ -52,34 +57,67 @@ def prepared(
     """
     _refuse_newer(archive.manifest)
     _refuse_full(data, archive.manifest)
+    _refuse_mounts(data, archive.manifest)
     fresh = DataDir(replacing.begin(data))
     try:
+        now = present(data, fresh.path.with_name("now"))
         archive.extract(fresh.path, progress)
-        _put_keys(data, fresh, archive, passphrase)
+        _check_store(fresh)
+        _put_keys(now, fresh, archive, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
-        head = _checked_audit(fresh)
-        yield Prepared(archive.manifest, tuple(_compared(data, fresh, archive.sealed is not None)), head)
+        _check_audit(fresh)
+        yield Prepared(archive.manifest, tuple(_compared(data, now, fresh, archive.sealed is not None)), now)
     finally:
         if not (data.path / replacing.RESTORING / "ready").exists():
             replacing.give_up(data)
 
 
-def commit(data: DataDir, prepared_: Prepared, digest: str) -> Path:
-    """It happens; where the old state is kept. The restored audit trail has a row about it. Raises `OSError`."""
+def commit(data: DataDir, prepared_: Prepared, digest: str) -> Completed:
+    """It happens. The restored audit trail has a row about it. Raises `OSError`, `StoreError`.
+
+    Sign-ins aren't restored: some of them were ended after the backup. Revisions go on after those that were given out
+    since: nobody's `If-Match` may fit what they never saw.
+    """
     fresh = DataDir(data.path / replacing.RESTORING / "new")
-    made = timestamp_text(prepared_.manifest.created_at)
-    details: dict[str, Any] = {"created_at": made, "product": prepared_.manifest.product, "sha256": digest}
-    before = _head(data)
+    _sign_everybody_out(fresh, prepared_.present.revision)
+    _tell(fresh, prepared_, digest)
+    fresh.idempotency.mkdir(mode=0o700)  # answers of the time after the backup would be given for what was undone
+    _keep_initial_password(data, fresh)
+    return replacing.commit(data)
+
+
+def _sign_everybody_out(fresh: DataDir, given_out: int) -> None:
+    store = open_store(fresh)
+    newest = max(store.revision, given_out)
+    store.close()
+    start_over(fresh, tokens.COLLECTION, newest + RECOVERY_STEP)
+
+
+def _tell(fresh: DataDir, prepared_: Prepared, digest: str) -> None:
+    made, head = timestamp_text(prepared_.manifest.created_at), prepared_.present.audit_head
+    details = {"created_at": made, "product": prepared_.manifest.product, "sha256": digest, "replaced_head": head}
     trail = Trail(fresh)
     try:
         with on_behalf_of("command_line", "restore"):
-            resource = {"type": "backup", "id": None, "name": None}
-            trail.append("backup.restored", resource, details={**details, "replaced_head": before})
+            trail.append("backup.restored", {"type": "backup", "id": None, "name": None}, details=details)
     finally:
         trail.close()
-    for folder in (fresh.idempotency,):  # answers of the time after the backup would be given for what was undone
-        folder.mkdir(mode=0o700)
-    return replacing.commit(data)
+
+
+def _keep_initial_password(data: DataDir, fresh: DataDir) -> None:
+    """If it is good for the restored administrator, too; it may be all that somebody has to sign in with."""
+    try:
+        password = data.initial_password.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return
+    store = open_store(fresh)
+    try:
+        user = users.by_name(store, ADMINISTRATOR)
+    finally:
+        store.close()
+    if user is not None and check_password(password, user.password_hash):
+        fresh.initial_password.touch(mode=0o600)
+        fresh.initial_password.write_text(password + "\n", encoding="utf-8")
 
 
 def _refuse_newer(manifest: Manifest) -> None:
@@ -88,6 +126,13 @@ def _refuse_newer(manifest: Manifest) -> None:
             f"its data have format {manifest.data_format}, and this release knows up to {steps.DATA_FORMAT}: restore"
             f" it with {manifest.product} or newer"
         )
+
+
+def _check_store(fresh: DataDir) -> None:
+    try:
+        check_files(fresh.store)
+    except StoreError as error:
+        raise BadArchive(f"its configuration can't be read by this release: {error}") from error
 
 
 def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
@@ -107,14 +152,23 @@ def _refuse_full(data: DataDir, manifest: Manifest) -> None:
         raise BadArchive(f"it needs {manifest.total} bytes, and {free} are free at {data.path}")
 
 
-def _put_keys(data: DataDir, fresh: DataDir, archive: Opened, passphrase: str | None) -> None:
+def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
+    """What is mounted can't be renamed, and that would show only after the restore was decided."""
+    for name in (*manifest.folders, data.keys.name, data.idempotency.name, NAME):
+        if os.path.ismount(data.path / name):
+            raise BadArchive(
+                f"{data.path / name} is a mount point, and a restore puts another folder in its place; unmount it, and"
+                " move what was restored there afterwards"
+            )
+
+
+def _put_keys(now: Present, fresh: DataDir, archive: Opened, passphrase: str | None) -> None:
     """Those of the archive; else those that are here."""
+    keys = now.keys
     if archive.sealed is not None:
         if passphrase is None:
             raise BadArchive("its keys are sealed under a passphrase, which is needed")
         keys = sealed_keys.unseal(archive.sealed, passphrase, archive.head)
-    else:
-        keys = {path.name: path.read_bytes() for path in data.keys.iterdir()} if data.keys.is_dir() else {}
     fresh.keys.mkdir(mode=0o700)
     for name, key in keys.items():
         path = fresh.keys / Path(name).name
@@ -122,7 +176,7 @@ def _put_keys(data: DataDir, fresh: DataDir, archive: Opened, passphrase: str | 
         path.write_bytes(key)
 
 
-def _compared(data: DataDir, fresh: DataDir, with_keys: bool) -> list[Difference]:
+def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> list[Difference]:
     try:
         store = open_store(fresh)
         try:
@@ -132,33 +186,28 @@ def _compared(data: DataDir, fresh: DataDir, with_keys: bool) -> list[Difference
             store.close()
     except (StoreError, SealError, ValidationError) as error:
         if with_keys or not (isinstance(error, SealError) or isinstance(error.__cause__, SealError)):
-            raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+            raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
         raise BadArchive(
             f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
             " installation that it was made of there, or take an archive with keys"
         ) from error
-    return differences(_now(data), then)
+    keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
+    return [*differences(now.bodies, then), *of_keys(now.keys, keys), *of_trail(now.audit_head)]
 
 
-def _now(data: DataDir) -> dict[str, Any]:
-    """What is there; nothing, when it can't be read: a restore may be the way out of just that."""
-    if not data.store.is_dir():
-        return {}
-    try:
-        store = open_store(data)
-    except StoreError:
-        return {}
-    try:
-        return bodies_of(store)
-    finally:
-        store.close()
+def _told(error: Exception) -> str:
+    """In one line, without the values."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _check(store: Store, fresh: DataDir) -> None:
     """Is every document one that this release knows, and does the key open every secret?"""
     seal = seal_of(fresh)
     read_specs(store, seal)
-    read_stored(store)
+    SettingsUpdate.model_validate(read_stored(store))
     for document in store.find(users.COLLECTION):
         users.load(document)
     for document in store.find("api_keys"):
@@ -167,20 +216,10 @@ def _check(store: Store, fresh: DataDir) -> None:
         seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
 
 
-def _checked_audit(fresh: DataDir) -> int:
+def _check_audit(fresh: DataDir) -> None:
     try:
         found = verify(fresh)
     except StoreError as error:
         raise BadArchive(f"its audit trail can't be read: {error}") from error
     if isinstance(found, Broken):
         raise BadArchive(f"its audit trail is broken: row {found.seq} {found.error}")
-    return found.seq
-
-
-def _head(data: DataDir) -> str | None:
-    """The last row of the trail that is replaced, as `audit verify` prints it; None when there is none to be read."""
-    try:
-        found = verify(data)
-    except (StoreError, sqlite3.Error):
-        return None
-    return None if isinstance(found, Broken) else f"{found.seq}:{found.hash}"

@@ -13,11 +13,13 @@ import os
 from collections.abc import Mapping
 
 from api.backup.manifest import BadArchive
+from config.units import size_text
 
 N, R, P = 2**16, 8, 1
 """64 MiB and about a fifth of a second for each guess."""
 SHORTEST = 12
-_MOST_N = 2**20
+_MOST_N = 2 * N
+"""What a later release may take to seal; an archive decides how much memory is needed to open it."""
 
 
 def seal(keys: Mapping[str, bytes], passphrase: str, manifest: bytes) -> bytes:
@@ -41,14 +43,22 @@ def unseal(sealed: bytes, passphrase: str, manifest: bytes) -> dict[str, bytes]:
         head = json.loads(sealed)
         n = int(head["n"])
         salt, nonce, data = (base64.b64decode(head[name], validate=True) for name in ("salt", "nonce", "data"))
-        if head["kdf"] != "scrypt" or not N <= n <= _MOST_N or n & (n - 1):
+        if head["kdf"] != "scrypt" or n < N or n & (n - 1):
             raise ValueError("not as this release seals")
+        if n > _MOST_N:
+            raise ValueError(
+                f"scrypt with n={n} would take {_memory(n)}, and at most {_memory(_MOST_N)} are given to it"
+            )
         content = AESGCM(_derived(passphrase, salt, n)).decrypt(nonce, data, hashlib.sha256(manifest).digest())
     except InvalidTag as error:
         raise BadArchive("its keys can't be opened: another passphrase, or the archive was altered") from error
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise BadArchive(f"its sealed keys are damaged: {error}") from error
     return {name: base64.b64decode(text) for name, text in json.loads(content).items()}
+
+
+def _memory(n: int) -> str:
+    return size_text(128 * n * R)
 
 
 def check_passphrase(text: str) -> str:

@@ -12,7 +12,7 @@ from api.cli.commands import Session, YesOption, command
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import from_now
 from api.cli.output import Column
-from api.cli.proxies import ProxyArgument
+from api.cli.proxies import ProxyArgument, flat
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
 from config.units import size_text
@@ -56,10 +56,20 @@ def list_accounts(session: Session, proxy: ProxyArgument) -> None:
 def show_account(session: Session, proxy: ProxyArgument, username: AccountArgument) -> None:
     """Show an account."""
     data = session.api.get(_path(session, proxy, username))
-    session.out.data(data, lambda: session.out.details(list(data["account"].items())))
+    session.out.data(data, lambda: session.out.details(_told(data["account"])))
 
 
-@command(group, "create")
+_OPTIONS = {
+    "quota.bytes": "--quota",
+    "quota.period": "--period",
+    "limits.connections": "--connections",
+    "expires_at": "--expires",
+    "enabled": "--enable",
+}
+"""What the API calls otherwise."""
+
+
+@command(group, "create", _OPTIONS)
 def create_account(
     session: Session,
     proxy: ProxyArgument,
@@ -83,7 +93,7 @@ def create_account(
     session.out.data(data, lambda: session.out.message(f"{username} is added to {proxy}."))
 
 
-@command(group, "update")
+@command(group, "update", _OPTIONS)
 def update_account(
     session: Session,
     proxy: ProxyArgument,
@@ -115,6 +125,8 @@ def delete_account(session: Session, proxy: ProxyArgument, username: AccountArgu
     session.confirm(f"Remove the account {username} of {proxy}?", yes)
     data = session.api.delete(path)
     session.out.data(data, lambda: session.out.message(f"{username} is removed."))
+    if session.out.form != "json":
+        _warn_of_nobody(session, proxy)
 
 
 @command(group, "reset-usage")
@@ -122,6 +134,37 @@ def reset_usage(session: Session, proxy: ProxyArgument, username: AccountArgumen
     """Let an account have used nothing of its quota."""
     data = session.api.post(f"{_path(session, proxy, username)}/reset-usage")
     session.out.data(data, lambda: session.out.message(f"{username} has used nothing."))
+
+
+def _warn_of_nobody(session: Session, proxy: str) -> None:
+    """Without its last account a proxy stays closed, which nobody who only removed somebody expects."""
+    left = session.api.get(_path(session, proxy).removesuffix("/accounts"))["proxy"]
+    if left["auth"]["enabled"] and not left["auth"]["username"] and not left["accounts"]:
+        way = f"proxyfleet proxies update {proxy} --no-sign-in opens it"
+        session.out.note(f"note: that was the last account, so {proxy} lets nobody in; {way}")
+
+
+def _told(account: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What people want to know of an account."""
+    quota, usage = account["quota"], account["usage"]
+    limited = f"{size_text(quota['bytes'])} ({quota['period']})" if quota["bytes"] else "none"
+    left = usage["remaining"]
+    return [
+        ("username", account["username"]),
+        ("enabled", account["enabled"]),
+        ("connections", usage["active_connections"]),
+        ("quota", limited),
+        (
+            "used",
+            f"{size_text(usage['bytes'])} (in {size_text(usage['bytes_in'])}, out {size_text(usage['bytes_out'])})",
+        ),
+        ("left", None if left is None else size_text(left)),
+        ("begins anew", usage["period_end"]),
+        ("limits", flat(account["limits"])),
+        ("networks", account["allow_clients"] or "any"),
+        ("expires", account["expires_at"]),
+        ("created", account["created_at"]),
+    ]
 
 
 def _given(

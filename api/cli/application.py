@@ -18,6 +18,7 @@ from api.cli import (
     offline,
     proxies,
     records,
+    restoring,
     sign_in,
     system,
     top,
@@ -26,21 +27,28 @@ from api.cli import (
     webhooks,
 )
 from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, local_command
+from api.cli.moments import PERIOD
 from api.cli.output import Output
+from api.cli.trouble import EXIT_STATUSES
+from api.cli.usage import Commands
 from config import VERSION
 
-COMPLETE_VARIABLE = "_PROXYFLEET_COMPLETE"
+WIDTH = 110
+"""Of help in a pipe: what commands do fits into a line."""
 
 
 def new_application() -> typer.Typer:
     """Without commands. Help is drawn on a terminal only, so that it can be searched and piped."""
+    terminal = sys.stdout.isatty()
     return typer.Typer(
         name="proxyfleet",
+        cls=Commands,
         help="A forward-proxy service with a management API.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else None,
-        epilog="Exit statuses and all options: docs/cli.md. Sign in first: proxyfleet login",
+        rich_markup_mode="markdown" if terminal and not os.environ.get("NO_COLOR") else None,
+        context_settings={} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH},
+        epilog=f"Sign in first: proxyfleet login. Exit statuses: {EXIT_STATUSES}.",
     )
 
 
@@ -55,10 +63,11 @@ def add_commands(app: typer.Typer) -> None:
     top.add_commands(app)
     fleet_file.add_commands(app)
     audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
-    command(audit, "list")(records.list_audit)
+    command(audit, "list", PERIOD)(records.list_audit)
     local_command(audit, "verify")(offline.verify_audit)
     app.add_typer(audit, name="audit", rich_help_panel=WATCH)
     backups.add_commands(app)
+    restoring.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
@@ -80,9 +89,9 @@ def completion(
     out: Output, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")] = "bash"
 ) -> None:
     """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+    from api.cli.completion import script_of
 
-    script = get_completion_script(prog_name="proxyfleet", complete_var=COMPLETE_VARIABLE, shell=shell)
+    script = script_of(shell)
     out.data({"shell": shell, "script": script}, lambda: out.line(script))
 
 

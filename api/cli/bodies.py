@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,10 @@ from api.cli.trouble import Status, Trouble
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Any field of the API by its dotted name; the value is JSON or text."
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Any field of the API by its dotted name; the value is JSON or text: settings.timeout=60, or "
+        "'access.deny_destinations=[\"*.example\"]'.",
     ),
 ]
 FileOption = Annotated[
@@ -58,7 +62,11 @@ def value_of(text: str) -> Any:
 
 def read_mapping(file: Path) -> dict[str, Any]:
     """A table of TOML or an object of JSON, told apart by what it is. Raises `Trouble` with file and line."""
-    text = read_text(file)
+    return mapping_of(file, read_text(file))
+
+
+def mapping_of(file: Path, text: str) -> dict[str, Any]:
+    """As `read_mapping`, with the text of the file read already."""
     try:
         found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decode errors are
@@ -68,6 +76,23 @@ def read_mapping(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Trouble(f"{shown_name(file)}: must be a table")
     return found
+
+
+def with_lines(file: Path, text: str, problems: Sequence[tuple[str | None, str]]) -> tuple[tuple[str, str], ...]:
+    """Problems of a document with the file, and the line where it is TOML, before their fields."""
+    from config.positions import line_of, lines_of
+
+    lines = {} if text.lstrip().startswith("{") else lines_of(text)
+
+    def place(field: str | None) -> str:
+        line = line_of(lines, _STEP.findall(field or ""))
+        return ":".join([shown_name(file), *([str(line)] if line else []), f" {field}" if field else ""]).rstrip(":")
+
+    return tuple((place(field), error) for field, error in problems)
+
+
+_STEP = re.compile(r"[^.\[\]]+")
+"""A step on the way that the API describes as `proxies[1].auth.username`."""
 
 
 def read_text(file: Path) -> str:

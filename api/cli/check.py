@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.offline import ConfigOption, DataOption, refuse_newer, settings_of, translated
-from api.cli.output import Output
+from api.cli.output import Output, counted
 from api.cli.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def check_config(
     if bad:
         problems = tuple((finding.where, str(finding.error)) for finding in bad)
         raise Trouble(
-            f"The configuration is well-formed, but {_count(len(bad), 'thing')} would fail", problems=problems
+            f"The configuration is well-formed, but {counted(len(bad), 'thing')} would fail", problems=problems
         )
     data_of_it: dict[str, Any] = {"good": True, "notes": notes, "looked_at": [finding.where for finding in findings]}
     out.data(data_of_it, lambda: _view(out, notes, len(findings)))
 
 
 def _view(out: Output, notes: list[str], looked_at: int) -> None:
-    out.message("The configuration is good." + (f" Looked at: {_count(looked_at, 'thing')}." if looked_at else ""))
+    out.message("The configuration is good." + (f" Looked at: {counted(looked_at, 'thing')}." if looked_at else ""))
     for sentence in notes:
         out.message(f"note: {sentence}")
 
@@ -81,7 +81,3 @@ def _holder(data: DataDir) -> int | None:
     from actors.supervision.locks import holder
 
     return holder(data.lock)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

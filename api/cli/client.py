@@ -1,11 +1,13 @@
 """The management API as commands see it: a method, a path, data in and data out; everything else is a `Trouble`.
 
 Credentials are an API key, or the tokens of a login, which are renewed when they are over. The environment's proxies
-are heeded as curl does it, but no `.netrc`: requests would send what is in it in place of our own credentials.
+are heeded, but never on the way to this machine itself: whoever uses a proxy of ours for all else would manage it
+through itself. No `.netrc` is read: requests would send what is in it in place of our own credentials.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,14 +46,26 @@ RESERVE = 10
 
 def check_url(text: str) -> str:
     """The base address of an API without a trailing slash. Raises `Trouble`."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise Trouble(
-            f"--url: {text!r} is not the address of an API", "Such as http://127.0.0.1:8080", status=Status.USAGE
-        )
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that don't match, or a port that is none
+        good = False
+    if not good or parts.query or parts.fragment:
+        meant = f"http://{text}" if text and "://" not in text else DEFAULT_URL
+        raise Trouble(f"--url: {text!r} is not the address of an API", f"Such as {meant}", status=Status.USAGE)
     if parts.username is not None or parts.password is not None:
         raise Trouble("--url: must not hold a password", "Sign in by proxyfleet login", status=Status.USAGE)
     return text.rstrip("/").removesuffix(BASE)
+
+
+def is_here(url: str) -> bool:
+    """Does `url` name this machine by loopback?"""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 class Client:
@@ -146,12 +160,24 @@ class Client:
             data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
         except Trouble as trouble:
             if trouble.status is Status.NOT_AUTHORISED:
-                trouble.hint = "A forgotten one is replaced on its machine: proxyfleet reset-password"
+                trouble.hint = (
+                    f"An administrator gives another: proxyfleet users update {username} --password; without one, on "
+                    f"the product's machine: proxyfleet reset-password {username}"
+                )
             raise
         with self.credentials.locked():
             self.credentials.put(self.url, Tokens.of_answer(data, username))
         user: dict[str, Any] = data["user"]
         return user
+
+    def moved(self, url: str) -> None:
+        """The same API is at `url` from now on, and so is the sign-in."""
+        with self.credentials.locked():
+            tokens = self.credentials.tokens(self.url)
+            if tokens is not None:
+                self.credentials.put(url, tokens)
+                self.credentials.forget(self.url)
+        self.url = url
 
     def sign_out(self) -> bool:
         """End the login, here and there; False when there was none."""
@@ -226,11 +252,25 @@ class Client:
         if self._session is None:
             self._session = requests.Session()
             self._session.trust_env = False
-            self._session.proxies.update(requests.utils.get_environ_proxies(self.url))
+            if not is_here(self.url):
+                self._session.proxies.update(requests.utils.get_environ_proxies(self.url))
             self._session.headers["User-Agent"] = f"proxyfleet/{VERSION}"
             if self._ca_file:
-                self._session.verify = self._ca_file
+                self._session.verify = _checked(self._ca_file)
         return self._session
+
+
+def _checked(ca_file: str) -> str:
+    """A file that certificates can be read from; requests would end with a traceback, or blame the server."""
+    from ssl import SSLError, create_default_context
+
+    try:
+        create_default_context(cafile=ca_file)
+    except SSLError as error:
+        raise Trouble(f"--ca-file: {ca_file} holds no certificate in PEM form", status=Status.USAGE) from error
+    except OSError as error:
+        raise Trouble(f"--ca-file: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
+    return ca_file
 
 
 def quoted(part: str) -> str:
@@ -299,7 +339,8 @@ def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], sign
     if details.get("required_permission"):
         return f"Ask an administrator for the permission {details['required_permission']}; yours: proxyfleet whoami"
     if error.get("code") == "RATE_LIMITED":
-        return f"Try again in {details.get('retry_after', 60)} s"
+        limits = "the limits are security.rate_limiting in the configuration"
+        return f"Try again in {details.get('retry_after', 60)} s; {limits}"
     if status_code >= 500:
         request = details.get("request_id")
         return f"The log of the product has more under the request id {request}" if request else None
@@ -307,22 +348,45 @@ def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], sign
 
 
 def _unreachable(url: str, error: Exception) -> Trouble:
-    import requests
+    from http.client import HTTPException
+    from ssl import SSLCertVerificationError
 
-    if isinstance(error, requests.exceptions.SSLError):
+    from requests.exceptions import ProxyError, SSLError, Timeout
+
+    cause = _innermost(error)
+    if isinstance(error, SSLError) and isinstance(cause, SSLCertVerificationError):
         hint = "--ca-file FILE (or PROXYFLEET_CA_FILE) names the certificate authority to trust"
-        return Trouble(f"{url}: the certificate is not trusted: {_cause(error)}", hint, Status.UNREACHABLE)
-    if isinstance(error, requests.exceptions.Timeout):
+        said = f"{url}: the certificate is not trusted: {cause.verify_message or cause}"
+        return Trouble(said, hint, Status.UNREACHABLE)
+    if isinstance(error, SSLError):
+        hint = f"Without TLS: --url http{url.removeprefix('https')}"
+        return Trouble(f"{url} doesn't speak TLS as it should: {_words(cause)}", hint, Status.UNREACHABLE)
+    if isinstance(error, Timeout):
         return Trouble(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
+    if isinstance(error, ProxyError):
+        hint = "no_proxy names hosts that are reached without the proxy of the environment"
+        said = f"{url} can't be reached through the proxy that the environment names: {_words(cause)}"
+        return Trouble(said, hint, Status.UNREACHABLE)
     hint = "Does it run? Start it: proxyfleet serve; or give its address with --url or PROXYFLEET_URL"
-    return Trouble(f"{url} can't be reached: {_cause(error)}", hint, Status.UNREACHABLE)
+    if url.startswith("http:") and isinstance(
+        cause, (HTTPException, ConnectionResetError)
+    ):  # somebody is there, who expects something else
+        hint = f"Is it the management API, and does it speak TLS? --url https{url.removeprefix('http')}"
+    return Trouble(f"{url} can't be reached: {_words(cause)}", hint, Status.UNREACHABLE)
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost of what went wrong: requests and urllib3 wrap it several times."""
+    return _words(_innermost(error))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Of what went wrong: requests and urllib3 wrap it several times."""
     while True:
         inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
         if not isinstance(inner, BaseException):
-            break
+            return error
         error = inner
+
+
+def _words(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error)

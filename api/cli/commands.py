@@ -12,11 +12,12 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
@@ -118,14 +119,19 @@ def common_options() -> list[inspect.Parameter]:
     return [inspect.Parameter(name, keyword, default=default, annotation=kind) for name, kind, default in options]
 
 
-def command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
-    """Make a function of a session a command of `group`."""
+def command(
+    group: typer.Typer, name: str, options: Mapping[str, str] | None = None, **settings: Any
+) -> Callable[[Command], Command]:
+    """Make a function of a session a command of `group`.
+
+    `options` has the fields of the API that this command's options call otherwise; errors then name both.
+    """
 
     def decorate(function: Command) -> Command:
         def run(**given: Any) -> None:
             out = Output(given.pop("output_"))
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
-            guarded(out, lambda: function(connect(out, **connection), **given))
+            guarded(out, lambda: function(connect(out, **connection), **given), options)
 
         group.command(name, **settings)(_with_signature(run, function, drop=1, more=common_options()))
         return function
@@ -155,12 +161,13 @@ def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, 
     return Session(Client(where, key or None, credentials, timeout, ca_file), out)
 
 
-def guarded(out: Output, work: Callable[[], None]) -> None:
+def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | None = None) -> None:
     """Do it; what goes wrong becomes its words and its exit status."""
     try:
         work()
         out.out.flush()
     except Trouble as trouble:
+        trouble.options = options or {}
         out.trouble(trouble)
         raise typer.Exit(int(trouble.status)) from trouble
     except KeyboardInterrupt as error:
@@ -185,7 +192,20 @@ def _with_signature(run: Command, function: Command, drop: int, more: list[inspe
     own = list(inspect.signature(function).parameters.values())[drop:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [each.replace(kind=keyword, annotation=hints[each.name]) for each in own] + more
+    for each in parameters:
+        _name_value(each)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _name_value(parameter: inspect.Parameter) -> None:
+    """Let help show the text of an option as `--client CLIENT`, not by a type of Python."""
+    annotation = parameter.annotation
+    kind, *told = get_args(annotation) if get_origin(annotation) is Annotated else (None,)
+    texts = (kind, *get_args(kind))  # str, str | None, list[str] | None
+    for each in told:
+        if isinstance(each, OptionInfo) and not each.metavar and (str in texts or list[str] in texts):
+            names = (str(each.default), *(each.param_decls or ()))  # Typer takes the first name for the default
+            each.metavar = next((name[2:] for name in names if name.startswith("--")), parameter.name).upper()

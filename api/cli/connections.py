@@ -41,9 +41,7 @@ def list_connections(
     session: Session,
     proxy: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[PROXY]", help="A name or id; all active ones unless said.", autocompletion=proxy_names
-        ),
+        typer.Argument(metavar="PROXY", help="A name or id; all active ones unless said.", autocompletion=proxy_names),
     ] = None,
     client: ClientOption = None,
     user: UserOption = None,
@@ -72,7 +70,7 @@ def list_connections(
 def end_connections(
     session: Session,
     proxy: Annotated[str, typer.Argument(metavar="PROXY", help="Its name or id.", autocompletion=proxy_names)],
-    connection: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a connection.")] = None,
+    connection: Annotated[str | None, typer.Argument(metavar="ID", help="The id of a connection.")] = None,
     client: ClientOption = None,
     user: UserOption = None,
     target: TargetOption = None,

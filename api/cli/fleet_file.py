@@ -7,19 +7,20 @@ another.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from api.cli import toml
-from api.cli.bodies import read_mapping
+from api.cli.bodies import mapping_of, read_text, shown_name, with_lines
 from api.cli.commands import CONFIGURE, Session, YesOption, command
-from api.cli.output import BAD, DIM, GOOD, WARN, safe, shown
+from api.cli.output import BAD, DIM, GOOD, WARN, counted, safe, shown
 from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 
@@ -49,7 +50,7 @@ def export_config(
     session: Session,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Where to; JSON if it ends in .json. Standard output unless said."),
+        typer.Argument(metavar="FILE", help="Where to; JSON if it ends in .json. Standard output unless said."),
     ] = None,
     secrets: Annotated[bool, typer.Option("--secrets", help="With the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
@@ -65,7 +66,10 @@ def export_config(
         session.out.out.write(text)
         return
     _write(file, text)
-    kinds = ", ".join(f"{len(data[kind])} {kind}" for kind in ("proxies", "users", "webhooks"))
+    kinds = ", ".join(
+        counted(len(data[kind]), one, kind)
+        for one, kind in (("proxy", "proxies"), ("user", "users"), ("webhook", "webhooks"))
+    )
     session.out.data({"file": str(file)}, lambda: session.out.message(f"{file}: {kinds}, and the settings."))
 
 
@@ -78,11 +82,13 @@ def import_config(
     yes: YesOption = False,
 ) -> None:
     """Take over a document that was exported, all of it or nothing; shows what changes, and asks first."""
-    document = read_mapping(file)
+    text = read_text(file)
+    document = mapping_of(file, text)
     if not {"kind", "version"} & document.keys():
         hint = "For a file that a person wrote: proxyfleet apply -f FILE, which wants neither"
-        raise Trouble(f"{file}: not an exported document: it has no kind and no version", hint)
-    _carry_out(session, document, prune, dry_run, passphrase_file, yes)
+        raise Trouble(f"{shown_name(file)}: not an exported document: it has no kind and no version", hint)
+    with _lines_told(file, text):
+        _carry_out(session, document, prune, dry_run, passphrase_file, yes)
 
 
 def apply_config(
@@ -100,10 +106,24 @@ def apply_config(
 
     A section or field that the file does not have stays as it is. Shows what changes, and asks first.
     """
-    document = {**KIND, **read_mapping(file)}
-    changed = _carry_out(session, document, prune, dry_run or check, passphrase_file, yes)
+    text = read_text(file)
+    document = {**KIND, **mapping_of(file, text)}
+    with _lines_told(file, text):
+        changed = _carry_out(session, document, prune, dry_run or check, passphrase_file, yes)
     if check and changed:
         raise typer.Exit(int(Status.DIFFERENT))
+
+
+@contextlib.contextmanager
+def _lines_told(file: Path, text: str) -> Iterator[None]:
+    """What the API refuses of the document is told with the file and its line."""
+    try:
+        yield
+    except Trouble as trouble:
+        if trouble.problems:
+            trouble.problems = with_lines(file, text, trouble.problems)
+            trouble.hint = trouble.hint or "What a file may have: proxyfleet export shows all of it"
+        raise
 
 
 def _carry_out(
@@ -114,10 +134,11 @@ def _carry_out(
     query = {"prune": prune, "dry_run": True}
     plan = session.api.call("POST", "/config/import", query=query, body=document, headers=headers, timeout=PATIENCE)
     if dry_run or not plan["changed"]:
-        session.out.data(plan, lambda: session.out.lines(_told(session, plan)))
+        plan["dry_run"] = dry_run
+        session.out.data(plan, lambda: session.out.lines(_told(session, plan, document)))
         return bool(plan["changed"])
     if session.out.form != "json":
-        session.out.lines(_told(session, plan))
+        session.out.lines(_told(session, plan, document))
     session.confirm("Do it?", yes)
     done = _commit(session, document, prune, headers)
     session.out.data(done, lambda: session.out.lines(_done(done)))
@@ -139,8 +160,8 @@ def _commit(session: Session, document: dict[str, Any], prune: bool, headers: di
 SIGNS = {"create": ("+", GOOD), "update": ("~", WARN), "delete": ("-", BAD)}
 
 
-def _told(session: Session, plan: dict[str, Any]) -> Iterator[str]:
-    """The differences, a line for each field."""
+def _told(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """The differences, a line for each field. Of what is new, the fields that the document has: the rest is as ever."""
     for change in plan["changes"]:
         if change["action"] not in SIGNS:
             continue
@@ -149,8 +170,20 @@ def _told(session: Session, plan: dict[str, Any]) -> Iterator[str]:
         if change["action"] == "update":
             yield from (_field(session, each) for each in change["fields"])
         elif change["action"] == "create":
-            yield from (f"    {safe(each['field'])}: {shown(each['after'])}" for each in change["fields"])
+            given = _given_fields(document, change)
+            fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
+            yield from (f"    {safe(each['field'])}: {shown(each['after'])}" for each in fields)
     yield _summary(plan["summary"], "would be " if plan["dry_run"] else "")
+
+
+def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> set[str] | None:
+    """What the document has of something that would be created; None when it can't be found there."""
+    section = {"proxy": "proxies", "user": "users", "webhook": "webhooks"}.get(change["kind"], "")
+    found = document.get(section)
+    for one in found if isinstance(found, list) else []:
+        if isinstance(one, dict) and change["name"] in (one.get("name"), one.get("username")):
+            return set(one) - {"name", "username"}
+    return None
 
 
 def _field(session: Session, each: dict[str, Any]) -> str:
@@ -184,12 +217,21 @@ def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes
 
 
 def _as_toml(data: dict[str, Any]) -> str:
-    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty."""
+    """Without nulls, which TOML doesn't have; what is left out stays as it is, and so does a header that is empty.
+
+    So where null says something other than that, there is a word for it.
+    """
     document = {name: value for name, value in data.items() if value is not None}
+    document["users"] = [{**user, **_in_words(user)} for user in data["users"]]
     document["webhooks"] = [
         {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}} for hook in data["webhooks"]
     ]
     return toml.dumps(document)
+
+
+def _in_words(user: dict[str, Any]) -> dict[str, str]:
+    words = {"email": "", "permissions": "role"}
+    return {name: word for name, word in words.items() if user[name] is None}
 
 
 def _write(file: Path, text: str) -> None:

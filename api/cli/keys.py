@@ -15,15 +15,23 @@ from api.cli.output import Column
 
 group = typer.Typer(help="API keys, for programs.", no_args_is_help=True)
 
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.", autocompletion=key_names)]
+
 COLUMNS = (
     Column("NAME", "name"),
     Column("PREFIX", "prefix"),
     Column("PERMISSIONS", "permissions", spare=True),
     Column("EXPIRES", "expires_at"),
     Column("LAST USED", "last_used", spare=True),
+    Column("PROXIES", "scope.proxies", spare=True),
+    Column("NETWORKS", "scope.ip_whitelist", spare=True),
     Column("OWNER", "user_id", spare=True),
     Column("ID", "id"),
 )
+
+
+_OPTIONS = {"permissions": "--permission", "expires_at": "--expires", "scope.ip_whitelist": "--network"}
+"""What the API calls otherwise."""
 
 
 @command(group, "list")
@@ -33,7 +41,25 @@ def list_keys(session: Session) -> None:
     session.out.data(data, lambda: session.out.table(COLUMNS, data["api_keys"], "There is no API key."))
 
 
-@command(group, "create")
+@command(group, "show")
+def show_key(session: Session, key: KeyArgument) -> None:
+    """Show an API key; what it is itself, nobody can show."""
+    found = find(session.api, KEY, key)
+    scope = found["scope"] or {}
+    names = ("name", "id", "prefix", "permissions")
+    pairs = [
+        *((name, found[name]) for name in names),
+        ("proxies", scope.get("proxies") or "all"),
+        ("networks", scope.get("ip_whitelist") or "any"),
+        ("expires", found["expires_at"]),
+        ("last used", found["last_used"]),
+        ("owner", found["user_id"]),
+        ("created", found["created_at"]),
+    ]
+    session.out.data({"api_key": found}, lambda: session.out.details(pairs))
+
+
+@command(group, "create", _OPTIONS)
 def create_key(
     session: Session,
     name: Annotated[str, typer.Argument(help="What it is for.")],
@@ -73,7 +99,7 @@ def create_key(
 @command(group, "revoke")
 def revoke_key(
     session: Session,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.", autocompletion=key_names)],
+    key: KeyArgument,
     yes: YesOption = False,
 ) -> None:
     """Revoke an API key."""

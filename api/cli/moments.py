@@ -11,13 +11,16 @@ import typer
 from api.cli.trouble import Status, Trouble
 from config.units import parse_moment, timestamp_text
 
-_SPAN = re.compile(r"([0-9]{1,6})([smhdw])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 
 SinceOption = Annotated[
     str | None,
     typer.Option("--since", help="Not before: 15m, 2h, 7d ago, or an ISO 8601 date and time; an hour unless said."),
 ]
+PERIOD = {"start_time": "--since", "end_time": "--until"}
+"""How the API calls them."""
+
 UntilOption = Annotated[str | None, typer.Option("--until", help="Not after: the same; now unless said.")]
 
 

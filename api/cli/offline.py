@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,11 @@ if TYPE_CHECKING:  # the settings take time to import, and only these commands n
     from config.settings import Settings
 
 T = TypeVar("T")
+
+STOPPED = (
+    "This works while the product is stopped: systemctl stop proxyfleet, or Ctrl-C where it runs, or SIGTERM to that "
+    "process"
+)
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", envvar=f"{ENV_PREFIX}CONFIG", help="A TOML file.")]
 DataOption = Annotated[Path | None, typer.Option("--data-dir", help="What must outlive the product.")]
@@ -136,31 +142,48 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 
 
 @contextlib.contextmanager
-def locked_data(config: Path | None, data_dir: Path | None, may_be_new: bool = False) -> Iterator[DataDir]:
-    """The data directory of a product that doesn't run, locked until the end of the block.
-
-    With `may_be_new` there may be nothing in it, or data that a newer release has written: whoever asks replaces them.
-    """
+def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
+    """The data directory of a product that doesn't run, locked until the end of the block."""
     from api.backup.replacing import RESTORING
     from config.data_format import NAME
-    from config.paths import PathError, open_data_dir
 
     found = data_of(config, data_dir)
-    ours = _is_ours(found.path) if may_be_new else True
-    if not may_be_new:
-        refuse_newer(found.path)
-    there = found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()
-    if not there and not may_be_new:
+    refuse_newer(found.path)
+    if not (found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()):
         raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
-    data = translated(PathError, lambda: open_data_dir(found.path))
-    held = take_lock(data.lock, "data directory", "This works while the product is stopped")
+    data = open_ours(found.path)
+    held = take_lock(data.lock, "data directory", STOPPED)
     try:
         finish_restore(data)
-        if ours:
-            bring_up_to_date(data)
+        bring_up_to_date(data)
         yield data
     finally:
         os.close(held)
+
+
+def open_ours(folder: Path) -> DataDir:
+    """The data directory, made if need be. Raises `Trouble`."""
+    from config.paths import PathError, open_data_dir
+
+    refuse_others(folder)
+    return translated(PathError, lambda: open_data_dir(folder))
+
+
+def refuse_others(folder: Path) -> None:
+    """Raise `Trouble` when it is somebody else's, root's own tasks included: what is made there would be ours."""
+    owner = folder.stat().st_uid if folder.is_dir() else os.geteuid()
+    if owner == os.geteuid():
+        return
+    name = _name_of(owner)
+    who = f"runuser -u {name} -- proxyfleet …" if os.geteuid() == 0 else f"sudo -u {name} proxyfleet …"
+    raise Trouble(f"{folder}: belongs to user {name}, not to us", f"Run it as the user that the product runs as: {who}")
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"'#{user}'"
 
 
 def finish_restore(data: DataDir) -> None:
@@ -168,20 +191,12 @@ def finish_restore(data: DataDir) -> None:
     from api.backup.replacing import finish
 
     try:
-        kept = finish(data)
+        done = finish(data)
     except OSError as error:
         raise Trouble(f"{data.path}: a restore that was begun can't be completed: {error}") from error
-    if kept is not None:
-        typer.echo(f"note: a restore that had been interrupted is completed; what was there is in {kept}", err=True)
-
-
-def _is_ours(folder: Path) -> bool:
-    """Has this release, or an older one, written what is there?"""
-    try:
-        refuse_newer(folder)
-    except Trouble:
-        return False
-    return True
+    if done is not None:
+        there = f"; what was there is in {done.kept}" if done.kept else ""
+        typer.echo(f"note: a restore that had been interrupted is completed{there}", err=True)
 
 
 def refuse_newer(folder: Path) -> None:

@@ -82,6 +82,11 @@ def safe(text: str) -> str:
     return printable(text)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 user`, `2 users`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 class Output:
     """Where results go (`out`) and where the rest goes (`err`)."""
 
@@ -108,7 +113,7 @@ class Output:
     def data(self, data: Any, view: Callable[[], None]) -> None:
         """The result: `data` for programs, `view` for people."""
         if self.form == "json":
-            self.line(json.dumps(data, indent=2, ensure_ascii=not self._unicode()))
+            self.line(json.dumps(data, indent=2, ensure_ascii=not self.unicode))
         else:
             view()
 
@@ -158,16 +163,16 @@ class Output:
     def trouble(self, trouble: Trouble) -> None:
         """What went wrong and what to do next."""
         if self.form == "json":
-            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self._unicode()) + "\n")
+            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode) + "\n")
             return
         bold = self.err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         name = "\x1b[31mproxyfleet:\x1b[0m" if bold else "proxyfleet:"
         for line in trouble.message.splitlines():
             self.err.write(f"{name} {safe(line)}\n")
         for field, error in trouble.problems:
-            self.err.write(f"  {safe(f'{field}: {error}' if field else error)}\n")
+            self.err.write(f"  {safe(f'{trouble.label(field)}: {error}' if field else error)}\n")
         if trouble.hint:
-            self.err.write(f"  → {safe(trouble.hint)}\n" if self._unicode() else f"  -> {safe(trouble.hint)}\n")
+            self.err.write(f"  → {safe(trouble.hint)}\n" if self.unicode else f"  -> {safe(trouble.hint)}\n")
 
     def colour(self, text: str, name: str | None) -> str:
         """`text` in a colour, where there are colours."""
@@ -175,7 +180,9 @@ class Output:
             return text
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m"
 
-    def _unicode(self) -> bool:
+    @property
+    def unicode(self) -> bool:
+        """Can everything be written, not only ASCII?"""
         return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
     def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
@@ -200,7 +207,7 @@ class Output:
         Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
         left_out = [column.title for at, column in enumerate(columns) if at not in kept]
         if left_out:
-            self.note(f"Left out, for the terminal is narrow: {', '.join(left_out)}; with -o json all is there.")
+            self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
 
 
 def fitting(widths: Sequence[int], spare: Sequence[bool], room: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import typer
 
@@ -12,15 +13,16 @@ from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find, find_id
-from api.cli.output import Column
+from api.cli.output import Column, shown
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
+from config.units import size_text
 
 group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
 
 ProxyArgument = Annotated[str, typer.Argument(metavar="PROXY", help="Its name or id.", autocompletion=proxy_names)]
 ProxiesArgument = Annotated[
-    list[str], typer.Argument(metavar="PROXY...", help="Names or ids.", autocompletion=proxy_names)
+    list[str], typer.Argument(metavar="PROXY", help="Names or ids.", autocompletion=proxy_names)
 ]
 Protocol = Literal["http", "https", "socks4", "socks5"]
 Wish = Literal["active", "inactive"]
@@ -58,6 +60,25 @@ ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", hel
 KeepAliveSetting = Annotated[
     bool | None, typer.Option("--keep-alive/--no-keep-alive", help="settings.keep_alive.", show_default=False)
 ]
+CertOption = Annotated[
+    str | None,
+    typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
+]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
+]
+OPTIONS = {
+    "settings.timeout": "--idle-timeout",
+    "settings.max_connections": "--max-connections",
+    "settings.keep_alive": "--keep-alive",
+    "auth.username": "--username",
+    "tls.cert_file": "--cert-file",
+    "tls.key_file": "--key-file",
+    "tls": "--cert-file and --key-file",
+    "tags": "--tag",
+}
+"""What the API calls otherwise."""
 TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
 
 
@@ -91,7 +112,7 @@ def show_proxy(session: Session, proxy: ProxyArgument) -> None:
     _show(session, session.api.get(_path(session, proxy)))
 
 
-@command(group, "create")
+@command(group, "create", OPTIONS)
 def create_proxy(
     session: Session,
     name: NameOption = None,
@@ -103,12 +124,14 @@ def create_proxy(
     idle_timeout: TimeoutSetting = None,
     max_connections: ConnectionsSetting = None,
     keep_alive: KeepAliveSetting = None,
+    cert_file: CertOption = None,
+    key_file: KeyFileOption = None,
     tag: TagOption = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
     """Create a proxy and start it. A name, a protocol and a port are needed, by options or by a file."""
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, tag)
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, cert_file, key_file, tag)
     body = body_of(given, settings, file)
     socks4 = body.get("protocol") == "socks4"
     _credentials(body, username, password_stdin, wants_password=not socks4)
@@ -118,7 +141,7 @@ def create_proxy(
     _warn(session, data)
 
 
-@command(group, "update")
+@command(group, "update", OPTIONS)
 def update_proxy(
     session: Session,
     proxy: ProxyArgument,
@@ -131,12 +154,17 @@ def update_proxy(
     idle_timeout: TimeoutSetting = None,
     max_connections: ConnectionsSetting = None,
     keep_alive: KeepAliveSetting = None,
+    cert_file: CertOption = None,
+    key_file: KeyFileOption = None,
+    no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tags in place of those it has.")] = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
     """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, tag)
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, cert_file, key_file, tag)
+    if no_sign_in:
+        given["auth.enabled"] = False
     body = body_of(given, settings, file)
     _credentials(body, username, password_stdin, wants_password=password_stdin)
     if not body:
@@ -173,7 +201,7 @@ def restart_proxy(session: Session, proxies: ProxiesArgument) -> None:
     _act(session, proxies, "restart")
 
 
-@command(group, "test")
+@command(group, "test", {"url": "--target", "timeout": "--wait"})
 def try_proxies(
     session: Session,
     proxies: ProxiesArgument,
@@ -212,23 +240,39 @@ def show_snippets(
     proxy: ProxyArgument,
     client: Annotated[
         str | None,
-        typer.Argument(metavar="[CLIENT]", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
+        typer.Argument(metavar="CLIENT", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
     ] = None,
     host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
+    with_password: Annotated[
+        bool, typer.Option("--password", help="Ask for the password, and put it into the lines.")
+    ] = False,
+    password_stdin: StdinOption = False,
 ) -> None:
-    """Show lines to copy for clients of a proxy; PASSWORD stands for the password, which nobody can show."""
+    """Show lines to copy for clients of a proxy.
+
+    PASSWORD stands for the password, which the product does not know; in its place it has to be percent-encoded, which
+    --password does.
+    """
     data = session.api.get(f"{_path(session, proxy)}/snippets", host=host)
     snippets = data["snippets"]
     if client is not None:
         if client not in snippets:
             raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
         snippets = data["snippets"] = {client: snippets[client]}
+    if with_password or password_stdin:
+        secret = quote(password("The proxy's password", password_stdin), safe="")
+        for name, text in snippets.items():
+            snippets[name] = text and text.replace(":PASSWORD@", f":{secret}@")
+    elif any(":PASSWORD@" in (text or "") for text in snippets.values()):
+        session.out.note(
+            "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
+        )
     texts = [text or "the client doesn't speak this protocol" for text in snippets.values()]
     titled = [f"# {name}\n{text}\n" for name, text in zip(snippets, texts, strict=True)]
     session.out.data(data, lambda: session.out.lines(texts if client else titled))
 
 
-@command(group, "explain")
+@command(group, "explain", {"client_ip": "--client"})
 def explain(
     session: Session,
     proxy: ProxyArgument,
@@ -252,6 +296,8 @@ def _given(
     idle_timeout: int | None,
     max_connections: int | None,
     keep_alive: bool | None,
+    cert_file: str | None,
+    key_file: str | None,
     tag: list[str] | None,
 ) -> dict[str, Any]:
     return {
@@ -262,6 +308,8 @@ def _given(
         "settings.timeout": idle_timeout,
         "settings.max_connections": max_connections,
         "settings.keep_alive": keep_alive,
+        "tls.cert_file": cert_file,
+        "tls.key_file": key_file,
         "tags": tag or None,
     }
 
@@ -320,12 +368,12 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("requests", f"{stats['total_requests']} ({stats['errors']} failed, {stats['denied']} denied)"),
         ("transferred", stats["bytes_transferred"]),
         ("last request", stats["last_request"]),
-        ("sign-in", proxy["auth"]["username"] or "accounts" if proxy["auth"]["enabled"] else "nobody needs to"),
+        ("sign-in", _sign_in(proxy)),
         ("accounts", [each["username"] for each in proxy["accounts"]]),
-        ("settings", _flat(proxy["settings"])),
-        ("limits", _flat(proxy["limits"])),
-        ("access", _flat(proxy["access"])),
-        ("parents", [each["name"] for each in proxy["upstreams"]]),
+        ("settings", flat(proxy["settings"])),
+        ("limits", flat(proxy["limits"])),
+        ("access", flat(proxy["access"])),
+        ("parents", _parents(proxy, runtime.get("upstreams") or [])),
         ("tags", proxy["tags"]),
         ("created", proxy["created_at"]),
         ("updated", proxy["updated_at"]),
@@ -334,14 +382,42 @@ def _show(session: Session, data: dict[str, Any]) -> None:
     _warn(session, data)
 
 
+def _sign_in(proxy: dict[str, Any]) -> str:
+    if not proxy["auth"]["enabled"]:
+        return "nobody needs to"
+    username = proxy["auth"]["username"]
+    return str(username) if username else "as an account" if proxy["accounts"] else NOBODY
+
+
+NOBODY = "needed, but there is no account: nobody gets in"
+
+
+def _parents(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]:
+    """Each with how it is, where that is known."""
+    known = {each["name"]: each["state"] for each in states}
+    names = [str(each["name"]) for each in proxy["upstreams"]]
+    return [f"{name} ({known[name]})" if name in known else name for name in names]
+
+
 def _warn(session: Session, data: dict[str, Any]) -> None:
     """What the API warns of; programs have it in the data."""
     for each in data.get("warnings", ()) if session.out.form != "json" else ():
         session.out.note(f"warning: {each['field']}: {each['warning']}")
 
 
-def _flat(values: dict[str, Any]) -> str:
-    """`timeout 30, keep_alive yes`, without what is empty."""
-    from api.cli.output import shown
+def flat(values: dict[str, Any]) -> str:
+    """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without limits that are none."""
+    return (
+        ", ".join(
+            f"{name} {_with_unit(name, value)}"
+            for name, value in values.items()
+            if value != [] and (value or isinstance(value, bool))
+        )
+        or "-"
+    )
 
-    return ", ".join(f"{name} {shown(value)}" for name, value in values.items() if value not in ([], 0)) or "-"
+
+def _with_unit(name: str, value: Any) -> str:
+    if name.startswith("bandwidth_"):
+        return f"{size_text(value)}/s"
+    return f"{shown(value)} s" if name == "timeout" else shown(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import typer
 from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
-from api.cli.moments import SinceOption, UntilOption, ago
+from api.cli.moments import PERIOD, SinceOption, UntilOption, ago
 from api.cli.output import BAD, DIM, WARN, Column, safe
 from api.cli.progress import progress
 from api.cli.trouble import Status, Trouble
@@ -26,7 +27,7 @@ AGAIN = 1.0
 PATIENCE = 20
 """Seconds that the API waits for a record before it says that there is none."""
 
-LOG_COLUMNS = (
+_COLUMNS = (
     Column("TIME", "timestamp"),
     Column("LEVEL", "level"),
     Column("CLIENT", "client_ip"),
@@ -38,13 +39,42 @@ LOG_COLUMNS = (
     Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
     Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),
     Column("REASON", "reason"),
-    Column("PROXY", "proxy_id"),
 )
+
+
+class Names:
+    """What proxies are called: records have their ids, which people don't know."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._names: dict[str, str] = {}
+        self._again = 0.0
+
+    def of(self, proxy_id: str) -> str:
+        """Its name; the id of one that is gone, or that we may not see."""
+        if proxy_id not in self._names and time.monotonic() >= self._again:
+            self._again = time.monotonic() + NAMES_PAUSE
+            with contextlib.suppress(Trouble):  # a key that may read records alone gets the ids
+                proxies = self._session.api.pages("/proxies", "proxies")
+                self._names |= {str(proxy["id"]): str(proxy["name"]) for proxy in proxies}
+        return self._names.get(proxy_id, proxy_id)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of a record."""
+        return (*_COLUMNS, Column("PROXY", lambda row: self.of(row["proxy_id"])))
+
+
+NAMES_PAUSE = 30.0
+"""Seconds until names are asked for again: there may be new proxies while records are followed."""
+
+
+_OPTIONS = {**PERIOD, "client_ip": "--client", "status_code": "--status", "proxy_id": "--proxy"}
 
 
 def add_logs(app: typer.Typer) -> None:
     """Put `logs` into `app`."""
-    command(app, "logs", rich_help_panel=WATCH)(logs)
+    command(app, "logs", _OPTIONS, rich_help_panel=WATCH)(logs)
 
 
 def logs(
@@ -89,13 +119,16 @@ def logs(
         return
     data = session.api.get("/logs", **query)
     data["logs"].reverse()
+    names = Names(session)
     if not follow:
-        session.out.data(data, lambda: _show(session, data))
+        session.out.data(data, lambda: _show(session, names, data))
         return
-    _print_all(session, data["logs"])
+    if session.out.form != "json" and not session.out.terminal:
+        session.out.line("\t".join(column.title for column in names.columns))
+    _print_all(session, names, data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
     for entry in _following(session, of_tail, data["tail_cursor"]):
-        _print_all(session, [entry])
+        _print_all(session, names, [entry])
 
 
 def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
@@ -117,13 +150,13 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     session.out.data(data, lambda: session.out.message(f"{file}: {count} records"))
 
 
-def _show(session: Session, data: dict[str, Any]) -> None:
+def _show(session: Session, names: Names, data: dict[str, Any]) -> None:
     if session.out.terminal:
-        _print_all(session, data["logs"])
+        _print_all(session, names, data["logs"])
         if not data["logs"]:
             session.out.note("There is no such record; --since 1d looks further back.")
     else:
-        session.out.table(LOG_COLUMNS, data["logs"])
+        session.out.table(names.columns, data["logs"])
     if data["has_more"]:
         total = f"{data['total']} or more" if data["total_is_lower_bound"] else str(data["total"])
         session.out.note(f"These are the last {len(data['logs'])} of {total}; --limit shows more.")
@@ -159,24 +192,25 @@ def _until_again(trouble: Trouble) -> float:
     raise trouble
 
 
-def _print_all(session: Session, entries: list[dict[str, Any]]) -> None:
+def _print_all(session: Session, names: Names, entries: list[dict[str, Any]]) -> None:
     if session.out.form == "json":
         session.out.lines(json.dumps(entry) for entry in entries)
     elif session.out.terminal:
-        session.out.lines(_line(session, entry) for entry in entries)
+        session.out.lines(_line(session, names, entry) for entry in entries)
     else:
-        session.out.lines("\t".join(column.cell(entry) for column in LOG_COLUMNS) for entry in entries)
+        session.out.lines("\t".join(column.cell(entry) for column in names.columns) for entry in entries)
 
 
-def _line(session: Session, entry: dict[str, Any]) -> str:
+def _line(session: Session, names: Names, entry: dict[str, Any]) -> str:
     """One record for people: what matters, in a line."""
     out, code = session.out, entry["status_code"]
     status = out.colour(f"{code:>3}", BAD if code >= 500 else WARN if code >= 400 else None)
     moment = out.colour(str(entry["timestamp"])[11:23], DIM)
     sizes = out.colour(f"{size_text(entry['bytes_in'])}/{size_text(entry['bytes_out'])} {entry['duration']} ms", DIM)
     who = entry["client_ip"] + (f" {entry['user']}" if entry["user"] else "")
+    what = f"{entry['method'] or '-'} {entry['target_url'] or '-'}"
     reason = out.colour(f" {safe(entry['reason'])}", WARN) if entry["reason"] else ""
-    return f"{moment} {status} {safe(who)} {safe(entry['method'])} {safe(entry['target_url'])} {sizes}{reason}"
+    return f"{moment} {status} {safe(names.of(entry['proxy_id']))} {safe(who)} {safe(what)} {sizes}{reason}"
 
 
 def _resource(row: Any) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
+from api.cli.client import is_here
 from api.cli.commands import RUN, Session, command
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
@@ -26,7 +25,7 @@ def login(
     password_stdin: StdinOption = False,
 ) -> None:
     """Sign in; the tokens are kept in a private file and renewed as long as they can be."""
-    if _in_the_clear(session.api.url):
+    if session.api.url.startswith("http://") and not is_here(session.api.url):
         session.out.note(f"note: {session.api.url} is not encrypted; the password can be read on the way")
     secret = password(f"Password of {username} at {session.api.url}", password_stdin)
     user = session.api.sign_in(username, secret)
@@ -53,13 +52,3 @@ def whoami(session: Session) -> None:
     names = ("username", "role", "user_id", "key_id", "auth_method", "permissions")
     pairs = [("api", session.api.url), *((name, data[name]) for name in names if name in data)]
     session.out.data(data, lambda: session.out.details(pairs))
-
-
-def _in_the_clear(url: str) -> bool:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost" or host.endswith(".localhost")
-    return parts.scheme == "http" and not local

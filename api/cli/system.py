@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -10,8 +11,8 @@ from api.cli.bodies import body_of
 from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
-from api.cli.moments import SinceOption, UntilOption, ago
-from api.cli.output import Column, Row
+from api.cli.moments import PERIOD, SinceOption, UntilOption, ago
+from api.cli.output import Column, Row, shown
 from api.cli.trouble import Status, Trouble
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
@@ -21,13 +22,13 @@ Interval = Literal["1m", "5m", "1h", "1d"]
 def add_commands(app: typer.Typer) -> None:
     """Put `status` and `metrics` into `app`."""
     command(app, "status", rich_help_panel=WATCH)(status)
-    command(app, "metrics", rich_help_panel=WATCH)(metrics)
+    command(app, "metrics", {**PERIOD, "metrics": "METRIC"}, rich_help_panel=WATCH)(metrics)
 
 
 def status(session: Session) -> None:
     """Show how the product is; ends with 1 when it is unhealthy."""
     report, figures = session.api.get("/health"), session.api.get("/status")
-    checks = [(name, _check(check)) for name, check in report["checks"].items()]
+    checks = [(name.replace("_", " "), _check(check)) for name, check in report["checks"].items()]
     server, proxy, network = figures["server"], figures["proxy"], figures["network"]
     pairs = [
         ("status", report["status"]),
@@ -51,14 +52,15 @@ def status(session: Session) -> None:
 
 
 def _check(check: dict[str, Any]) -> str:
-    rest = ", ".join(f"{name} {value}" for name, value in check.items() if name != "status" and value not in (None, []))
+    told = {name.replace("_", " "): shown(value) for name, value in check.items() if name != "status"}
+    rest = ", ".join(f"{name} {text}" for name, text in told.items() if text != "-")
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 
 
 def metrics(
     session: Session,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[METRIC]...", help="Names such as error_rate; all unless said.")
+        list[str] | None, typer.Argument(metavar="METRIC", help="Names such as error_rate; all unless said.")
     ] = None,
     interval: Annotated[Interval, typer.Option("--interval", help="How wide the buckets are.")] = "5m",
     proxy: Annotated[
@@ -70,6 +72,10 @@ def metrics(
 ) -> None:
     """Show metrics over time, one row for each bucket."""
     if now:
+        if proxy or since or until:
+            raise Trouble(
+                "--now is of all proxies and of this moment", "Without --now, or without the others", Status.USAGE
+            )
         _snapshot(session, names or [])
         return
     data = session.api.get(
@@ -86,8 +92,15 @@ def metrics(
 
 def _snapshot(session: Session, names: list[str]) -> None:
     data = session.api.get("/metrics/realtime")
+    unknown = [name for name in names if name not in data["metrics"]]
+    if unknown:
+        raise Trouble(
+            f"There is no metric {unknown[0]!r} of this moment",
+            f"There are: {', '.join(data['metrics'])}",
+            Status.USAGE,
+        )
     if names:
-        data["metrics"] = {name: value for name, value in data["metrics"].items() if name in names}
+        data["metrics"] = {name: data["metrics"][name] for name in names}
     session.out.data(data, lambda: session.out.details([("time", data["timestamp"]), *data["metrics"].items()]))
 
 
@@ -97,7 +110,7 @@ def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], l
     for name, points in series.items():
         for point in points:
             rows.setdefault(point["timestamp"], {"timestamp": point["timestamp"]})[name] = point["value"]
-    columns = [Column("TIME", "timestamp"), *(Column(name, name, right=True) for name in series)]
+    columns = [Column("TIME", "timestamp"), *(Column(name, name, right=True, spare=True) for name in series)]
     return columns, [rows[moment] for moment in sorted(rows)]
 
 
@@ -114,14 +127,16 @@ def show_settings(session: Session) -> None:
 @command(settings_group, "set")
 def set_settings(
     session: Session,
-    values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE...", help="Such as logging.level=debug")],
+    values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE", help="Such as logging.level=debug")],
 ) -> None:
     """Change settings; they hold at once, and over the configuration file."""
     for value in values:
         if not value.partition("=")[1]:
             raise Trouble(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
+    body = body_of({}, values)
+    before = session.api.get("/settings")["server"] if "server" in body else None
     try:
-        data = session.api.patch("/settings", body_of({}, values))
+        data = session.api.patch("/settings", body)
     except Trouble as trouble:
         if any(error == "is not a known field" for _field, error in trouble.problems):
             trouble.hint = (
@@ -129,7 +144,23 @@ def set_settings(
                 "environment"
             )
         raise
+    if before is not None:
+        _follow(session, before, data["server"])
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The API listens elsewhere now: take the sign-in there, unless it is reached by something in front of it."""
+    parts = urlsplit(session.api.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if (before["host"], before["port"]) == (after["host"], after["port"]) or port != before["port"]:
+        return
+    host = parts.hostname if before["host"] == after["host"] else after["host"]
+    url = (
+        f"{parts.scheme}://[{host}]:{after['port']}" if ":" in str(host) else f"{parts.scheme}://{host}:{after['port']}"
+    )
+    session.api.moved(url)
+    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must say so")
 
 
 def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:

@@ -6,32 +6,35 @@ far apart as what is left of it allows, and while the API doesn't answer the las
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
+import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.commands import WATCH, Session, command
-from api.cli.output import GAP, WORDS, fitting, safe, shown
+from api.cli.keyboard import END, ESCAPE, keyboard
+from api.cli.output import GAP, WORDS, counted, fitting, safe, shown
 from api.cli.proxies import address
 from api.cli.trouble import Status, Trouble
 from config.units import size_text
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
     from rich.console import RenderableType
+    from rich.text import Text
 
 HISTORY = 60
 BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.:-=+*#"
 SORTS = ("requests", "connections", "in", "out", "errors", "name")
 KEYS = "q quit   s sort   r reverse   ↑ ↓ scroll"
-_ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"k": -1, b"j": 1}
+SUSPEND = b"\x1a"
+_ARROWS = {b"\x1b[A": -1, b"\x1b[B": 1, b"\x1bOA": -1, b"\x1bOB": 1, b"k": -1, b"j": 1, b"\x1b[5~": -10, b"\x1b[6~": 10}
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -82,7 +85,7 @@ class View:
 
     def pressed(self, key: bytes) -> bool:
         """Do what a key means; False for the end."""
-        if key in (b"q", b"Q", b"\x1b"):
+        if key in (b"q", b"Q", ESCAPE, END):
             return False
         if key == b"s":
             self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
@@ -142,17 +145,17 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     return [size_text(row[key]) if key in _SIZES else shown(row[key]) for _, key in COLUMNS]
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float], bars: str = BARS) -> str:
     """A small bar for each value, the greatest of them the highest."""
     highest = max(values, default=0.0) or 1.0
-    return "".join(BARS[min(len(BARS) - 1, int(value / highest * (len(BARS) - 1) + 0.5))] for value in values)
+    return "".join(bars[min(len(bars) - 1, int(value / highest * (len(bars) - 1) + 0.5))] for value in values)
 
 
-def summary(now: Mapping[str, Any]) -> str:
-    """The product as a whole, in a line."""
+def figures(now: Mapping[str, Any], width: int) -> list[str]:
+    """The product as a whole, in as many lines of `width` as it takes; a figure is never broken in two."""
     parts = (
         f"{shown(now['requests_per_second'])} requests/s",
-        f"{now['active_connections']} connections",
+        counted(now["active_connections"], "connection"),
         f"{shown(now['error_rate'])} % errors",
         f"{shown(now['response_time_avg'])} ms (p95 {shown(now['response_time_p95'])})",
         f"in {size_text(now['bandwidth_in'])}/s",
@@ -160,7 +163,13 @@ def summary(now: Mapping[str, Any]) -> str:
         f"processor {shown(now['cpu_usage'])} %",
         f"memory {shown(now['memory_usage'])} %",
     )
-    return "   ".join(parts)
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 3 + len(part) <= width:
+            lines[-1] += f"   {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 def _fetch(session: Session, view: View) -> int:
@@ -182,21 +191,31 @@ def _once(session: Session, view: View, interval: float) -> None:
 
 
 def _live(session: Session, view: View, interval: float) -> None:
+    """Until somebody ends it. A suspended one gives the terminal back and draws anew when it is continued."""
+    _look_or_tell(session, view, interval)  # what is wrong from the beginning is told without a screen
+    if view.trouble is not None and not view.rows:
+        _fetch(session, view)
+    while _suspended(session, view, interval):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _suspended(session: Session, view: View, interval: float) -> bool:
+    """Draw until a key ends it: True when it is to be suspended. The terminal is as it was afterwards."""
     from rich.console import Console
     from rich.live import Live
 
     console = Console(file=session.out.out, no_color=not session.out.coloured, highlight=False, emoji=False)
-    _look_or_tell(session, view, interval)  # what is wrong from the beginning is told without a screen
-    if view.trouble is not None and not view.rows:
-        _fetch(session, view)
-    with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as live:
+    with keyboard() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             until = time.monotonic() + view.pause
             while (left := until - time.monotonic()) > 0:
-                live.update(drawn(view, session.api.url, console.width, console.height), refresh=True)
-                key = keyboard(left)
-                if key is not None and not view.pressed(key):
-                    return
+                screen = drawn(view, session.api.url, console.width, console.height, session.out.unicode)
+                live.update(screen, refresh=True)
+                for key in pressed(left):
+                    if key == SUSPEND:
+                        return True
+                    if not view.pressed(key):
+                        return False
             _look_or_tell(session, view, interval)
 
 
@@ -213,52 +232,74 @@ def _look_or_tell(session: Session, view: View, interval: float) -> None:
     view.pause = allowance.pause(interval, requests_a_turn) if allowance else interval
 
 
-@contextlib.contextmanager
-def _keys() -> Iterator[Any]:
-    """A function that waits so many seconds for a key; without echo and lines, which come back at the end."""
-    import termios
-    import tty
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-
-    def wait(seconds: float) -> bytes | None:
-        readable, _, _ = select.select([descriptor], [], [], seconds)
-        return os.read(descriptor, 8) if readable else None
-
-    try:
-        tty.setcbreak(descriptor)
-        yield wait
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def drawn(view: View, url: str, width: int, height: int) -> RenderableType:
+def drawn(view: View, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
     """The whole screen."""
-    from rich.cells import cell_len
     from rich.console import Group
+
+    lines = _head(view, url, width, unicode)
+    room = max(1, height - len(lines) - 2)  # the table's titles, and the keys
+    rows = view.sorted_rows()
+    first = min(view.offset, max(0, len(rows) - 1))
+    last = min(len(rows), first + room)
+    keys = KEYS if unicode else KEYS.replace("↑ ↓", "up, down")
+    if last - first < len(rows):
+        keys += f"   {first + 1} to {last} of {len(rows)}"
+    return Group(*lines, _table(view, rows[first:last], width, unicode), _one_line(keys, "bright_black"))
+
+
+def _one_line(text: str, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
+    head = _one_line(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", "bold")
+    head.append(counted(len(view.rows), "proxy", "proxies"), style="not bold")
+    if view.pause > PATIENCE:
+        head.append(f"   every {view.pause:.0f} s, for the rate limit", style="yellow not bold")
+    lines = [head]
+    if view.now:
+        lines += [_one_line(line) for line in figures(view.now, width)]
+    history = sparkline(list(view.history)[-max(1, width - 11) :], BARS if unicode else ASCII_BARS)
+    lines.append(_one_line("requests/s ").append(history, style="green"))
+    lines.append(_one_line(safe(view.trouble or ""), "red"))
+    return lines
+
+
+def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
+    """Names give way to figures where there isn't room for both."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0), expand=True)
-    titles = [f"{title} {'▲' if view.reverse else '▼'}" if key == view.sort else title for title, key in COLUMNS]
-    rows = view.sorted_rows()
-    shown_rows = [cells(row) for row in rows[view.offset : view.offset + max(1, height - 7)]]
-    widths = [max(map(cell_len, column)) for column in zip(titles, *shown_rows, strict=True)]
+    up, down, cut = ("▲", "▼", "…") if unicode else ("^", "v", "~")
+    titles = [f"{title} {up if view.reverse else down}" if key == view.sort else title for title, key in COLUMNS]
+    texts = [cells(row) for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *texts, strict=True)]
+    widths[0] = min(widths[0], MOST)
     kept = fitting(widths, [key in _SPARE for _, key in COLUMNS], width)
+    others = sum(widths[at] + GAP for at in kept[1:])
+    widths[0] = max(LEAST, len(titles[0]), min(widths[0], width - others))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for at in kept:
-        key = COLUMNS[at][1]
-        table.add_column(titles[at], justify="right" if key in _NUMBERS else "left", no_wrap=True, overflow="ellipsis")
-    for row in shown_rows:
+        right = COLUMNS[at][1] in _NUMBERS
+        table.add_column(titles[at], justify="right" if right else "left", no_wrap=True, min_width=widths[at])
+    for row in texts:
+        row[0] = shortened(row[0], widths[0], cut)
         table.add_row(*(Text(row[at], style=WORDS.get(row[at]) or "") for at in kept))
-    head = Text(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", style="bold")
-    head.append(f"{len(rows)} proxies", style="not bold")
-    if view.pause > PATIENCE:
-        head.append(f"   every {view.pause:.0f} s, for the rate limit", style="yellow not bold")
-    trouble = Text(safe(view.trouble or ""), style="red")
-    figures = Text(summary(view.now) if view.now else "")
-    history = Text(sparkline(list(view.history)), style="green")
-    return Group(head, figures, history, trouble, table, Text(KEYS, style="bright_black"))
+    return table
+
+
+LEAST, MOST = 8, 40
+"""Cells that a name gets in any case, and that it may take before columns are left out for it."""
+
+
+def shortened(text: str, width: int, mark: str = "…") -> str:
+    """`text` in at most `width` cells of a terminal; what is cut off is marked."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + mark
 
 
 PATIENCE = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -30,11 +31,18 @@ MEANINGS = {
     Status.INTERRUPTED: "Ctrl-C",
 }
 
+EXIT_STATUSES = (
+    "0 done, 1 refused or failed, 2 a wrong command line, 3 the API can't be reached, 4 not signed in or not "
+    "permitted, 5 no such thing, 6 apply --check found differences, 130 Ctrl-C"
+)
+"""The same in short, for the help."""
+
 
 class Trouble(Exception):
     """Something went wrong: the sentence, what to do next, and the exit status.
 
     `problems` has (field, error) pairs of what the API refused; `error` is the API's own error object, if it was one.
+    `options` says by which option of the command a field is given, where that is called otherwise.
     """
 
     def __init__(
@@ -51,6 +59,13 @@ class Trouble(Exception):
         self.status = status
         self.problems = problems
         self.error = error
+        self.options: Mapping[str, str] = {}
+
+    def label(self, field: str) -> str:
+        """How a problem's field is called for people: `url (--target)`. A field inside of one has its option."""
+        names = (name for name in self.options if field == name or field.startswith(f"{name}."))
+        option = next((self.options[name] for name in names), None)
+        return f"{field} ({option})" if option else field
 
     def as_data(self) -> dict[str, Any]:
         """For programs: the API's error object, or one made in its form."""

@@ -49,10 +49,14 @@ def list_users(session: Session) -> None:
 def show_user(session: Session, user: UserArgument) -> None:
     """Show a user."""
     data = session.api.get(f"/users/{find_id(session.api, USER, user)}")
-    session.out.data(data, lambda: session.out.details(list(data["user"].items())))
+    found = data["user"]
+    names = ("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at")
+    told = [(name.removesuffix("_at").replace("_", " "), found[name]) for name in names]
+    by = ("signs in by", found["oauth_provider"] or "password")
+    session.out.data(data, lambda: session.out.details([*told, by]))
 
 
-@command(group, "create")
+@command(group, "create", {"permissions": "--permission"})
 def create_user(
     session: Session,
     username: Annotated[str, typer.Argument(help="The user name.")],
@@ -71,7 +75,7 @@ def create_user(
     )
 
 
-@command(group, "update")
+@command(group, "update", {"permissions": "--permission"})
 def update_user(
     session: Session,
     user: UserArgument,

@@ -69,10 +69,14 @@ def list_webhooks(session: Session) -> None:
 def show_webhook(session: Session, webhook: WebhookArgument) -> None:
     """Show a webhook."""
     data = session.api.get(_path(session, webhook))
-    session.out.data(data, lambda: session.out.details(list(data["webhook"].items())))
+    session.out.data(data, lambda: session.out.details(_told(data["webhook"])))
 
 
-@command(group, "create")
+_OPTIONS = {"url": "--target", "events": "--event", "headers": "--header", "enabled": "--enable"}
+"""What the API calls otherwise."""
+
+
+@command(group, "create", _OPTIONS)
 def create_webhook(
     session: Session,
     name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
@@ -94,7 +98,7 @@ def create_webhook(
     session.out.data(data, view)
 
 
-@command(group, "update")
+@command(group, "update", _OPTIONS)
 def update_webhook(
     session: Session,
     webhook: WebhookArgument,
@@ -176,6 +180,28 @@ def _header(text: str) -> tuple[str, str]:
     if not colon:
         raise Trouble(f"--header {text!r}: must be NAME: VALUE", status=Status.USAGE)
     return name.strip(), value.strip()
+
+
+def _told(hook: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What people want to know of a webhook."""
+    sent = hook["delivery_status"] or {}
+    headers = [f"{name}: {'(kept secret)' if value is None else value}" for name, value in hook["headers"].items()]
+    return [
+        ("name", hook["name"]),
+        ("id", hook["id"]),
+        ("url", hook["url"]),
+        ("events", hook["events"]),
+        ("headers", headers),
+        ("enabled", hook["enabled"]),
+        ("disabled because", hook["disabled_reason"]),
+        ("waiting", sent.get("waiting")),
+        ("last success", sent.get("last_success_at")),
+        ("last failure", sent.get("last_failure_at")),
+        ("last error", sent.get("last_error")),
+        ("old secret until", hook["previous_secret_until"]),
+        ("created", hook["created_at"]),
+        ("updated", hook["updated_at"]),
+    ]
 
 
 def _path(session: Session, webhook: str) -> str:

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-
-RefusalHeaders = Callable[[str, Mapping[str, str]], Mapping[str, str]]
-"""The headers for a refusal by the server itself, `X-Request-Id` among them, from the peer's address and the fields of
-the request as far as they were read: their names in capitals, with underscores (`X_REQUEST_ID`)."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~+/=:-]{1,128}", re.ASCII)
 
@@ -79,8 +75,3 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def only_an_id(_peer: str, fields: Mapping[str, str]) -> dict[str, str]:
-    """`RefusalHeaders` of a server that knows of nothing else."""
-    return {"X-Request-Id": request_id(fields.get("X_REQUEST_ID"))}

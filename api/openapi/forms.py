@@ -132,6 +132,13 @@ class ProxyFigures(Form):
     records_dropped: int
 
 
+class SenderFigures(Form):
+    """All webhooks together. `events_lost` are those of all times that can't be delivered any more."""
+
+    waiting: int
+    events_lost: int
+
+
 class NetworkFigures(Form):
     """Bytes of all proxies together; `in` is what clients sent, `out` what they received."""
 
@@ -149,6 +156,7 @@ class SystemStatus(Form):
     server: ServerFigures
     proxy: ProxyFigures
     network: NetworkFigures
+    webhooks: SenderFigures | None
 
 
 # --- credentials --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Runtime
+from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Runtime, SenderState
 from actors.bus.messages import Fleet as FleetMessage
 from api.http.call import Call, Reply
 from api.http.errors import forbidden
@@ -206,4 +206,9 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "bytes_in": total.bytes_in if total else 0,
             "bytes_out": total.bytes_out if total else 0,
         },
+        "webhooks": _webhooks(services.webhooks.sender_state()),
     }
+
+
+def _webhooks(state: SenderState | None) -> dict[str, Any] | None:
+    return None if state is None else {"waiting": state.waiting, "events_lost": state.lost}

@@ -60,7 +60,7 @@ def tail_logs(call: Call) -> Reply:
     after = None if cursor is None else tail_of(cursor)
     wait = query.integer("timeout", 20, 0, TAIL_MAX)
     question = _filters(call, 0.0, 0.0, query.integer("limit", 100, 1, 1000))
-    with call.services.tails.take():
+    with call.services.tails.take(call.caller.user.id):
         tail = _awaited(call, question, after, wait)
     return Reply({"logs": [entry(row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
 
@@ -73,7 +73,7 @@ def export_logs(call: Call) -> Reply:
     now = time.time()
     start, end = query.moment("start_time", now - HOUR), query.moment("end_time", now)
     question = replace(_filters(call, start, end, EXPORT_PAGE), count=False)
-    slot = call.services.exports.take()
+    slot = call.services.exports.take(call.caller.user.id)
     try:
         first = _page(call, question)
     except BaseException:

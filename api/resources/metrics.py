@@ -63,7 +63,8 @@ def exposition(call: Call) -> Reply:
     fleet = services.fleet.whole()
     system = services.fleet.system() if scope is None else None
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
-    text = expose(described, totals, {} if fleet is None else fleet.proxies, system)
+    sender = services.webhooks.sender_state() if scope is None else None
+    text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender)
     return Reply({}, document=Document(text, MEDIA_TYPE))
 
 

@@ -17,6 +17,7 @@ from api.proxies import stale
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.store import Document, Store, Write
+from api.unchanged import is_same
 from api.users import User, UserUpdate
 from config.passwords import check_password
 from config.paths import forget_initial_password
@@ -58,6 +59,8 @@ def update_user(call: Call) -> Reply:
         changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
         if body.role or body.permissions is not None:
             _require_as_much_as(call, changed)
+        if is_same(user, changed):
+            return Reply({"user": user.view()}, revision=before.revision)
         _keep_an_administrator(call.services.store, user, changed)
         write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
         ends = body.password is not None or changed.status != "active"
@@ -98,10 +101,15 @@ def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
 
 
 def _require_as_much_as(call: Call, user: User) -> None:
-    """The caller has what this user has: every permission, and the audit trail, which comes with a role."""
+    """The caller has what this user has: every permission, and the audit trail, which comes with a role.
+
+    Nor does anybody but an administrator call somebody one, however narrow the permissions are that go with it.
+    """
     missing = first_not_held(call.caller.permissions(), user.granted())
     if missing is not None:
         raise lacks_permission(missing, by_key=False)
+    if user.role == "administrator" and not call.caller.may(ADMIN):
+        raise lacks_permission(ADMIN, by_key=False)
     if Caller(user).acts_as(AUDITOR) and not (call.caller.may(ADMIN) or call.caller.acts_as(AUDITOR)):
         raise lacks_permission(ADMIN, by_key=False)
 

@@ -19,10 +19,12 @@ from api.store.contract import (
     StoreWriteError,
     Write,
 )
-from api.store.tiny import COLLECTIONS, TinyStore, open_store
+from api.store.journal import check_files
+from api.store.tiny import COLLECTIONS, RECOVERY_STEP, TinyStore, open_store, start_over
 
 __all__ = [
     "COLLECTIONS",
+    "RECOVERY_STEP",
     "Change",
     "Document",
     "HistoryPruned",
@@ -35,5 +37,7 @@ __all__ = [
     "StoreWriteError",
     "TinyStore",
     "Write",
+    "check_files",
     "open_store",
+    "start_over",
 ]

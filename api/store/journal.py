@@ -22,6 +22,7 @@ from api.store.storage import (
     GenerationStorage,
     compose,
     digest_of,
+    documents,
     fresh_of,
     install,
     parse,
@@ -77,11 +78,23 @@ def complete(folder: Path) -> None:
         return
     try:
         for name, digest in parse(journal, journal.read_bytes()).items():
+            if Path(name).name != name:
+                raise StoreDamaged(f"{journal}: names {name!r}, which is no file beside it")
             _complete_one(folder / name, digest)
         _forget(folder)
     except OSError as error:
         raise StoreWriteError(f"{journal}: {error.strerror or error}") from error
     log.warning("%s: a change that was cut off in its middle is complete now", folder)
+
+
+def check_files(folder: Path) -> None:
+    """Raise `StoreDamaged` or `StoreTooNew` when a file of a store isn't whole. Earlier generations aren't looked at.
+
+    A store that is opened would go back to one of them, and lose what was changed last. Raises `OSError`.
+    """
+    for path in sorted(folder.glob("*.json")):
+        read = parse if path.name == _JOURNAL else documents
+        read(path, path.read_bytes())
 
 
 def _complete_one(path: Path, digest: str) -> None:

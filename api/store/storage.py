@@ -179,7 +179,7 @@ class GenerationStorage(Storage):
             content = path.read_bytes()
         except OSError as error:
             raise StoreDamaged(f"{path}: {error.strerror or error}") from error
-        entries = parse(path, content)
+        entries = documents(path, content)
         self._written = content
         return {TABLE: entries}
 
@@ -245,8 +245,30 @@ def parse(path: Path, content: bytes) -> dict[str, Any]:
         raise StoreDamaged(f"{path}: the checksum does not match; the file was cut short or altered")
     if schema > SCHEMA:
         raise StoreTooNew(f"{path}: schema version {schema}; this release knows up to {SCHEMA}")
-    entries: dict[str, Any] = json.loads(body)
+    try:
+        entries = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise StoreDamaged(f"{path}: the checksum matches, but it isn't JSON: {error}") from error
+    if not isinstance(entries, dict):
+        raise StoreDamaged(f"{path}: the checksum matches, but it holds no entries")
     return entries
+
+
+def documents(path: Path, content: bytes) -> dict[str, Any]:
+    """As `parse`, of a collection: what is no document is damage, too."""
+    entries = parse(path, content)
+    if not all(map(_is_entry, entries.values())):
+        raise StoreDamaged(f"{path}: the checksum matches, but its entries are no documents")
+    return entries
+
+
+def _is_entry(value: Any) -> bool:
+    """Is it `{"revision": int, "body": map or None}`?"""
+    return (
+        isinstance(value, dict)
+        and type(value.get("revision")) is int
+        and isinstance(value.get("body", ""), dict | None)
+    )
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

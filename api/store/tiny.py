@@ -35,7 +35,7 @@ from api.store.contract import (
     Write,
 )
 from api.store.journal import complete, together
-from api.store.storage import TABLE, GenerationStorage
+from api.store.storage import TABLE, GenerationStorage, rewrite
 from api.store.view import Body, View
 from config.paths import DataDir, PathError, private_directory
 
@@ -266,6 +266,14 @@ def open_store(data: DataDir) -> TinyStore:
     if not _has_files(data.store) and _has_files(data.keys):
         raise StoreDamaged(f"{data.store}: the store is gone, but {data.keys} shows that there was one; restore it")
     return TinyStore(data.store)
+
+
+def start_over(data: DataDir, collection: str, revision: int) -> None:
+    """Empty a collection of a store that nobody has open; the next step of the store has a number above `revision`.
+
+    Followers who know of less than that are told to read all anew. Raises `StoreError`.
+    """
+    rewrite(data.store / f"{collection}.json", lambda _entries: {HORIZON: {"revision": revision, "body": None}})
 
 
 def _has_files(folder: Path) -> bool:

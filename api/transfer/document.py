@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictStr, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from api.users import Email, NewPassword, Permissions, Role, Status, Username
@@ -105,13 +105,32 @@ class OAuthEntry(Input):
     subject: _Text
 
 
+OF_ROLE = "role"
+"""For formats that have no null: `permissions` that are those of the role. An `email` is an empty text there."""
+
+SparsePermissions = Annotated[
+    Permissions | None,
+    BeforeValidator(
+        lambda given: None if given == OF_ROLE else given,
+        json_schema_input_type=Permissions | Literal["role"] | None,
+    ),
+]
+SparseEmail = Annotated[
+    Email | None,
+    BeforeValidator(lambda given: None if given == "" else given, json_schema_input_type=Email | Literal[""] | None),
+]
+
+
 class UserEntry(Input):
-    """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none."""
+    """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none.
+
+    Formats that have no null say `"role"` and an empty text.
+    """
 
     username: Username
-    email: Email | None = None
+    email: SparseEmail = None
     role: Role | None = None
-    permissions: Permissions | None = None
+    permissions: SparsePermissions = None
     status: Status | None = None
     password: NewPassword | None = Field(None, repr=False)
     email_claimed: StrictBool | None = None

@@ -10,20 +10,14 @@ import pytest
 from actors.bus.messages import ProxyStats
 from actors.metrics.alerts import HIGH, RECOVERED, Alerts
 from config.groups import Alerts as Settings
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clocks import Clock
 
 
 class Watch:
     """Alerts over proxies whose counters are set by hand."""
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
-        self.clock = Clock()
+        self.clock = Clock(1000.0)
         self.folder = folder
         self.counted: dict[str, tuple[int, int]] = {}
         self.settings = settings or Settings()

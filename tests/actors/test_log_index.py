@@ -12,20 +12,14 @@ from actors.bus.messages import QueryLogs
 from actors.bus.records import ACCESS_FIELDS, Batch
 from actors.logs.index import LogIndex
 from tests.bus.test_records import NOON, row
+from tests.clocks import Clock
 
 DAY = 86_400.0
 
 
-class Clock:
-    now = NOON
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOON)
 
 
 @pytest.fixture

@@ -14,20 +14,14 @@ from actors.bus.records import Batch
 from actors.logs.index import LogIndex
 from actors.logs.retention import retain
 from tests.bus.test_records import NOON, row
+from tests.clocks import Clock
 
 DAY = 86_400.0
 
 
-class Clock:
-    now = NOON
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOON)
 
 
 @pytest.fixture

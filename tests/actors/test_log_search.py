@@ -19,25 +19,20 @@ from actors.logs import dayfile, index, parts, search
 from actors.logs.index import LogIndex
 from actors.logs.outlets import message_of
 from tests.bus.test_records import NOON, row
+from tests.clocks import Clock
+from tests.folders import FOLDERS
 
 Record = dict[str, Any]
 DAY = 86_400.0
 EVER = {"start": 0.0, "end": NOON * 2, "limit": 100, "offset": 0, "level": None, "search": None, "proxy_ids": None}
 
 
-class Clock:
-    now = NOON
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Log:
     """An index with small blocks, and beside it a list of all that is in it."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp")
-        self.clock = Clock()
+        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
+        self.clock = Clock(NOON)
         self.index = LogIndex(Path(self.folder.name) / "logs", "debug", self.clock)
         self.records: list[Record] = []
         self._batches = 0

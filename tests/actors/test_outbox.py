@@ -36,4 +36,9 @@ def test_the_oldest_go_when_there_are_too_many(tmp_path: Path, monkeypatch: pyte
     for _ in range(25):
         box.take(new_event("proxy.down", {}))
     assert box.waiting() == 10
+    assert box.lost() == 15
+    box.fan_out([(number, []) for number, _ in box.unfanned()], 0.0)
+    for _ in range(10):
+        box.take(new_event("proxy.up", {}))
+    assert box.lost() == 15, "nobody waited for them"
     box.close()

@@ -8,19 +8,13 @@ from pathlib import Path
 import pytest
 
 from actors.metrics.totals import FOLDED_AFTER, LIVE_FOR, Totals
+from tests.clocks import Clock
 from tests.supervision.standins import counters
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture

@@ -13,23 +13,17 @@ from hypothesis import strategies as st
 from actors.bus.messages import AccountUsage, TellUsage
 from actors.metrics.usage import FOLDED_AFTER, UsageBook
 from config.quotas import PERIODS, period_at
+from tests.clocks import Clock
 
 
 def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.clock, self.wall = Clock(), Clock()
+        self.clock, self.wall = Clock(100.0), Clock(100.0)
         self.wall.now = moment("2026-03-11T12:00:00")
         self.book = UsageBook(folder, self.clock, self.wall)
 

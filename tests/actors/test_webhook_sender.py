@@ -16,6 +16,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages import Delivery, Event, WebhookProbed
+from actors.webhooks import turns
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
 from config.groups import Webhooks as Settings
@@ -316,6 +317,63 @@ def test_a_dead_and_a_slow_target_delay_no_other_and_all_arrive_in_order(office:
             assert each.ids == ids
             each.__exit__()
         assert len(slow.received) == 1
+
+
+def test_more_slow_targets_than_places_leave_half_of_them_to_those_that_are_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "QUICK", 0.5)
+    office = Office(tmp_path / "w", Settings(allow_private=True, timeout=30, max_concurrent=4))
+    with Target() as slow, Target() as well:
+        slow.answers = slow.hang
+        office.sender.set_webhooks((well.spec("wh_well"),))
+        office.take()
+        office.settle()
+        office.sender.set_webhooks((*(slow.spec(f"wh_slow{n}") for n in range(10)), well.spec("wh_well")))
+        ids = office.take(20)
+        office.until(lambda: len(well.received) == 21, "the quick one has all", 30)
+        assert well.ids[1:] == ids
+        office.until(lambda: len(slow.received) == 2, "half of the places")
+        probed: list[WebhookProbed] = []
+        assert office.sender.probe("wh_well", probed.append)
+        office.until(lambda: probed, "a test doesn't wait for them")
+        assert len(slow.received) == 2
+    office.close()
+
+
+def test_what_waits_for_a_place_is_not_sent_to_a_webhook_that_was_deleted_meanwhile(tmp_path: Path) -> None:
+    office = Office(tmp_path / "w", Settings(allow_private=True, timeout=30, max_concurrent=1))
+    with Target() as slow, Target() as gone, Target() as well:
+        slow.answers = slow.hang
+        others = (gone.spec("wh_gone", events=("proxy.*",)), well.spec("wh_well", events=("proxy.*",)))
+        office.sender.set_webhooks((slow.spec("wh_slow", events=("user.*",)), *others))
+        office.take(kind="user.created")
+        office.until(lambda: slow.received, "the only place is taken")
+        office.take(kind="proxy.down")
+        office.until(lambda: office.outbox.waiting() == 3, "the others wait")
+        office.sender.set_webhooks((slow.spec("wh_slow", events=("user.*",)), others[1]))
+        slow.release.set()
+        office.settle()
+        assert (len(gone.received), len(well.received)) == (0, 1)
+    office.close()
+
+
+def test_those_who_wait_for_a_place_go_on_in_their_order_and_a_quick_one_that_was_slow_once_must_wait_again() -> None:
+    order: list[str] = []
+    made = turns.Turns()
+    made.places = 2
+    taken = {name: made.take(name, lambda name=name: order.append(name)) for name in "abc"}
+    assert (order, set(taken.values())) == (["a"], {False})
+    made.over("a", False, 0.1)
+    assert order == ["a", "b"]
+    assert made.take("a", lambda: order.append("a")), "it was quick"
+    assert order == ["a", "b", "a"]
+    made.over("a", True, turns.QUICK + 1)
+    made.take("a", lambda: order.append("a again"))
+    made.over("b", False, 99.0)
+    assert order[3:] == ["c"]
+    made.over("c", False, 99.0)
+    assert order[4:] == ["a again"]
 
 
 def test_when_the_target_is_back_what_waited_for_a_long_pause_goes_on_at_once(tmp_path: Path, target: Target) -> None:

@@ -46,6 +46,7 @@ from config.live import Stored, overlay
 from config.paths import DataDir, open_data_dir
 from config.settings import RateLimiting, Security
 from tests.api.described import DescribedClient
+from tests.folders import FOLDERS
 
 PASSWORD = "correct horse"
 QUIET = Security(rate_limiting=RateLimiting(enabled=False))
@@ -154,7 +155,7 @@ class Api:
     """The application with an administrator, and short ways to talk to it."""
 
     def __init__(self, settings: ApiSettings | None = None) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp")
+        self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.data: DataDir = open_data_dir(Path(self.folder.name) / "d")
         self.store: TinyStore = open_store(self.data)
         self.fleet = FakeFleet()

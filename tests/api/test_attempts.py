@@ -6,21 +6,12 @@ import pytest
 
 from api.security import attempts
 from api.security.attempts import LOCK, WINDOW, Attempts
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clocks import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 def fail(counted: Attempts, times: int, name: str = "ada", address: str = "192.0.2.1") -> list[bool]:

@@ -20,6 +20,7 @@ from api.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
 from config.paths import DataDir, open_data_dir
 from tests.api.support import PASSWORD, PROXY, Api, error_of
+from tests.folders import FOLDERS
 
 
 def rows(api: Api, **query: Any) -> list[dict[str, Any]]:
@@ -257,7 +258,7 @@ def test_a_bad_filter_is_named(api: Api, query: dict[str, str], field: str) -> N
 
 @pytest.fixture
 def data() -> Iterator[DataDir]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         yield open_data_dir(Path(folder) / "d")
 
 

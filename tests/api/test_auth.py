@@ -396,6 +396,19 @@ def test_nobody_makes_a_user_with_more_than_they_have(api: Api) -> None:
     assert api.post("/users", {**body, "permissions": ["proxy.read"]}, api.token("clerk")).status_code == 201
 
 
+def test_only_an_administrator_calls_somebody_an_administrator_with_few_permissions_too(api: Api) -> None:
+    clerk = api.add_user("clerk", permissions=["users.write", "proxy.read"])
+    few = {"role": "administrator", "permissions": ["proxy.read"]}
+    body = {"username": "ann", "password": "eight888"}
+    for answer in (
+        api.post("/users", {**body, **few}, api.token("clerk")),
+        api.patch(f"/users/{clerk.id}", few, api.token("clerk")),
+    ):
+        assert error_of(answer) == (403, "FORBIDDEN", {"required_permission": "admin"})
+    made = api.post("/users", {**body, **few}, api.token())
+    assert (made.status_code, made.json["data"]["user"]["permissions"]) == (201, ["proxy.read"])
+
+
 # --- every operation ----------------------------------------------------------------------------------------------
 
 

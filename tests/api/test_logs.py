@@ -10,8 +10,11 @@ import pytest
 
 from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs, Unreachable
 from actors.bus.records import ACCESS_FIELDS
+from api.http.errors import ApiError
 from api.resources.logs import NDJSON
-from api.services import EXPORTS_MAX, TAILS_MAX
+from api.security.hashing import AT_ONCE
+from api.server import THREADS
+from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
 from tests.api.support import Api, error_of
 from tests.bus.test_records import row
 
@@ -130,7 +133,7 @@ def test_a_key_with_a_scope_reads_the_records_of_its_proxies_alone(api: Api, ind
     assert question.proxy_ids == ("prx_1",)
 
 
-def test_more_tails_than_there_are_places_are_429_and_places_are_given_back(
+def test_more_tails_than_one_user_may_have_are_429_and_places_are_given_back(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     refused: list[Any] = []
@@ -141,10 +144,10 @@ def test_more_tails_than_there_are_places_are_429_and_places_are_given_back(
             refused.append(answer)
 
     indexer.meanwhile = another_within
-    indexer.answers = [LogTail((), 1) for _ in range(2 * TAILS_MAX)]
+    indexer.answers = [LogTail((), 1) for _ in range(2 * TAILS_EACH)]
     for _round in range(2):
         assert api.get("/logs/tail?timeout=0", headers).status_code == 200
-    assert (len(refused), len(indexer.asked)) == (2, 2 * TAILS_MAX)
+    assert (len(refused), len(indexer.asked)) == (2, 2 * TAILS_EACH)
     assert error_of(refused[0]) == (429, "RATE_LIMITED", {"retry_after": 1})
     assert refused[0].headers["Retry-After"] == "1"
 
@@ -180,12 +183,47 @@ def test_an_export_that_fails_at_once_is_an_error_and_one_that_fails_later_break
             api.client.simulate_get("/api/v1/logs/export", headers=headers)
 
 
+def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
+    api: Api, indexer: Indexer, headers: dict[str, str]
+) -> None:
+    operator = api.add_user("op", role="operator")
+    held = [api.services.tails.take(operator.id) for _ in range(TAILS_EACH)]
+    held += [api.services.exports.take(operator.id) for _ in range(EXPORTS_EACH)]
+    indexer.answers = [LogTail((), 1)]
+    assert api.get("/logs/tail?timeout=0", headers).status_code == 200
+    assert api.client.simulate_get("/api/v1/logs/export", headers=headers).status_code == 200
+    for credential in (api.token("op"), api.key("op")):
+        for path in ("/logs/tail?timeout=0", "/logs/export"):
+            refused = api.get(path, credential)
+            assert error_of(refused) == (429, "RATE_LIMITED", {"retry_after": 1})
+            assert refused.json["error"]["message"].endswith("for one user")
+    for slot in held:
+        slot.release()
+    assert api.client.simulate_get("/api/v1/logs/export", headers=api.token("op")).status_code == 200
+
+
+def test_when_all_places_are_taken_a_user_who_has_none_is_refused_too_until_one_is_given_back() -> None:
+    slots = Slots(3, 2, "exports")
+    first, _second, _third = slots.take("a"), slots.take("a"), slots.take("b")
+    with pytest.raises(ApiError, match=r"No more than 3 exports are possible at once$"):
+        slots.take("c")
+    first.release()
+    first.release()
+    slots.take("c")
+    with pytest.raises(ApiError, match="No more than 3"):
+        slots.take("b")
+
+
+def test_those_who_share_places_can_not_take_the_threads_of_all_others() -> None:
+    assert TAILS_MAX + EXPORTS_MAX + AT_ONCE <= THREADS - 8
+
+
 def test_more_exports_than_there_are_places_are_429_and_those_that_nobody_reads_give_theirs_back(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:
     for _ in range(EXPORTS_MAX + 1):
         assert api.client.simulate_head("/api/v1/logs/export", headers=headers).status_code == 200
-    taken = [api.services.exports.take() for _ in range(EXPORTS_MAX)]
+    taken = [api.services.exports.take(api.admin.id) for _ in range(EXPORTS_EACH)]
     assert error_of(api.get("/logs/export", headers))[:2] == (429, "RATE_LIMITED")
     for slot in taken:
         slot.release()

@@ -26,15 +26,19 @@ from actors.bus.mailbox import Answer, Exchange
 from actors.bus.messages import Done, Hello, PutWish, Stop
 from api.first_start import ensure_administrator
 from api.offline import reset_password
+from api.server import HEAD_TIMEOUT
 from api.store import StoreError
 from api.wish import read_wish
 from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
+from tests.folders import FOLDERS
 
 PROCESS = """
 import json, socket, sys
+import api.server
 from actors.process import Boot, main
 given = json.loads(sys.argv[1])
+api.server.HEAD_TIMEOUT = given["head_timeout"]
 listener = socket.socket(fileno=given["listener"])
 boot = Boot("api", 1, given["run"], given["data"], params={"settings": given["settings"]})
 sys.exit(main("api.actor:ApiActor", boot, [listener], given["lifeline"]))
@@ -67,6 +71,7 @@ class Supervisor:
         self.thread.start()
         self.process: subprocess.Popen[bytes] | None = None
         self.lifeline: int | None = None
+        self.head_timeout = HEAD_TIMEOUT
 
     def _turn(self) -> None:
         while self._turning:
@@ -96,6 +101,7 @@ class Supervisor:
             "lifeline": ear,
             "run": str(self.run.path),
             "data": str(self.data.path),
+            "head_timeout": self.head_timeout,
             "settings": settings or {"security": {"rate_limiting": {"enabled": False}}},
         }
         command = [sys.executable, "-c", PROCESS, json.dumps(given)]
@@ -129,7 +135,7 @@ class Supervisor:
 
 @pytest.fixture
 def supervisor() -> Iterator[Supervisor]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         made = Supervisor(Path(folder))
         try:
             yield made
@@ -321,6 +327,7 @@ def test_what_waitress_refuses_is_an_envelope_too(supervisor: Supervisor) -> Non
 
 
 def test_half_sent_heads_of_one_client_stop_nobody_and_are_closed(supervisor: Supervisor) -> None:
+    supervisor.head_timeout = 2.0
     supervisor.boot({"server": {"max_connections": 200}, "security": {"rate_limiting": {"enabled": False}}})
     address = supervisor.listener.getsockname()
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.bus.messages import METRICS, ProxyStats, QueryStats, QuerySystem, Runtime, Stats, SystemFigures
+from actors.bus.messages import METRICS, ProxyStats, QueryStats, QuerySystem, Runtime, SenderState, Stats, SystemFigures
 from actors.latency import bucket_of
 from api.metrics import Proxy
 from api.prometheus import expose
@@ -26,6 +26,7 @@ STATS = ProxyStats(
 FIGURES = SystemFigures(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
 RUNS = {"prx_1": Runtime("running", 7, 1.0, 2, None)}
+SENDER = SenderState(9, 3, 2)
 
 
 def families(text: bytes) -> dict[str, Metric]:
@@ -43,12 +44,14 @@ def value(text: bytes, metric: str, **labels: str) -> float:
 
 
 def test_counters_have_their_labels_and_values() -> None:
-    text = expose([ONE], {"prx_1": STATS}, RUNS, FIGURES)
+    text = expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)
     assert value(text, "proxyfleet_requests_total", proxy="prx_1", protocol="http", code="502") == 2
     assert value(text, "proxyfleet_refusals_total", reason="client_denied") == 1
     assert value(text, "proxyfleet_received_bytes_total", proxy="prx_1") == 1024
     assert value(text, "proxyfleet_proxy_info", name='a "name"\n') == 1
     assert value(text, "proxyfleet_cpu_usage_ratio") == 0.5
+    assert value(text, "proxyfleet_events_lost_total") == 2
+    assert value(text, "proxyfleet_deliveries_waiting") == 3
 
 
 def test_the_histogram_is_cumulative_and_ends_with_all() -> None:
@@ -74,7 +77,7 @@ def test_a_proxy_without_traffic_counts_0_and_one_that_was_stopped_is_not_down()
 
 
 def test_all_names_begin_with_ours_and_no_label_can_hold_a_client() -> None:
-    for name, family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES)).items():
+    for name, family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)).items():
         assert name.startswith("proxyfleet_")
         for sample in family.samples:
             assert sample.labels.keys() <= {"proxy", "protocol", "code", "reason", "le", "name", "version"}
@@ -88,7 +91,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_dashboard_and_alerts_name_only_metrics_and_labels_that_there_are(expression: str) -> None:
-    exposed = families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES))
+    exposed = families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER))
     samples = {sample.name: set(sample.labels) for family in exposed.values() for sample in family.samples}
     named = re.findall(r"proxyfleet_[a-z_]+", expression)
     assert named or expression.startswith("up{")
@@ -106,7 +109,7 @@ def test_dashboard_and_alerts_are_all_read() -> None:
 
 def test_the_table_of_the_documents_names_every_metric() -> None:
     text = (GRAFANA.parent / "metrics.md").read_text()
-    for family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES)).values():
+    for family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)).values():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"`{name}`" in text, f"docs/metrics.md does not tell of {name}"
 

@@ -7,7 +7,7 @@ import http.client
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -44,13 +44,8 @@ class Serving:
         self.application = Application()
         self.listener = listening()
         self.port = port_of(self.listener)
-        self.refused: list[tuple[str, str | None]] = []
-        self.server = ApiServer(self.application, self.listener, 1000, refusal_headers=self.refusal_headers)
+        self.server = ApiServer(self.application, self.listener, 1000)
         self.server.start()
-
-    def refusal_headers(self, peer: str, fields: Mapping[str, str]) -> dict[str, str]:
-        self.refused.append((peer, fields.get("X_REQUEST_ID")))
-        return {"X-Request-Id": "one", "X-RateLimit-Limit": "100"}
 
 
 @pytest.fixture
@@ -99,9 +94,46 @@ def test_it_moves_when_the_answer_was_written_and_ends_older_connections_between
     serving.application.after = None
     assert get(newer) == str(port_of(other))
     wait_until(lambda: older.sock is None or older.sock.recv(1) == b"", "the older connection ends", LONG)
+    serving.server.leave()
+    wait_until(lambda: serving.listener.fileno() < 0, "the old socket is closed")
     with pytest.raises(ConnectionRefusedError):
         get(client(serving.port))
     newer.close()
+
+
+def test_who_waits_at_the_old_address_when_it_moves_is_still_answered(serving: Serving) -> None:
+    serving.server.limit(1)
+    first, waiting = client(serving.port), client(serving.port)
+    assert get(first) == str(serving.port)
+    wait_until(lambda: serving.server._server.in_connection_overflow, "there is no room")
+    waiting.request("GET", "/")
+    serving.server.move(listening())
+    serving.server.leave()
+    assert waiting.getresponse().status == 200
+    first.close()
+    waiting.close()
+
+
+def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_that_it_is_the_last(
+    serving: Serving,
+) -> None:
+    kept = client(serving.port)
+    get(kept)
+    serving.server.move(listening())
+    wait_until(lambda: serving.server._server.older_addresses, "it has moved")
+    serving.server._server.maintenance(0.0)
+    kept.request("GET", "/")
+    answer = kept.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (200, "close")
+    kept.close()
+
+
+def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.server.OUTDATED", 0.0)
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
+        wait_until(lambda: serving.server._server.active_channels, "it is accepted")
+        serving.server.move(listening())
+        assert silent.recv(1) == b""
 
 
 @pytest.mark.parametrize(
@@ -245,21 +277,18 @@ def test_a_request_that_all_read_alike_is_answered_and_so_is_the_next_one(servin
     assert statuses_of(serving.port, request_ + LAST) == [b"200", b"200"]
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "identifier"),
-    [
-        (b"GET / HTTP/1.1\r\nHost: here\r\nX-Request-Id: mine\r\nHost: there\r\n\r\n", 400, "mine"),
-        (b"GET / HTTP/1.1\r\nHost: here\r\nX-Big: " + b"x" * (64 * 1024) + b"\r\n\r\n", 431, None),
-        (b"POST / HTTP/1.1\r\nHost: h\r\nX-Request-Id: mine\r\nContent-Length: 99999999\r\n\r\n", 413, "mine"),
-    ],
-)
-def test_what_never_reached_the_application_has_the_headers_of_all_answers(
-    serving: Serving, request_: bytes, status: int, identifier: str | None
-) -> None:
-    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
-        connection.sendall(request_)
-        answer = connection.makefile("rb").read()
-    assert answer.startswith((b"HTTP/1.1 %d " % status, b"HTTP/1.0 %d " % status))
-    assert b"\r\nX-Request-Id: one\r\n" in answer
-    assert b"\r\nX-RateLimit-Limit: 100\r\n" in answer
-    assert serving.refused == [("127.0.0.1", identifier)]
+def test_its_thread_may_have_ended_before_the_call_that_ends_it_has_woken_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier call woke it; waitress writes to the pipe of its trigger after handing over what is to be done."""
+    made = Serving()
+    trigger = made.server._server.trigger
+    pull = trigger._physical_pull
+
+    def too_late() -> None:
+        pull()
+        made.server._thread.join(LONG)
+        assert not made.server._thread.is_alive()
+        pull()
+
+    monkeypatch.setattr(trigger, "_physical_pull", too_late)
+    made.server.close()
+    assert trigger._fds == [], "the pipe is closed at last"

@@ -14,13 +14,14 @@ import zmq
 
 from actors.bus.loop import Loop
 from config.paths import RunDir, open_run_dir
+from tests.folders import FOLDERS
 
 
 class Bench:
     """One loop with everything in it; `until` turns it until a condition holds."""
 
     def __init__(self) -> None:
-        self.run_dir: RunDir = open_run_dir(Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp")))
+        self.run_dir: RunDir = open_run_dir(Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)))
         self.context: zmq.Context[Any] = zmq.Context()
         self.loop = Loop()
         self._closing: list[Callable[[], object]] = []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.backup import sealed_keys
 from tests.cli.shell import Shell, shell_of
+from tests.cli.sites import Site
+from tests.folders import FOLDERS
 from tests.product import Product
 
 
@@ -34,3 +39,37 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
     made = product.proxy()
     yield made
     product.api("DELETE", f"/proxies/{made['id']}")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="session")
+def original() -> Iterator[Path]:
+    """The data of a product that was stopped: two proxies, one with a parent that wants a password, and a webhook."""
+    with Product() as product:
+        credentials = {"username": "u", "password": "sesame 1"}
+        upstream = {
+            "protocol": "http",
+            "host": "127.0.0.1",
+            "port": 9,
+            "auth": credentials,
+        }
+        product.proxy(name="chained", upstreams=[upstream], upstream_check={"enabled": False})
+        product.proxy(name="plain")
+        hook = {"name": "h", "url": "https://example.com/", "events": ["proxy.*"], "headers": {"X-Secret": "sesame 2"}}
+        product.data("POST", "/webhooks", hook)
+        assert product.stop() == 0
+        yield product.data_dir
+
+
+@pytest.fixture
+def site(folder: Path, original: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A stopped product with two proxies. Its keys are sealed with less than the usual work."""
+    monkeypatch.setattr(sealed_keys, "N", 2**10)
+    shutil.copytree(original, folder / "data")
+    (folder / "data").chmod(0o700)
+    return Site(folder, folder / "data")

@@ -116,7 +116,7 @@ class Terminal:
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self.resize(40, 200)
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -137,6 +137,15 @@ class Terminal:
             self.process.kill()
         self.process.wait()
         os.close(self._master)
+
+    @property
+    def modes(self) -> list[object]:
+        """How the terminal treats what is typed: echo, whole lines, keys that send signals."""
+        return termios.tcgetattr(self._master)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give it another size, of which the process hears."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())

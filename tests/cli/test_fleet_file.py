@@ -57,6 +57,25 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(shell: Shell, fleet:
     assert fleet.data("GET", "/proxies")["proxies"] == []
 
 
+def test_what_is_wrong_with_a_file_is_told_with_its_lines(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    good = proxy_of("desk", fleet.free_port())
+    file = file_of(tmp_path, f"# ours\n{good}\n{proxy_of('lab', 99999)}protcol = 1\n[serve]\nx = 1\n")
+    refused = shell("apply", "-f", file, "--dry-run")
+    assert refused.status == 1
+    assert f"{file}:10: proxies[1].port: " in refused.err
+    assert f"{file}:11: proxies[1].protcol: is not a known field" in refused.err
+    assert f"{file}:12: serve: is not a known field" in refused.err
+    assert "proxyfleet export" in refused.err
+    piped = shell("apply", "-f", "-", "--dry-run", stdin=json.dumps({"serve": {}}))
+    assert "standard input: serve: is not a known field" in piped.err
+
+
+def test_of_what_is_new_only_what_the_file_has_is_shown(shell: Shell, fleet: Product, tmp_path: Path) -> None:
+    file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
+    shown = shell.good("apply", "-f", file, "--dry-run").out
+    assert [line.split(":")[0].strip() for line in shown.splitlines()[1:-1]] == ["port", "protocol"]
+
+
 def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:
     port = fleet.free_port()
     file = file_of(tmp_path, proxy_of("desk", port, tags='["a"]') + "[settings.proxy]\ndefault_timeout = 33\n")
@@ -152,3 +171,19 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_path(shell: Shell, tm
 def test_a_file_comes_by_standard_input(shell: Shell, fleet: Product) -> None:
     text = proxy_of("piped", fleet.free_port())
     assert "1 created" in shell.good("apply", "-f", "-", "--yes", stdin=text).out
+
+
+def test_a_user_is_as_in_the_file_again_whose_permissions_were_those_of_the_role(
+    shell: Shell, fleet: Product, tmp_path: Path
+) -> None:
+    body = {"username": "clerk", "password": "long enough", "role": "operator"}
+    clerk = fleet.data("POST", "/users", body)["user"]
+    file = tmp_path / "all.toml"
+    shell.good("export", str(file))
+    assert 'permissions = "role"' in file.read_text()
+    fleet.data("PATCH", f"/users/{clerk['id']}", {"permissions": ["admin"], "email": "clerk@example.com"})
+    told = shell.good("apply", "-f", str(file), "--yes", "-o", "json").data
+    assert [field["field"] for change in told["changes"] for field in change["fields"]] == ["email", "permissions"]
+    again = fleet.data("GET", f"/users/{clerk['id']}")["user"]
+    assert (again["permissions"], again["email"]) == (clerk["permissions"], None)
+    fleet.data("DELETE", f"/users/{clerk['id']}")

@@ -95,7 +95,24 @@ def test_following_goes_on_when_the_api_was_away(tmp_path: Path, origin: Origin)
     assert [entry["target_url"].partition("?")[2] for entry in entries] == ["before", "after"]
 
 
-@pytest.mark.parametrize("since", ["yesterday", "5", "5y", ""])
+@pytest.mark.parametrize("since", ["yesterday", "5", "5x", ""])
 def test_a_time_that_can_not_be_read_is_a_matter_of_usage(shell: Shell, since: str) -> None:
     refused = shell("audit", "list", "--since", since or " ")
     assert (refused.status, "Such as 15m" in refused.err) == (2, True)
+
+
+def test_records_name_their_proxy_and_the_line_for_people_does_too(shell: Shell, proxy: dict[str, Any]) -> None:
+    shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/named")
+    table = wait_until(lambda: shell.good("logs", "--search", "named", "--proxy", proxy["id"]).rows, "the record")
+    assert table[0][-1] == proxy["name"]
+    with shell.terminal("logs", "--search", "named", "--proxy", proxy["id"], NO_COLOR="1") as terminal:
+        assert terminal.end() == 0
+    assert f" 502 {proxy['name']} 127.0.0.1 " in terminal.text
+
+
+def test_somebody_who_may_read_records_alone_sees_the_ids_of_proxies(shell: Shell, proxy: dict[str, Any]) -> None:
+    shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/idonly")
+    wait_until(lambda: shell.good("logs", "--search", "idonly").rows, "the record")
+    key = shell.good("keys", "create", "reader", "--permission", "metrics.read").out.strip()
+    assert shell.good("logs", "--search", "idonly", "--key", key).rows[0][-1] == proxy["id"]
+    shell.good("keys", "revoke", "reader", "--yes")

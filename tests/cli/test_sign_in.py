@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,7 +103,13 @@ def test_a_damaged_file_is_named_with_the_way_out(shell: Shell) -> None:
     assert (broken.status, str(shell.credentials) in broken.err, "sign in again" in broken.err) == (1, True, True)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://host", "http://admin:secret@127.0.0.1:8080", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:8080", "ftp://host", "http://admin:secret@127.0.0.1:8080", "http://"),
+        *("http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:x", "http://127.0.0.1:0"),
+    ],
+)
 def test_a_bad_url_is_a_matter_of_usage(stranger: Shell, url: str) -> None:
     refused = stranger("whoami", "--url", url)
     assert (refused.status, "--url" in refused.err) == (2, True)
@@ -120,6 +127,48 @@ def test_nobody_there_ends_with_3_and_says_how_to_start(stranger: Shell, product
     assert (gone.status, "Connection refused" in gone.err, "proxyfleet serve" in gone.err) == (3, True, True)
 
 
+def test_an_address_without_its_scheme_is_shown_with_it(stranger: Shell) -> None:
+    assert "Such as http://10.0.0.1:9000" in stranger("whoami", "--url", "10.0.0.1:9000").err
+
+
+def test_the_way_to_this_machine_leads_through_no_proxy_of_the_environment(shell: Shell, product: Product) -> None:
+    nobody = f"http://127.0.0.1:{product.free_port()}"
+    every = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), nobody)
+    assert shell.good("whoami", **every).details["username"] == "admin"
+
+
+def test_the_way_elsewhere_leads_through_the_proxy_of_the_environment_which_is_named_when_it_fails(
+    stranger: Shell, product: Product
+) -> None:
+    nobody = f"http://127.0.0.1:{product.free_port()}"
+    failed = stranger("whoami", "--url", "http://proxyfleet.example", http_proxy=nobody)
+    assert (failed.status, "proxy that the environment names" in failed.err, "no_proxy" in failed.err) == (
+        3,
+        True,
+        True,
+    )
+
+
+def test_tls_where_there_is_none_and_none_where_there_is_are_told_apart_from_a_bad_certificate(
+    stranger: Shell, product: Product, tls_product: Product
+) -> None:
+    plain = stranger("whoami", "--url", product.base_url.replace("http", "https"))
+    assert (plain.status, f"--url {product.base_url}" in plain.err, "trusted" in plain.err) == (3, True, False)
+    secured = stranger("whoami", "--url", tls_product.base_url.replace("https", "http"))
+    assert (secured.status, f"--url {tls_product.base_url}" in secured.err) == (3, True)
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), ("no certificate", "no certificate in PEM")])
+def test_a_bad_file_of_an_authority_is_a_matter_of_usage(
+    stranger: Shell, tmp_path: Path, content: str | None, said: str
+) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    refused = stranger("whoami", "--ca-file", str(file))
+    assert (refused.status, f"--ca-file: {file}" in refused.err, said in refused.err) == (2, True, True)
+
+
 def test_a_password_is_never_an_argument() -> None:
     """Others on the machine see arguments."""
     from tests.cli.commands import all_commands, options_of
@@ -130,18 +179,25 @@ def test_a_password_is_never_an_argument() -> None:
                 assert option.is_flag, f"{name} {option.name} takes a password as its value"
 
 
-def test_a_certificate_is_trusted_when_its_authority_is_named(tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
+@pytest.fixture(scope="module")
+def tls_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A product whose API speaks TLS with a certificate that nobody trusts; `session.verify` names its file."""
+    cert, key = certificate(tmp_path_factory.mktemp("tls"))
     tls = f'[server.tls]\nenabled = true\ncert_file = "{cert}"\nkey_file = "{key}"\n'
     product = Product(config=tls)
     product.base_url = f"https://127.0.0.1:{product.port}"
     product.session.verify = str(cert)
     with product:
-        stranger = Shell(tmp_path / "home", product.base_url)
-        refused = stranger("login", "--password-stdin", stdin=f"{PASSWORD}\n")
-        assert (refused.status, "not trusted" in refused.err, "--ca-file" in refused.err) == (3, True, True)
-        stranger.good("login", "--password-stdin", "--ca-file", str(cert), stdin=f"{PASSWORD}\n")
-        assert stranger.good("whoami", PROXYFLEET_CA_FILE=str(cert)).details["username"] == "admin"
+        yield product
+
+
+def test_a_certificate_is_trusted_when_its_authority_is_named(tls_product: Product, tmp_path: Path) -> None:
+    cert = str(tls_product.session.verify)
+    stranger = Shell(tmp_path / "home", tls_product.base_url)
+    refused = stranger("login", "--password-stdin", stdin=f"{PASSWORD}\n")
+    assert (refused.status, "not trusted" in refused.err, "--ca-file" in refused.err) == (3, True, True)
+    stranger.good("login", "--password-stdin", "--ca-file", cert, stdin=f"{PASSWORD}\n")
+    assert stranger.good("whoami", PROXYFLEET_CA_FILE=cert).details["username"] == "admin"
 
 
 def test_a_key_wins_over_a_login(shell: Shell) -> None:

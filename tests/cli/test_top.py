@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import re
+import signal
 import time
 from typing import Any
 
+import psutil
 import pytest
+from rich.console import Console
 
 from api.cli.client import Allowance
-from api.cli.top import View, sparkline
+from api.cli.keyboard import split
+from api.cli.top import View, drawn, figures, sparkline
 from tests.cli.shell import Shell
 from tests.e2e.origins import Origin, serving
 from tests.product import Product
+from tests.waiting import wait_until
 
 NOW = dict.fromkeys(
     (
@@ -67,6 +73,96 @@ def test_looks_are_as_far_apart_as_the_rate_limit_allows() -> None:
     assert 100 < Allowance(30, time.time() + 3600).pause(2.0, 2) <= 360
     assert Allowance(0, time.time() + 30).pause(2.0, 1) > 29
     assert Allowance(0, time.time() - 1).pause(2.0, 1) == 2.0
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
+def test_figures_are_never_broken_and_take_no_line_that_is_too_long(width: int) -> None:
+    busy = {**NOW, "requests_per_second": 12345.67, "bandwidth_out": 123456789.0, "active_connections": 12345}
+    lines = figures(busy, width)
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= {30: 6, 60: 3, 80: 2, 120: 2, 200: 1}[width]
+    assert "12345 connections" in "   ".join(lines)
+
+
+def screen(view: View, width: int, height: int, unicode: bool = True) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    console.print(drawn(view, "http://127.0.0.1:8080", width, height, unicode), end="")
+    assert isinstance(console.file, io.StringIO)
+    return re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue()).splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 12), (120, 8)])
+def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int, height: int) -> None:
+    view = View()
+    view.look(NOW, [proxy(f"proxy-{number}", number) for number in range(100)], 1.0)
+    lines = screen(view, width, height)
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert "q quit" in lines[-1]
+    if width >= 80:
+        assert "of 100" in lines[-1]
+
+
+def test_a_long_name_takes_the_place_of_no_figure() -> None:
+    view = View()
+    view.look(NOW, [proxy("n" * 100, 1), proxy("世" * 60, 1), proxy("evil\x1b[2J", 1)], 1.0)
+    text = "\n".join(screen(view, 80, 24))
+    assert text.count("unknown") == 3
+    assert "0.00 B  0.00 B" in text
+    assert r"evil\x1b[2J" in text
+
+
+def test_a_terminal_of_ascii_gets_ascii() -> None:
+    view = View()
+    view.look(NOW, [proxy("n" * 100, 1)], 1.0)
+    assert "\n".join(screen(view, 80, 24, unicode=False)).isascii()
+
+
+def test_keys_that_come_at_once_are_told_apart_and_a_gone_terminal_is_the_end() -> None:
+    assert split(b"sr\x1b[A\x1bOBq") == [b"s", b"r", b"\x1b[A", b"\x1bOB", b"q"]
+    assert split(b"\x1b[5~j") == [b"\x1b[5~", b"j"]
+    assert split(b"\x1b") == [b"\x1b"]
+    assert not View().pressed(split(b"")[0])
+
+
+@pytest.mark.product
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_and_the_terminal_is_as_it_was(shell: Shell, number: int, status: int) -> None:
+    with shell.terminal("top") as terminal:
+        before = terminal.modes
+        terminal.until("q quit")
+        assert terminal.modes != before
+        terminal.process.send_signal(number)
+        assert terminal.end() == status
+        assert "\x1b[?1049l" in terminal.text
+        assert terminal.modes == before
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.product
+def test_a_suspended_one_gives_the_terminal_back_and_draws_anew_when_continued(shell: Shell) -> None:
+    with shell.terminal("top") as terminal:
+        before = terminal.modes
+        terminal.until("q quit")
+        terminal.type("\x1a")
+        stopped = psutil.Process(terminal.process.pid)
+        wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, "it is suspended", 30)
+        assert terminal.modes == before
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda text: "q quit" in text.rpartition("\x1b[?1049h")[2] and text.count("\x1b[?1049h") == 2)
+        terminal.type("q")
+        assert terminal.end() == 0
+
+
+@pytest.mark.product
+def test_another_size_of_the_window_is_drawn_at_once(shell: Shell) -> None:
+    with shell.terminal("top", "--interval", "1000") as terminal:
+        terminal.until("q quit")
+        assert "ADDRESS" in terminal.text
+        seen = len(terminal.text)
+        terminal.resize(24, 60)
+        terminal.until(lambda text: "q quit" in text[seen:])
+        assert "ADDRESS" not in terminal.text[seen:]
 
 
 @pytest.mark.product

@@ -58,6 +58,44 @@ def test_a_key_has_the_line_that_it_begins_on(path: tuple[Any, ...], line: int |
     assert line_of(lines_of(FILE), path) == line
 
 
+ARRAYS = """[[proxies]]
+name = "a"
+upstreams = [
+  {host = "x"},
+]
+[proxies.auth]
+username = "u"
+[[proxies]]
+name = "b"
+[[proxies.accounts]]
+username = "c"
+[[proxies.accounts]]
+username = "d"
+[[proxies]]
+[[proxies.accounts]]
+username = "e"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("proxies", 0, "name"), 2),
+        (("proxies", 0, "upstreams", 0, "host"), 3),
+        (("proxies", 0, "auth", "username"), 7),
+        (("proxies", 1), 8),
+        (("proxies", 1, "name"), 9),
+        (("proxies", 1, "accounts", 1, "username"), 13),
+        (("proxies", 2, "name"), 14),
+        (("proxies", 2, "accounts", 0, "username"), 16),
+        (("proxies", 2, "accounts", 1, "username"), 15),  # there is no second one: where they begin
+        (("proxies", "name"), 2),
+    ],
+)
+def test_what_is_in_an_array_of_tables_is_found_by_its_number(path: tuple[Any, ...], line: int) -> None:
+    assert line_of(lines_of(ARRAYS), path) == line
+
+
 @given(
     some.lists(
         some.sampled_from(['a = "[#"', "b = [\n1,\n2]", "c = '''\n'''", "# [x", "", '"d.e" = {f = "}"}', "g.h = 1"])

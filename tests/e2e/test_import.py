@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import random
 import threading
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import requests
 
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
+from tests.knocking import Knocking, through_proxy
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
 
@@ -47,38 +48,9 @@ def running(product: Product, name: str) -> dict[str, Any]:
     return wait_until(look, f"{name} runs")
 
 
-class Callers:
-    """Somebody who asks through a port again and again; `failures` are connections that were refused or cut."""
-
-    def __init__(self, port: int, url: str) -> None:
-        self.port, self.url = port, url
-        self.answered = 0
-        self.failures: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._call, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_what: object) -> None:
-        self._stop.set()
-        self._thread.join(30)
-
-    def more(self) -> None:
-        """Wait for answers from now on."""
-        enough = self.answered + 5
-        wait_until(lambda: self.answered >= enough or self.failures, "more answers")
-
-    def _call(self) -> None:
-        while not self._stop.is_set():
-            try:
-                with Client(self.port) as client:
-                    assert client.get(self.url).status == 200
-            except (OSError, AssertionError) as error:
-                self.failures.append(repr(error))
-                return
-            self.answered += 1
+def callers(port: int, url: str) -> Knocking:
+    """Somebody who asks through a port again and again."""
+    return Knocking(through_proxy(port, url))
 
 
 def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(own_product: Product, origin: Origin) -> None:
@@ -91,15 +63,15 @@ def test_addresses_change_hands_and_no_connection_is_refused_or_dropped(own_prod
     before = {name: running(product, name)["runtime"]["pid"] for name in ("one", "two", "kept")}
     moved = [{"name": "renamed", "port": one, "protocol": "http"}, {"name": "two", "port": kept}]
     moved += [{"name": "kept", "port": two, "tags": ["moved"]}]
-    with Client(kept) as idle, Callers(one, url) as first, Callers(two, url) as second, Callers(kept, url) as third:
+    with Client(kept) as idle, callers(one, url) as first, callers(two, url) as second, callers(kept, url) as third:
         assert idle.get(url).status == 200
-        first.more()
+        first.wait_for_more()
         summary = imported(product, {"proxies": moved}, "prune=true")["summary"]
         assert summary == {"create": 1, "update": 2, "delete": 1, "unchanged": 0}
         after = {name: running(product, name)["runtime"]["pid"] for name in ("renamed", "two", "kept")}
-        for callers in (first, second, third):
-            callers.more()
-            assert callers.failures == []
+        for each in (first, second, third):
+            each.wait_for_more()
+            assert each.failures == []
     assert not set(before.values()) & set(after.values())
     assert imported(product, {"proxies": moved}, "prune=true")["changed"] is False
 

@@ -6,8 +6,6 @@ import os
 import select
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import msgpack
 import zmq
 
 from actors.bus.events import Forwarder, Subscription
@@ -34,18 +31,13 @@ from actors.bus.messages import (
     forwarding_name,
 )
 from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
+from actors.process import Boot
 from config.paths import open_run_dir
+from tests.folders import FOLDERS
+from tests.forwarding.forked import Forked, fork_actor
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"
-
-_CHILD = """
-import sys, socket, msgpack
-from actors.process import Boot, main
-fields = msgpack.unpackb(bytes.fromhex(sys.argv[1]))
-sys.exit(main("actors.forwarding.actor:ForwardingActor", Boot(**fields),
-              [socket.socket(fileno=int(sys.argv[2]))], int(sys.argv[3])))
-"""
 
 
 def until(condition: Callable[[], Any], what: str, deadline: float = 20.0) -> Any:
@@ -73,7 +65,7 @@ class Rig:
     ) -> None:
         """`params` are what the actor is told at its start, `changes` those of the plain proxy."""
         self._params = params or {}
-        self.folder = tempfile.mkdtemp(prefix="pf-", dir="/tmp")
+        self.folder = tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
         self.counters: Counters | None = None
@@ -102,7 +94,8 @@ class Rig:
         self.do(self._loop.stop)
         self._thread.join(10)
         self._listener.close()
-        os.close(self._lifeline)
+        for descriptor in (self._lifeline, self._wake_read, self._wake_write):
+            os.close(descriptor)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def do(self, call: Callable[[], None]) -> None:
@@ -135,20 +128,13 @@ class Rig:
             f"a record with {wanted} among {self.records}",
         )
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        boot: dict[str, Any] = {
-            "name": forwarding_name(PROXY_ID),
-            "instance": 1,
-            "run_dir": self.folder,
-            "data_dir": self.folder,
-        }
-        boot["params"] = self._params
+    def _spawn(self) -> Forked:
+        boot = Boot(forwarding_name(PROXY_ID), 1, self.folder, self.folder, params=self._params)
         lifeline, self._lifeline = os.pipe()
-        fds = (self._listener.fileno(), lifeline)
-        arguments = [msgpack.packb(boot).hex(), str(fds[0]), str(fds[1])]
-        process = subprocess.Popen([sys.executable, "-c", _CHILD, *arguments], pass_fds=fds)
-        os.close(lifeline)
-        return process
+        try:
+            return fork_actor(boot, self._listener, lifeline)
+        finally:
+            os.close(lifeline)
 
     def _run(self) -> None:
         self._loop = Loop()
@@ -163,6 +149,7 @@ class Rig:
         for part in (subscription, receiver, forwarder, self._exchange):
             part.close()
         context.term()
+        self._loop.close()
 
     def _woken(self, _mask: int) -> None:
         os.read(self._wake_read, 1)

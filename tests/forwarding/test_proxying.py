@@ -358,7 +358,13 @@ def test_a_reader_that_is_slow_but_reads_is_not_cut() -> None:
 
 def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> None:
     body = os.urandom(1000) * 60
-    with Rig() as rig, Origin(answers(*[counted(body)] * 2)) as origin, connect(rig) as fresh, connect(rig) as slow:
+    patient = {"proxy": {"first_request_timeout": 20}}
+    with (
+        Rig(params=patient) as rig,
+        Origin(answers(*[counted(body)] * 2)) as origin,
+        connect(rig) as fresh,
+        connect(rig) as slow,
+    ):
         slow.sendall(get(origin))
         until(lambda: rig.counters and rig.counters.requests == 1, "the answer is on its way")
         assert rig.ask(Stop(30)) == Done()  # it has heard it before the request comes

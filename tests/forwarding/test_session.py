@@ -14,36 +14,26 @@ from actors.forwarding import errors
 from actors.forwarding.commands import (
     Authorize,
     CloseClient,
-    Command,
     LeaveOrigin,
     Open,
     RelayToClient,
     RelayToOrigin,
     Report,
-    ToClient,
-    ToOrigin,
     Tunnel,
 )
 from actors.forwarding.http.session import HttpSession, Phase
 from actors.forwarding.policy import Policy
+from tests.forwarding.talk import Conversation
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
-class Talk:
-    """A session and everything that has come out of it."""
-
+class Talk(Conversation):
     def __init__(self, **policy: Any) -> None:
         self.session = HttpSession(replace(POLICY, **policy), 0.0)
-        self.now = 0.0
-        self.out: list[Command] = []
-
-    def client(self, *pieces: bytes) -> Talk:
-        for piece in pieces:
-            self.out += self.session.receive_from_client(piece, self.now)
-        return self
+        super().__init__(self.session)
 
     def origin(self, *pieces: bytes) -> Talk:
         for piece in pieces:
@@ -53,21 +43,6 @@ class Talk:
     def opened(self, reused: bool = False) -> Talk:
         self.out += self.session.opened(reused, self.now)
         return self
-
-    def all(self, kind: type[Any]) -> list[Any]:
-        return [command for command in self.out if isinstance(command, kind)]
-
-    @property
-    def to_client(self) -> bytes:
-        return b"".join(command.data for command in self.all(ToClient))
-
-    @property
-    def to_origin(self) -> bytes:
-        return b"".join(command.data for command in self.all(ToOrigin))
-
-    @property
-    def kinds(self) -> list[str]:
-        return [type(command).__name__ for command in self.out]
 
     @property
     def report(self) -> Report:
@@ -251,10 +226,26 @@ def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
     assert talk.out[-1] == CloseClient()
 
 
-def test_http_1_0_clients_may_ask_to_stay() -> None:
-    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nProxy-Connection: Keep-Alive\r\n\r\n")
-    assert b"Connection: keep-alive" in talk.to_client
+@pytest.mark.parametrize("name", [b"Connection", b"Proxy-Connection"])
+def test_http_1_0_clients_may_not_stay_since_the_wish_may_come_through_a_proxy_that_waits_for_the_end(
+    name: bytes,
+) -> None:
+    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\n" + name + b": Keep-Alive\r\n\r\n")
+    assert b"Connection: close" in talk.to_client
+    assert b"keep-alive" not in talk.to_client.lower()
+    assert talk.out[-1] == CloseClient()
+
+
+def test_an_origin_of_http_1_0_may_stay() -> None:
+    talk = exchange(answer=b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi")
+    assert talk.out[-1] == LeaveOrigin(reusable=True)
     assert talk.session.phase is Phase.IDLE
+
+
+def test_an_error_ends_the_connection_of_an_http_1_0_client_that_asked_to_stay() -> None:
+    talk = exchange(b"GET http://a.example/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", answer=b"nonsense\r\n\r\n")
+    assert b"Connection: close" in talk.to_client
+    assert talk.out[-1] == CloseClient()
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,10 @@ from actors.forwarding.commands import (
     Associate,
     Authorize,
     CloseClient,
-    Command,
     Listen,
     Open,
     RelayDatagrams,
     Report,
-    ToClient,
-    ToOrigin,
     Tunnel,
 )
 from actors.forwarding.errors import Failure
@@ -29,6 +26,7 @@ from actors.forwarding.policy import Policy
 from actors.forwarding.socks.session import HELD_MAX, Phase, SocksSession
 from actors.forwarding.socks.v4 import Socks4Session
 from actors.forwarding.socks.v5 import Socks5Session
+from tests.forwarding.talk import Conversation
 
 POLICY = Policy(timeout=30, handshake_timeout=10)
 LOCAL = ("192.0.2.7", 4660)
@@ -48,19 +46,11 @@ V4_GRANTED = b"\0\x5a\x12\x34\xc0\0\x02\x07"
 V4_REJECTED = b"\0\x5b\0\0\0\0\0\0"
 
 
-class Talk:
-    """A session and everything that has come out of it."""
-
+class Talk(Conversation):
     def __init__(self, version: int, **policy: Any) -> None:
         kind: type[SocksSession] = Socks5Session if version == 5 else Socks4Session
         self.session = kind(replace(POLICY, **policy), 0.0)  # type: ignore[call-arg]
-        self.now = 0.0
-        self.out: list[Command] = []
-
-    def client(self, *pieces: bytes) -> Talk:
-        for piece in pieces:
-            self.out += self.session.receive_from_client(piece, self.now)
-        return self
+        super().__init__(self.session)
 
     def admitted(self, user: str | None = "alice") -> Talk:
         self.out += self.session.authorized(user, self.now)
@@ -73,21 +63,6 @@ class Talk:
     def failed(self, failure: Failure) -> Talk:
         self.out += self.session.failed(failure, self.now)
         return self
-
-    def all(self, kind: type[Any]) -> list[Any]:
-        return [command for command in self.out if isinstance(command, kind)]
-
-    @property
-    def to_client(self) -> bytes:
-        return b"".join(command.data for command in self.all(ToClient))
-
-    @property
-    def to_origin(self) -> bytes:
-        return b"".join(command.data for command in self.all(ToOrigin))
-
-    @property
-    def kinds(self) -> list[str]:
-        return [type(command).__name__ for command in self.out]
 
     @property
     def report(self) -> Report:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import bcrypt
 import pytest
@@ -25,14 +26,18 @@ from actors.bus.messages import (
     UpstreamState,
 )
 from actors.forwarding.credentials import prehash
-from actors.forwarding.proxy_protocol import read_header
+from actors.forwarding.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, Script, answers, counted, echoes, read_all, read_head
 from tests.forwarding.parents import closed_port, of_rig, parent, parents
+from tests.forwarding.test_https import make_pair
 from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
 
 TARGET = "target.example:443"
 REFUSED_TO_US = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=theirs\r\nContent-Length: 2\r\n\r\nno"
+
+
+ENDS = ("2001:db8::7", 56324), ("2001:db8::1", 443)
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +259,49 @@ def test_checks_know_a_socks5_parent_that_does_not_accept_the_password(child: Ri
         assert "accepts none" in state.last_error
 
 
+@pytest.mark.parametrize("protocol", ["http", "https"])
+def test_checks_know_an_http_parent_that_does_not_accept_the_password_and_that_it_does_again(
+    child: Rig, tmp_path: Path, protocol: str
+) -> None:
+    hashed = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
+    pair = make_pair(tmp_path) if protocol == "https" else None
+    with Rig(protocol=protocol, tls=pair, auth_username="alice", auth_hash=hashed) as above:
+        wrong = of_rig(above, username="alice", password="wrong", verify=False)
+        child.configure(upstreams=parents(wrong, check_enabled=True))
+        state = until(lambda: next((s for s in states(child).values() if s.state == "down"), None), "it is down")
+        assert state.last_error == "it answers 407: it wants other credentials"
+        above.configure(auth_hash=bcrypt.hashpw(prehash(b"wrong"), bcrypt.gensalt(4)).decode())
+        until(lambda: [s.state for s in states(child).values()] == ["up"], "a check finds that it was mended", 20)
+        assert above.record(method="OPTIONS", status_code=200)["user"] == "alice"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n", b"220 not HTTP\r\n\r\n", b""],
+)
+def test_checks_think_nothing_of_a_parent_that_takes_no_options(child: Rig, said: bytes) -> None:
+    with Origin(says(said)) as above:
+        child.configure(upstreams=parents(scripted(above, username="u", password="p"), check_enabled=True))
+        until(lambda: [s.state for s in states(child).values()] == ["up"], "it is up")
+        assert [s.failures for s in states(child).values()] == [0]
+
+
+def test_a_parent_that_is_silent_to_options_counts_as_reached(child: Rig) -> None:
+    with Origin(lambda sock: read_all(sock) and None) as above:
+        spec = scripted(above, username="u", password="p")
+        child.configure(upstreams=parents(spec, check_enabled=True, check_timeout=0.2))
+        until(lambda: [s.state for s in states(child).values()] == ["up"], "it is up")
+
+
+def test_a_parent_without_credentials_is_only_connected_to(child: Rig) -> None:
+    heard: list[bytes] = []
+    with Origin(lambda sock: heard.append(read_all(sock))) as above:
+        child.configure(upstreams=parents(scripted(above), check_enabled=True))
+        until(lambda: [s.state for s in states(child).values()] == ["up"], "it is up")
+        until(lambda: heard, "the check is over")
+    assert heard == [b""]
+
+
 def test_a_parent_that_hangs_in_its_handshake_is_left_for_the_next(child: Rig, good: Rig) -> None:
     with Origin(lambda sock: read_all(sock) and None) as hung, Origin(echoes) as target:
         spec = scripted(hung, "socks5")
@@ -350,6 +398,31 @@ def test_a_parent_hears_of_the_client_and_its_connection_is_no_other_clients(chi
                 assert read_answer(client)[1] == b"one"
         assert above.connections == 2
     assert heard == ends
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("told", [build_v2(*ENDS), LOCAL_V2], ids=["a client", "nobody"])
+def test_a_parent_hears_both_addresses_of_a_client_that_a_balancer_has_announced(
+    child: Rig, version: str, told: bytes
+) -> None:
+    heard: list[object] = []
+
+    def announced(sock: socket.socket) -> None:
+        header = read_header(read_head(sock))
+        assert header is not None
+        heard.append(header.ends)
+        sock.sendall(counted(b"one"))
+
+    try:
+        with Origin(announced) as above:
+            child.configure(upstreams=parents(scripted(above, proxy_protocol=version)), accept_proxy_protocol=True)
+            with connect(child) as client:
+                own = client.getsockname(), client.getpeername()
+                client.sendall(told + b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n")
+                assert read_answer(client)[1] == b"one"
+    finally:
+        child.configure(accept_proxy_protocol=False)
+    assert heard == [ENDS if told != LOCAL_V2 else own]
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])

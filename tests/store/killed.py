@@ -24,6 +24,7 @@ from api.store import open_store
 from api.store.migration import bring_up_to_date
 from config.data_format import DataFormatError, read_mark
 from config.paths import DataDir
+from tests.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.chmod", "os.utime", "sqlite3.connect"}
@@ -71,7 +72,7 @@ def upgrade(data: DataDir, points: int | None) -> bool:
 
 def proxies(folder: Path) -> dict[str, list[str]]:
     """As today's program reads them; from a copy, since opening may repair."""
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as copy:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as copy:
         shutil.copytree(folder, copy, dirs_exist_ok=True)
         store = open_store(DataDir(Path(copy)))
         try:
@@ -108,7 +109,7 @@ def main(pristine: Path, seed: int) -> None:
     counts: dict[str, int] = {"old": 0, "decided": 0}
     wrong: list[str] = []
     for point in itertools.count():
-        with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+        with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
             data = DataDir(Path(folder) / "data")
             shutil.copytree(pristine, data.path)
             ended = upgrade(data, point)

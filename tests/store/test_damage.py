@@ -8,8 +8,7 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,6 @@ import pytest
 
 from api.store import StoreDamaged, StoreError, StoreTooNew, StoreWriteError, TinyStore, storage
 from api.store.storage import compose
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
-        yield Path(made) / "store"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,7 @@ from api.store import (
     storage,
     tiny,
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
-        yield Path(made) / "store"
+from tests.folders import FOLDERS
 
 
 @pytest.fixture
@@ -147,7 +142,7 @@ def test_cut_off_at_any_step_a_restart_finds_all_of_it_or_nothing(monkeypatch: p
     at = 0
     while True:
         at += 1
-        with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+        with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
             store = filled(Path(made) / "s")
             with monkeypatch.context() as patched:
                 disk = Disk(patched, at, Cut)
@@ -243,7 +238,7 @@ def test_refused_by_the_disk_at_any_step_nothing_is_changed_or_nothing_more_is_w
     at, went_on, stopped = 0, 0, 0
     while True:
         at += 1
-        with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+        with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
             path = Path(made) / "s"
             store = filled(path)
             with monkeypatch.context() as patched:

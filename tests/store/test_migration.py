@@ -22,12 +22,13 @@ from api.store.migration import KEPT, Step, bring_up_to_date, missing_space
 from api.store.storage import compose, digest_of, fresh_of
 from config.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.paths import DataDir, open_data_dir
+from tests.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         yield Path(folder)
 
 

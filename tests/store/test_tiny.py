@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,7 @@ from api.store import (
     tiny,
 )
 from config.paths import open_data_dir
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
-        yield Path(made) / "store"
+from tests.folders import FOLDERS
 
 
 def named(identifier: str, **fields: Any) -> dict[str, Any]:
@@ -171,7 +165,7 @@ def test_files_are_private(folder: Path) -> None:
 
 
 def test_a_store_that_vanished_is_no_first_start() -> None:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as made:
         data = open_data_dir(Path(made))
         data.keys.mkdir()
         (data.keys / "access-tokens.key").write_text("00")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,6 @@ import pytest
 from api.store import StoreWriteError, TinyStore, storage, tiny
 
 LONG = 30.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as made:
-        yield Path(made) / "store"
 
 
 def test_a_reader_waits_for_no_disk_and_sees_a_change_when_it_is_durable(

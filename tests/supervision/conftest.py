@@ -28,6 +28,7 @@ from actors.bus.messages import (
     ReserveListener,
     Runtime,
 )
+from tests.folders import FOLDERS
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -36,7 +37,7 @@ class Supervised:
     """The supervisor's process. Its log is in `log`."""
 
     def __init__(self, drain: float = 5.0, **entries: str) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+        self.directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
         self.port = free_port()
         self._drain = drain
         self._entries = entries

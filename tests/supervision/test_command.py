@@ -20,6 +20,7 @@ from api.audit import Trail
 from api.audit.trail import trail_file
 from api.store import open_store
 from config.paths import PathError, default_run_dir, open_data_dir, private_directory
+from tests.folders import FOLDERS
 from tests.product import Product
 from tests.waiting import wait_until
 
@@ -32,7 +33,7 @@ def proxyfleet(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="pf-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         yield Path(folder)
 
 

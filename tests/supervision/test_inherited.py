@@ -212,6 +212,27 @@ def test_sockets_are_taken_as_systemd_passes_them() -> None:
     ], done.stderr
 
 
+def test_what_is_no_socket_at_all_is_closed_and_stops_no_start() -> None:
+    """In a process of its own, since they are the descriptors from 3 on."""
+    program = (
+        "import os; os.environ['LISTEN_PID'] = str(os.getpid())\n"
+        "from actors.supervision.inherited import from_manager\n"
+        "taken = [(name, each.getsockname()[1]) for name, each in from_manager(os.environ)]\n"
+        "print(taken, os.path.exists('/proc/self/fd/3'))"
+    )
+    with listen(LOCAL, free_port()) as one:
+        shell = f"exec 4<&{one.fileno()} 3</dev/null; exec '{sys.executable}' -c \"$0\""
+        done = subprocess.run(
+            ["bash", "-c", shell, program],
+            pass_fds=(one.fileno(),),
+            env={**os.environ, "LISTEN_FDS": "3", "LISTEN_FDNAMES": "file:api:gone"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.stdout == f"{[('api', one.getsockname()[1])]} False\n", done.stderr
+
+
 def test_what_must_arrive_waits_until_a_busy_manager_takes_it(manager: Manager) -> None:
     for _ in range(1_000):
         notify.notify("WATCHDOG=1")  # more than its queue holds: none of these waits

@@ -10,16 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from actors.supervision.sockets import RESERVED_FOR, ListenerKeeper, ListenError, listen, refusal
+from tests.clocks import Clock
 from tests.ports import free_port
 
 LOCAL = "127.0.0.1"
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.supervision.managed import SILENCE_MAX, START_MAX, STUCK_AFTER, Managed, Plan, World
+from tests.clocks import Clock
 
 
 class Deaf:
@@ -29,16 +30,9 @@ class Deaf:
         self.killed += 1
 
 
-class Clock:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_000.0)
 
 
 @pytest.fixture

@@ -133,6 +133,20 @@ def test_twenty_restarts_under_load_refuse_and_drop_nothing(supervised: Supervis
     assert len(set(caller.pids)) > 10
 
 
+def test_a_reload_while_connections_drain_cuts_nobody(supervise: Callable[..., Supervised]) -> None:
+    supervised, port = supervise(drain=30), free_port()
+    supervised.put(spec("one", port))
+    supervised.running("one")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection, connection.makefile("r") as lines:
+        lines.readline()
+        for number, said in ((signal.SIGTERM, "draining"), (signal.SIGHUP, "left to the next start")):
+            supervised.process.send_signal(number)
+            wait_until(lambda: said in supervised.log or supervised.process.poll() is not None, said)  # noqa: B023
+        connection.sendall(b"still there?\n")
+        assert lines.readline() == "still there?\n"
+    assert supervised.process.wait(20) == 0
+
+
 def test_a_stopped_proxy_refuses_connections_when_the_answer_comes(supervised: Supervised) -> None:
     port = free_port()
     supervised.put(spec("one", port))

@@ -18,6 +18,7 @@ from actors.bus.mailbox import Exchange
 from actors.process import Boot
 from actors.supervision.spawner import ActorProcess, Spawner, describe_status
 from config.paths import open_run_dir
+from tests.folders import FOLDERS
 
 QUIET = "tests.supervision.standins:Quiet"
 
@@ -73,7 +74,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     import shutil
     import tempfile
 
-    directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
     made = Nursery(directory)
     yield made
     made.close()

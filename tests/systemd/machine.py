@@ -1,9 +1,9 @@
 """A real systemd in namespaces of its own (`tests/systemd/boot`), with this checkout installed as a service.
 
-    machine = Machine.boot(folder)
-    machine.systemctl("start", "proxyfleet")
-    with machine.network():
-        requests.get("http://127.0.0.1:8080/health")
+    with booted(furnish) as machine:
+        machine.systemctl("start", "proxyfleet")
+        with machine.network():
+            requests.get("http://127.0.0.1:8080/health")
 
 Only what is below the stage is new there; the rest of this machine is there for reading. The kernel's settings can't
 be written, and the only network is a loopback of its own.
@@ -19,13 +19,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
+from tests.folders import FOLDERS
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -232,6 +235,26 @@ class Machine:
         hierarchy = next(mount[1] for mount in mounts if mount[2] == "cgroup2")
         own = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
         _remove_tree(Path(hierarchy + own.removeprefix("0::").rstrip("/")) / f"pf-systemd-{self._process.pid}")
+
+
+@contextlib.contextmanager
+def booted(furnish: Callable[[Machine], None]) -> Iterator[Machine]:
+    """A machine that runs, with two releases and what `furnish` adds before it is booted. Skips where none can be."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
+    machine = Machine(folder)
+    try:
+        machine.prepare()
+        machine.add_release("1", "1.0.0")
+        machine.add_release("2", "2.0.0")
+        furnish(machine)
+        machine.boot()
+        yield machine
+    finally:
+        machine.end()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def interpreter() -> str:

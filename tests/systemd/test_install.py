@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import RELEASES, ROOT, Machine, why_not
+from tests.systemd.machine import RELEASES, ROOT, Machine, booted
 from tests.systemd.service import SERVICE, ServiceOn
 
 SCRIPT = str(ROOT / "scripts" / "install-systemd")
 
 
+def _broken_release(machine: Machine) -> None:
+    broken = machine.add_release("3", "3.0.0")
+    (broken / "lib" / "api" / "actor.py").write_text("this is no Python")
+
+
 @pytest.fixture(scope="module")
 def bare() -> Iterator[Machine]:
     """A machine without the units, on which environments of two versions lie ready, and a broken one."""
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
-    folder = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
-    machine = Machine(folder)
-    try:
-        machine.prepare()
-        machine.add_release("1", "1.0.0")
-        machine.add_release("2", "2.0.0")
-        broken = machine.add_release("3", "3.0.0")
-        (broken / "lib" / "api" / "actor.py").write_text("this is no Python")
-        machine.boot()
+    with booted(_broken_release) as machine:
         yield machine
-    finally:
-        machine.end()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:

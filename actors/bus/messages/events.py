@@ -27,7 +27,12 @@ class QuerySender:
 
 @message
 class SenderState:
-    """Webhook sender → API: how many events it took in since its start, and how many wait for delivery."""
+    """Webhook sender → API: how many events it took in since its start, and how many wait for delivery.
+
+    `lost` are the events of all times that can't be delivered any more: the disk took nothing for too long, or too many
+    waited.
+    """
 
     taken: int
     waiting: int
+    lost: int = 0

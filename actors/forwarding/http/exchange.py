@@ -318,7 +318,7 @@ class Exchange:
         self._recoded = modern and isinstance(body, Chunked)
         delimited = self._recoded or not isinstance(body, (Chunked, UntilClose))
         self.persists = may_persist and delimited and self.request_body is None
-        connection = b"close" if not self.persists else None if modern else b"keep-alive"
+        connection = None if self.persists else b"close"
         start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
         # An answer may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""

@@ -20,9 +20,6 @@ Every input takes the time and gives a list of commands. `deadline` is when `tim
 
 from __future__ import annotations
 
-from dataclasses import replace
-from enum import Enum
-
 from actors.forwarding import errors
 from actors.forwarding.commands import (
     Authorize,
@@ -38,105 +35,17 @@ from actors.forwarding.commands import (
 from actors.forwarding.errors import Failure, ParentRefusesUs, Refused, error_response
 from actors.forwarding.http.again import request_head
 from actors.forwarding.http.basic import read_basic
+from actors.forwarding.http.conversation import Conversation, Phase
 from actors.forwarding.http.dates import dated
 from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
-from actors.forwarding.http.heads import HEAD_MAX, RequestHead, find_end
-from actors.forwarding.policy import Policy
+from actors.forwarding.http.heads import RequestHead, find_end
 
 
-class Phase(Enum):
-    """Where the conversation is; the table is in the module's docstring."""
-
-    IDLE = "idle"
-    HEAD = "head"
-    AUTHORIZE = "authorize"
-    OPEN = "open"
-    EXCHANGE = "exchange"
-    TUNNEL = "tunnel"
-    CLOSED = "closed"
-
-
-class HttpSession:
+class HttpSession(Conversation):
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
 
-    __slots__ = (
-        "_client_ended",
-        "_empty_line",
-        "_exchange",
-        "_head_size",
-        "_in",
-        "_policy",
-        "_searched",
-        "_served",
-        "_started",
-        "deadline",
-        "phase",
-    )
-
-    def __init__(self, policy: Policy, now: float) -> None:
-        self._policy = policy
-        self.phase = Phase.IDLE
-        self.deadline = now + policy.handshake_timeout
-        self._in: bytes | bytearray = b""
-        self._searched = 0
-        self._head_size = 0
-        self._empty_line = False
-        self._started = now
-        self._client_ended = False
-        self._served = False
-        self._exchange: Exchange | None = None
-
-    @property
-    def reads_client(self) -> bool:
-        """Are bytes of the client wanted now?"""
-        if self._client_ended or self.phase is Phase.CLOSED:
-            return False
-        exchange = self._exchange
-        if self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
-            return exchange.takes_content
-        if self.phase is Phase.IDLE or self.phase is Phase.HEAD:
-            return len(self._in) <= HEAD_MAX
-        return not self._in  # what is behind a request waits in the kernel, but for one read
-
-    @property
-    def reads_origin(self) -> bool:
-        """Are bytes of the origin wanted now?"""
-        return self.phase is Phase.EXCHANGE
-
-    @property
-    def served(self) -> bool:
-        """Has anything been asked for on this connection?"""
-        return self._served
-
-    def moved(self, now: float) -> None:
-        """Bytes have moved on their way to the client: that is no idleness."""
-        if self.phase is not Phase.HEAD:  # a head has an absolute deadline
-            self.deadline = max(self.deadline, now + self._policy.timeout)
-
-    @property
-    def closed(self) -> bool:
-        """Is there nothing more to say?"""
-        return self.phase is Phase.CLOSED
-
-    @property
-    def authorizing(self) -> bool:
-        """Is `authorized` awaited?"""
-        return self.phase is Phase.AUTHORIZE
-
-    @property
-    def opening(self) -> bool:
-        """Is `opened` or `failed` awaited?"""
-        return self.phase is Phase.OPEN
-
-    @property
-    def idle(self) -> bool:
-        """Is nothing under way?"""
-        return self.phase is Phase.IDLE
-
-    def last_exchange(self) -> None:
-        """Let the client's connection end with the exchange that is under way."""
-        self._policy = replace(self._policy, keep_alive=False)
+    __slots__ = ()
 
     # --- the client ---
 
@@ -160,29 +69,6 @@ class HttpSession:
             self.phase = Phase.CLOSED
             return [CloseClient(abort=True)]
         return self.abandon("connection_terminated", now)
-
-    def _hold(self, data: bytes) -> None:
-        if not self._in:
-            self._in = data
-        elif isinstance(self._in, bytearray):
-            self._in += data
-        else:
-            self._in = bytearray(self._in) + data
-
-    def _take(self, count: int) -> bytes:
-        """Remove and give the first `count` bytes of what is held.
-
-        What stays is cut in place: a thousand requests in one piece are not copied a thousand times.
-        """
-        held = self._in
-        if len(held) == count:
-            self._in = b""
-            return bytes(held)
-        if not isinstance(held, bytearray):
-            held = self._in = bytearray(held)
-        taken = bytes(held[:count])
-        del held[:count]
-        return taken
 
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
@@ -400,11 +286,13 @@ class HttpSession:
             self._next_head(out, now)
 
     def _may_persist(self, head: RequestHead) -> bool:
-        """May the client's connection go on after this exchange (RFC 9112 9.3)?"""
+        """May the client's connection go on after this exchange?
+
+        Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
+        it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
+        """
         fields = head.fields
-        if not self._policy.keep_alive or fields.close or self._client_ended:
-            return False
-        return head.minor == 1 or fields.keep_alive
+        return self._policy.keep_alive and head.minor == 1 and not fields.close and not self._client_ended
 
     # --- ends ---
 

@@ -1,7 +1,8 @@
 """Active checks: every parent is reached from time to time, so that a dead one is known before a client meets it.
 
-An `http` or `socks4` parent is only connected to; TLS is made with an `https` one; a `socks5` one is greeted and gets
-the credentials. Whatever else such a parent may fail at, only traffic finds out, and finds out when it is mended.
+Parents are connected to; TLS is made with an `https` one; a `socks5` one is greeted. Credentials are shown to all that
+have some but `socks4`, which answers only with a target. Whatever else a parent may fail at, only traffic finds out,
+and finds out when it is mended.
 Parents take their turns spread over the interval, a parent that is down also when its back-off ends.
 """
 
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 from actors.bus.loop import Timer
 from actors.forwarding.transport import Transport
 from actors.forwarding.upstreams.attempt import Attempt
-from actors.forwarding.upstreams.handshake import ParentFailed
+from actors.forwarding.upstreams.handshake import REFUSES_US, ParentFailed
 from actors.forwarding.upstreams.parent import DOWN, Parent
 from actors.forwarding.upstreams.preface import preface_for
+from actors.forwarding.upstreams.probe import CredentialsProbe
 from actors.forwarding.upstreams.socks import Socks5Handshake
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Checks:
 
     def _check(self, parent: Parent) -> None:
         spec = parent.spec
-        if parent.state == DOWN and parent.deep and spec.protocol != "socks5":
+        if parent.state == DOWN and parent.deep and not _can_tell(parent):
             self._schedule(parent, self._until_next(parent))  # it can be reached and still doesn't work: traffic tells
             return
         try:
@@ -66,6 +68,8 @@ class Checks:
         plan = plan._replace(preface=preface_for(spec.proxy_protocol, None))
         if spec.protocol == "socks5":
             plan = plan._replace(handshake=Socks5Handshake(None, spec.username, spec.password))
+        elif _shows_credentials(parent):
+            plan = plan._replace(handshake=CredentialsProbe(spec.username, spec.password))
         parent.tried(self._loop.now, plan.timeout)
         self._running[parent] = Attempt(self._upstreams.dialer, plan, partial(self._checked, parent))
 
@@ -73,11 +77,12 @@ class Checks:
         attempt = self._running.pop(parent, None)
         if attempt is not None:
             parent.reached(attempt.latency, attempt.began)
-        if isinstance(result, ParentFailed):
-            self._upstreams.failed(parent, result)
-        else:
+        if not isinstance(result, ParentFailed):
             self._loop.unwatch(result.fileno())
             result.close()
+        if isinstance(result, ParentFailed) and not _is_harmless(parent, attempt, result):
+            self._upstreams.failed(parent, result)
+        else:
             self._upstreams.succeeded(parent)
         if not self._stopped:
             self._schedule(parent, self._until_next(parent))
@@ -87,3 +92,18 @@ class Checks:
         if parent.state == DOWN:
             interval = min(interval, max(0.1, parent.retry_at - self._loop.now))
         return interval * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - nothing secret
+
+
+def _shows_credentials(parent: Parent) -> bool:
+    return parent.spec.protocol in ("http", "https") and parent.spec.username is not None
+
+
+def _can_tell(parent: Parent) -> bool:
+    """Does a check find out whether a parent that failed behind its connection works again?"""
+    return parent.spec.protocol == "socks5" or (parent.refuses_us and _shows_credentials(parent))
+
+
+def _is_harmless(parent: Parent, attempt: Attempt | None, failed: ParentFailed) -> bool:
+    """A parent that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us counts."""
+    asked = attempt is not None and attempt.began and _shows_credentials(parent)
+    return asked and failed.failure.kind != REFUSES_US

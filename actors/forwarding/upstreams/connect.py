@@ -88,9 +88,14 @@ class ConnectHandshake:
             self._interim += 1
             if answer.status == 101 or self._interim > INTERIM_MAX:
                 raise unusable("its answer to CONNECT is one that nobody asked for")
-        elif answer.status >= 300:
-            raise refusal(answer)
+        else:
+            self._judge(answer)
         return Step(end - searched, done=answer.status >= 200)
+
+    def _judge(self, answer: AnswerHead) -> None:
+        """Raise `ParentFailed` when this final answer is a no."""
+        if answer.status >= 300:
+            raise refusal(answer)
 
     def _find_end(self, held: bytes, searched: int) -> int:
         try:

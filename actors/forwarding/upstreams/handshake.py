@@ -55,6 +55,10 @@ class Handshake(Protocol):
         """Bytes of the parent, not none. Raises `ParentFailed`."""
 
 
+REFUSES_US = "proxy_configuration_error"
+"""The error type of RFC 9209 for credentials that the parent doesn't take."""
+
+
 def unusable(said: str, kind: str = "http_protocol_error") -> ParentFailed:
     """The parent doesn't speak as it should."""
     return ParentFailed(Blame.PARENT, Failure(502, kind, "the parent proxy can't be used"), said)
@@ -62,5 +66,5 @@ def unusable(said: str, kind: str = "http_protocol_error") -> ParentFailed:
 
 def wrong_credentials(said: str) -> ParentFailed:
     """The parent wants other credentials than ours: that is not for the client to mend."""
-    failure = Failure(502, "proxy_configuration_error", "the parent proxy does not accept this proxy's credentials")
+    failure = Failure(502, REFUSES_US, "the parent proxy does not accept this proxy's credentials")
     return ParentFailed(Blame.PARENT, failure, said)

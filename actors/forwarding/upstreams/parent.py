@@ -55,6 +55,8 @@ class Parent:
         """Has anybody been told that it is down?"""
         self.deep = False
         """Did the last attempt get as far as the handshake? Then more is needed than to reach it."""
+        self.refuses_us = False
+        """Did it fail last because it doesn't take our credentials?"""
         self._back_off = BACK_OFF_FIRST
         self._doubts = 0
         self._trial_until = 0.0

@@ -23,7 +23,7 @@ from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.checks import Checks
 from actors.forwarding.upstreams.choice import new_choice
 from actors.forwarding.upstreams.connect import ConnectHandshake, credentials_field
-from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed
+from actors.forwarding.upstreams.handshake import REFUSES_US, Blame, Handshake, ParentFailed
 from actors.forwarding.upstreams.parent import DOWN, UP, Parent, identity
 from actors.forwarding.upstreams.preface import preface_for
 from actors.forwarding.upstreams.route import OnRouted, Route, Wanted
@@ -188,6 +188,7 @@ class Upstreams:
     def failed(self, parent: Parent, failed: ParentFailed) -> None:
         """It did not, in the way that `failed` says."""
         now = self.loop.now
+        parent.refuses_us = failed.failure.kind == REFUSES_US
         if failed.blame is Blame.TARGET:
             self.succeeded(parent)
         elif failed.blame is Blame.UNCLEAR:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from actors.forwarding.proxy_protocol import build_v1, build_v2
-from actors.forwarding.socks.wire import Endpoint
-
-Ends = tuple[Endpoint, Endpoint]
-"""The client's address and the proxy's, of the client's connection."""
+from actors.forwarding.proxy_protocol import Ends, build_v1, build_v2
 
 _OF_OUR_OWN = {
     "v1": b"PROXY UNKNOWN\r\n",

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.pool import Origin
+from actors.forwarding.proxy_protocol import Ends
 from actors.forwarding.transport import Transport
 from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed
 from actors.forwarding.upstreams.parent import Parent
-from actors.forwarding.upstreams.preface import Ends
 
 if TYPE_CHECKING:
     from actors.forwarding.upstreams.parents import Upstreams

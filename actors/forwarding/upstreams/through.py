@@ -61,7 +61,7 @@ def _wanted(client: Client, command: Open) -> Wanted:
     key = client.client_ip if word is None else word
     ends = None
     if client.serving.upstreams is not None and client.serving.upstreams.announces:
-        ends = (client.client_ip, _port(client)), endpoint_of(client.sock.getsockname())
+        ends = client.ends or ((client.client_ip, _port(client)), endpoint_of(client.sock.getsockname()))
     return Wanted(command.target, command.forward, command.fresh, key, command.via, ends)
 
 

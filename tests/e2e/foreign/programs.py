@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.folders import FOLDERS
 from tests.ports import free_port
 from tests.waiting import wait_until
 
@@ -57,7 +58,7 @@ def run(
 @contextmanager
 def _folder() -> Iterator[Path]:
     """Short, and open to the account that a daemon started by root changes to."""
-    folder = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="pf-", dir=FOLDERS))
     folder.chmod(0o777)
     try:
         yield folder

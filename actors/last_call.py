@@ -1,0 +1,52 @@
+"""How a listening socket is left without cutting anybody: nobody new gets in, who has begun does.
+
+A listening socket that is closed resets what waits in its queue, and the handshakes that are under way. So first the
+kernel is told to drop what begins a connection there (a SYN without ACK, RFC 9293 section 3.5, by a filter of
+socket(7)), and the socket is accepted from until that has settled. Whoever was dropped tries again by himself after a
+second, and finds who listens there then, or that nobody does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import socket
+import struct
+
+log = logging.getLogger(__name__)
+
+LAST_CALL = 0.5
+"""Seconds in which handshakes that are under way end; shorter than the second after which a SYN is sent again."""
+
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # socket(7); the module `socket` doesn't name them
+
+_DROP_NEW = (
+    (0x30, 0, 0, 13),  # the flags of the TCP header
+    (0x54, 0, 0, 0x12),  # SYN and ACK of them
+    (0x15, 0, 1, 0x02),  # SYN alone?
+    (0x06, 0, 0, 0),  # is dropped,
+    (0x06, 0, 0, 0xFFFFFFFF),  # and the rest taken
+)
+"""In the classic language of packet filters: code, jump if true, jump if false, operand."""
+
+
+def last_call(listener: socket.socket) -> None:
+    """Whoever has not begun to connect doesn't get in any more; a socket of another kind than TCP is left as it is."""
+    if listener.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_NEW))
+    program = struct.pack("HP", len(_DROP_NEW), ctypes.addressof(steps))
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+    except OSError as error:
+        log.warning("a listening socket is left without a last call: %s", error)
+
+
+def open_again(listener: socket.socket) -> None:
+    """Everybody gets in again. Harmless without a last call."""
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # there was none
+            raise

@@ -1,0 +1,157 @@
+"""`proxyfleet restore`: what differs is shown, and then one decision replaces what is there, or nothing happens."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from api.cli.backups import PassphraseOption, passphrase_of
+from api.cli.commands import RECOVER, YesOption, confirm, local_command
+from api.cli.offline import (
+    STOPPED,
+    ConfigOption,
+    DataOption,
+    bring_up_to_date,
+    data_of,
+    finish_restore,
+    open_ours,
+    refuse_newer,
+    take_lock,
+)
+from api.cli.output import Column, Output
+from api.cli.progress import progress
+from api.cli.trouble import Trouble
+from config.units import timestamp_text
+
+if TYPE_CHECKING:
+    from api.backup.restoring import Prepared
+    from config.paths import DataDir
+
+COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put it into `app`."""
+    local_command(app, "restore", rich_help_panel=RECOVER)(restore)
+
+
+def restore(
+    out: Output,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that backup made.")],
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    passphrase_file: PassphraseOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check all of it, and show what differs.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also when nothing differs, for audit trail, metrics and records.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Put back what a backup has, while the product is stopped; what is there now is kept beside.
+
+    Everything is read and checked, and what differs is shown, before anything is touched. A restore that is killed
+    leaves the old state or the new one.
+    """
+    from api.backup.archive import opened
+    from api.backup.manifest import BadArchive
+    from api.backup.restoring import prepared
+    from api.store import StoreError
+
+    try:
+        with opened(file) as archive, _place(config, data_dir, dry_run) as data:
+            passphrase = passphrase_of(passphrase_file, twice=False) if archive.manifest.keys else None
+            with contextlib.ExitStack() as stack:
+                with progress(out, "Reading") as told:
+                    found = stack.enter_context(prepared(data, archive, passphrase, told))
+                _carry_out(out, data, file, found, dry_run, force, yes)
+    except BadArchive as error:
+        raise Trouble(f"{file}: {error}", "Nothing was touched") from error
+    except (OSError, StoreError) as error:
+        raise Trouble(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _carry_out(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> None:
+    rows = [
+        {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
+    ]
+    made = timestamp_text(found.manifest.created_at)
+    told = {"created_at": made, "product": found.manifest.product, "changes": rows, "dry_run": dry_run, "kept": None}
+    if out.form != "json":
+        out.message(
+            f"{file}: made {made} by release {found.manifest.product}, {len(found.manifest.files)} files, all good."
+        )
+        out.table(COLUMNS, rows, "Configuration and keys are those that are there.")
+    if dry_run or not (rows or force):
+        why = "Nothing was touched." if dry_run else "Nothing to restore; --force replaces what is there all the same."
+        out.data({**told, "restored": False}, lambda: out.message(why))
+        return
+    confirm(f"Put this in the place of what is in {data.path}?", yes)
+    kept = _committed(data, file, found)
+    done = f"What was there is kept in {kept}." if kept else "There was nothing before."
+    shown = {**told, "kept": kept and str(kept), "restored": True}
+    out.data(shown, lambda: out.message(f"Restored; everybody has to sign in again. {done}"))
+
+
+def _committed(data: DataDir, file: Path, found: Prepared) -> Path | None:
+    from api.backup.restoring import commit
+
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return commit(data, found, digest).kept
+
+
+# --- where to ---
+
+
+@contextlib.contextmanager
+def _place(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
+    """The data directory, locked until the end of the block: of a product that doesn't run, or none yet.
+
+    Other than elsewhere the data in it may be damaged, or of a newer release: they are replaced. A directory that was
+    made for this and stayed empty goes again.
+    """
+    found = data_of(config, data_dir)
+    made = [each for each in (found.path, *found.path.parents) if not each.exists()]
+    data = open_ours(found.path)
+    held = take_lock(data.lock, "data directory", STOPPED)
+    try:
+        if any(path != data.lock for path in data.path.iterdir()):
+            _settle(data, dry_run)
+        yield data
+    finally:
+        if [path.name for path in data.path.iterdir()] == [data.lock.name]:
+            data.lock.unlink()
+            for folder in made:
+                with contextlib.suppress(OSError):  # somebody put something there
+                    folder.rmdir()
+        os.close(held)
+
+
+def _settle(data: DataDir, dry_run: bool) -> None:
+    """Complete an earlier restore, and let what a restore leaves alone, as records, be of this program's format."""
+    if dry_run:
+        if (data.path / "restoring" / "ready").is_dir():
+            raise Trouble(f"{data.path}: a restore was interrupted", "Start the product, which completes it")
+        return
+    finish_restore(data)
+    if not _is_newer(data):
+        try:
+            bring_up_to_date(data)
+        except Trouble as trouble:  # a restore may be the way out of just that
+            typer.echo(f"note: {trouble.message}", err=True)
+
+
+def _is_newer(data: DataDir) -> bool:
+    try:
+        refuse_newer(data.path)
+    except Trouble:
+        return True
+    return False

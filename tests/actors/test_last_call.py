@@ -1,0 +1,46 @@
+"""A listening socket that is left: nobody new gets in, nobody who is there is cut."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from actors.last_call import last_call, open_again
+
+LONG = 10.0
+SHORT = 0.1
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+def test_after_the_last_call_those_in_the_queue_are_served_and_others_do_not_get_in(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname(), LONG) as waiting:
+        last_call(listener)
+        with socket.socket() as late:
+            late.settimeout(SHORT)
+            with pytest.raises(TimeoutError):
+                late.connect(listener.getsockname())
+        accepted, _peer = listener.accept()
+        with accepted:
+            waiting.sendall(b"served")
+            assert accepted.recv(16) == b"served"
+
+
+def test_a_socket_that_is_opened_again_takes_everybody(listener: socket.socket) -> None:
+    last_call(listener)
+    open_again(listener)
+    open_again(listener)
+    with socket.create_connection(listener.getsockname(), LONG):
+        listener.accept()[0].close()
+
+
+def test_a_unix_socket_is_left_as_it_is() -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        last_call(listener)
+        open_again(listener)

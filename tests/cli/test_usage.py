@@ -1,0 +1,90 @@
+"""Command lines that can't be understood, errors that name options, and what help says by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.cli.trouble import MEANINGS, Trouble
+from api.cli.usage import wants_json
+from tests.cli.commands import all_commands, options_of
+from tests.cli.shell import Shell
+
+BAD_LINES = (
+    (["nonsense"], "No such command 'nonsense'", "See proxyfleet --help"),
+    (["prxies", "list"], "Did you mean 'proxies'", "See proxyfleet --help"),
+    (["proxies", "list", "--nonsense"], "No such option: --nonsense", "See proxyfleet proxies list --help"),
+    (["proxies", "list", "--status", "odd"], "'odd' is not one of 'active', 'inactive'", "proxies list --help"),
+    (["proxies", "stop"], "Missing argument", "See proxyfleet proxies stop --help"),
+    (["logs", "--limit", "0"], "must be greater than or equal to 1", "See proxyfleet logs --help"),
+    (["logs", "--limit", "x"], "must be a valid integer", "See proxyfleet logs --help"),
+)
+
+
+@pytest.mark.parametrize(("line", "error", "hint"), BAD_LINES, ids=lambda value: "-".join(value)[:30])
+def test_a_line_that_is_wrong_ends_with_2_the_reason_and_where_to_look(
+    tmp_path: Path, line: list[str], error: str, hint: str
+) -> None:
+    refused = Shell(tmp_path).process(*line)
+    assert (refused.status, refused.out) == (2, "")
+    assert error in refused.err
+    assert hint in refused.err
+    assert not {"Value error", "unable to parse", "Traceback"} & {*refused.err.split(", ")}
+
+
+def test_a_line_that_is_wrong_and_asks_for_json_gets_one_object(tmp_path: Path) -> None:
+    refused = Shell(tmp_path).process("proxies", "list", "--nonsense", "-o", "json")
+    error = json.loads(refused.err)["error"]
+    assert (refused.status, refused.out, error["code"], error["exit_status"]) == (2, "", "USAGE", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("-o json", True), ("--output json", True), ("-ojson", True), ("--output=json", True), ("json -o table", False)],
+)
+def test_json_is_wanted_by_any_spelling_of_the_option(line: str, wanted: bool) -> None:
+    assert wants_json(["proxies", *line.split()]) is wanted
+
+
+def test_an_error_names_the_option_that_a_field_is_given_by() -> None:
+    trouble = Trouble("no")
+    trouble.options = {"tls.key_file": "--key-file", "tls": "--cert-file and --key-file"}
+    assert trouble.label("tls.key_file") == "tls.key_file (--key-file)"
+    assert trouble.label("tls") == "tls (--cert-file and --key-file)"
+    assert trouble.label("tls_x") == "tls_x"
+
+
+@pytest.mark.product
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (["webhooks", "create", "--name", "w"], "url (--target): is required"),
+        (["logs", "--client", "odd"], "client_ip (--client): "),
+        (["keys", "create", "k", "--permission", "odd"], "permissions (--permission): "),
+        (["proxies", "create", "--name", "x", "--protocol", "http"], "port: is required"),
+        (["proxies", "create", "--name", "x", "--idle-timeout", "0"], "settings.timeout (--idle-timeout): "),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_the_api_refuses_is_told_by_the_options_of_the_command(shell: Shell, line: list[str], named: str) -> None:
+    refused = shell(*line)
+    assert (refused.status, named in refused.err) == (1, True), refused.err
+
+
+def test_help_has_the_exit_statuses_and_groups_before_other_commands(tmp_path: Path) -> None:
+    told = Shell(tmp_path).process("--help").out
+    assert all(f"{int(status)} " in told.partition("Exit statuses:")[2] for status in MEANINGS)
+    assert told.index("  proxies ") < told.index("  logs ")
+    assert "install-completion" not in told
+
+
+@pytest.mark.parametrize(("name", "command"), list(all_commands()), ids=lambda value: value or "")
+def test_no_help_shows_a_type_of_python_or_a_bracket_in_a_bracket(name: str, command: Any) -> None:
+    for option in options_of(command):
+        texts = "str" in str(option.type_descriptor.annotation) and not option.type_descriptor.is_choice
+        assert option.metavar or not texts, f"{name} {option.name} would be shown by a type"
+    for each in command.params:
+        assert not set(each.metavar or "") & set("[]{}<>"), f"{name} {each.name}"

@@ -1,0 +1,119 @@
+"""Forwarding actors as the product starts them: forked from a zygote, of which each worker of the tests has one.
+
+A new interpreter that imports all that an actor needs costs half a second; a fork costs some milliseconds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+import msgpack
+
+from actors.process import Boot
+from actors.pulse import PulsePage
+from actors.supervision.zygote import PACKET_MAX
+
+ENTRY = "actors.forwarding.actor:ForwardingActor"
+PATIENCE = 60.0
+_PROGRAM = """
+import sys
+from actors.supervision.zygote import run
+run(int(sys.argv[1]), int(sys.argv[2]), "info", "text")
+"""
+
+
+class Forked:
+    """One process, with what tests use of a `subprocess.Popen`."""
+
+    def __init__(self, zygote: Zygote, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self._zygote = zygote
+        self._pidfd = pidfd
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, or minus the signal that killed it; None while it lives."""
+        return self._ended_within(0.0)
+
+    def wait(self, seconds: float) -> int:
+        """The same, once it has ended. Raises `subprocess.TimeoutExpired`."""
+        status = self._ended_within(seconds)
+        if status is None:
+            raise subprocess.TimeoutExpired(f"actor {self.pid}", seconds)
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _ended_within(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._pidfd], [], [], seconds)[0]:
+            self.returncode = self._zygote.status_of(self.pid)
+            os.close(self._pidfd)
+        return self.returncode
+
+
+class Zygote:
+    """The product's, with this process in the supervisor's place. For one thread alone."""
+
+    def __init__(self) -> None:
+        self._page = PulsePage()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ended: dict[int, int] = {}
+        descriptors = (theirs.fileno(), self._page.descriptor)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+        self._control.settimeout(PATIENCE)
+        atexit.register(self._end)
+
+    def fork(self, boot: Boot, listener: socket.socket, lifeline: int) -> Forked:
+        """A new actor with its own copies of both descriptors."""
+        request = {"token": 1, "entry": ENTRY, "boot": asdict(boot), "slot": 0}
+        socket.send_fds(self._control, [msgpack.packb(request)], [lifeline, listener.fileno()])
+        while True:
+            told, descriptors = self._hear()
+            if "started" in told:
+                return Forked(self, told["started"], descriptors[0])
+
+    def status_of(self, pid: int) -> int:
+        """How a process has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while pid not in self._ended:
+            assert time.monotonic() < deadline, f"the zygote doesn't tell how {pid} has ended"
+            self._hear()
+        return self._ended.pop(pid)
+
+    def _hear(self) -> tuple[dict[str, Any], list[int]]:
+        packet, descriptors, _flags, _address = socket.recv_fds(self._control, PACKET_MAX, 1)
+        assert packet, "the zygote has ended"
+        told: dict[str, Any] = msgpack.unpackb(packet)
+        if "ended" in told:
+            self._ended[told["ended"]] = told["status"]
+        return told, descriptors
+
+    def _end(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+
+_zygote: Zygote | None = None
+
+
+def fork_actor(boot: Boot, listener: socket.socket, lifeline: int) -> Forked:
+    """A forwarding actor that listens at `listener`, and lives for as long as the other end of `lifeline` is open."""
+    global _zygote
+    if _zygote is None:
+        _zygote = Zygote()
+    return _zygote.fork(boot, listener, lifeline)

@@ -1,0 +1,42 @@
+"""A conversation with a protocol, told as what comes in and what comes out; no socket is open here."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self
+
+from actors.forwarding.commands import Command, ToClient, ToOrigin
+
+
+class Heard(Protocol):
+    """What all sessions hear."""
+
+    def receive_from_client(self, data: bytes, now: float) -> list[Command]: ...
+
+
+class Conversation:
+    """A session and everything that has come out of it."""
+
+    def __init__(self, session: Heard) -> None:
+        self._heard = session
+        self.now = 0.0
+        self.out: list[Command] = []
+
+    def client(self, *pieces: bytes) -> Self:
+        for piece in pieces:
+            self.out += self._heard.receive_from_client(piece, self.now)
+        return self
+
+    def all(self, kind: type[Any]) -> list[Any]:
+        return [command for command in self.out if isinstance(command, kind)]
+
+    @property
+    def to_client(self) -> bytes:
+        return b"".join(command.data for command in self.all(ToClient))
+
+    @property
+    def to_origin(self) -> bytes:
+        return b"".join(command.data for command in self.all(ToOrigin))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [type(command).__name__ for command in self.out]

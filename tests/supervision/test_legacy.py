@@ -1,0 +1,37 @@
+"""What passes from one program of a process to the next: no signal is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from actors.supervision.legacy import last_signals, let_signals_in
+
+
+@pytest.fixture
+def wake() -> Iterator[int]:
+    """The read end of the pipe in which signals arrive, as in the supervisor."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    handler = signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    before = signal.set_wakeup_fd(writing)
+    yield reading
+    let_signals_in()
+    signal.set_wakeup_fd(before)
+    signal.signal(signal.SIGHUP, handler)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_signal_that_came_before_is_told_and_a_later_one_waits_for_the_next_program(wake: int) -> None:
+    signal.raise_signal(signal.SIGHUP)
+    assert last_signals(wake) == bytes([signal.SIGHUP])
+    signal.raise_signal(signal.SIGHUP)
+    assert last_signals(wake) == b""
+    assert signal.SIGHUP in signal.sigpending()
+
+
+def test_without_a_signal_nothing_is_told(wake: int) -> None:
+    assert last_signals(wake) == b""

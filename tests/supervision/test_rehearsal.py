@@ -1,0 +1,97 @@
+"""The next program is tried beside the one that runs: whatever it does, it is known whether it would start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from actors.bus.loop import Loop
+from actors.supervision.rehearsal import SAID_MAX, WOULD_START, Rehearsal
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], str]:
+    """A shell script as the next program."""
+
+    def write(text: str) -> str:
+        file = tmp_path / "program"
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        return str(file)
+
+    return write
+
+
+def outcome(command: str, meanwhile: Callable[[Rehearsal], None] = lambda _rehearsal: None) -> str | None:
+    """What is wrong, when it has ended."""
+    loop, said = Loop(), list[str | None]()
+    rehearsal = Rehearsal(loop, [command], said.append)
+
+    def ended() -> bool:
+        meanwhile(rehearsal)
+        loop.turn(0.02)
+        pid, status = os.waitpid(rehearsal.pid, os.WNOHANG) if not said else (0, 0)
+        return bool(said) or (pid != 0 and rehearsal.reaped(pid, os.waitstatus_to_exitcode(status)))
+
+    wait_until(ended, "it has ended")
+    loop.close()
+    return said[0]
+
+
+def test_a_program_that_says_so_would_start(program: Callable[[str], str]) -> None:
+    assert outcome(program(f"echo a warning >&2; echo '{WOULD_START}'")) is None
+
+
+def test_a_program_that_ends_well_and_says_nothing_would_not_start(program: Callable[[str], str]) -> None:
+    assert outcome(program("")) == "it did not say that it would: nothing at all"
+
+
+def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: Callable[[str], str]) -> None:
+    said = outcome(program("head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the reason; exit 1"))
+    assert said is not None
+    assert said.endswith("xthe reason")
+    assert len(said) <= SAID_MAX
+
+
+def test_what_is_no_text_is_told_all_the_same(program: Callable[[str], str]) -> None:
+    assert outcome(program("printf '\\377\\376'; exit 3")) == "\ufffd\ufffd"
+
+
+def test_a_program_that_kills_itself_would_not_start(program: Callable[[str], str]) -> None:
+    assert outcome(program("kill -9 $$")) == "it was killed by SIGKILL"
+
+
+def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
+    program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.supervision.rehearsal.PATIENCE", 0.5)
+    grandchildren: list[psutil.Process] = []
+
+    def look(rehearsal: Rehearsal) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            grandchildren[:] = psutil.Process(rehearsal.pid).children() or grandchildren
+
+    said = outcome(program("echo began; sleep 1000; true"), look)
+    assert said == "it took longer than 0.5 s: began"
+    assert grandchildren
+    wait_until(lambda: not any(alive(each) for each in grandchildren), "nothing of it is left")
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_program_that_can_not_be_executed_leaves_nothing_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        Rehearsal(Loop(), [str(tmp_path / "nothing")], lambda _said: None)
+    assert len(os.listdir("/proc/self/fd")) <= len(before) + 1  # the loop's own
