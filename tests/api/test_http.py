@@ -76,8 +76,10 @@ def test_an_import_may_be_larger_and_is_413_beyond_that(api: Api) -> None:
         assert error_of(answer)[:2] == (status, "INVALID_REQUEST")
 
 
-def test_another_method_is_405_with_allow(api: Api) -> None:
-    answer = api.request("PUT", "/proxies")
+@pytest.mark.filterwarnings("ignore:Unknown REQUEST_METHOD")
+@pytest.mark.parametrize("method", ["PUT", "PROPFIND", "BREW"])
+def test_another_method_is_405_with_allow(api: Api, method: str) -> None:
+    answer = api.request(method, "/proxies")
     assert error_of(answer)[:2] == (405, "INVALID_REQUEST")
     assert {"GET", "POST"} <= {each.strip() for each in answer.headers["Allow"].split(",")}
 
