@@ -1,9 +1,11 @@
 """How a listening socket is left without cutting anybody: nobody new gets in, who has begun does.
 
-A listening socket that is closed resets what waits in its queue, and the handshakes that are under way. So first the
-kernel is told to drop what begins a connection there (a SYN without ACK, RFC 9293 section 3.5, by a filter of
-socket(7)), and the socket is accepted from until that has settled. Whoever was dropped tries again by himself after a
-second, and finds who listens there then, or that nobody does.
+A listening socket that is closed resets what waits in its queue, and the handshakes that are under way. So it is
+accepted from for a while beside the new one, and until its queue is empty. Where the kernel lets us, it is told
+meanwhile to drop what begins a connection there (a SYN without ACK, RFC 9293 section 3.5, by a filter of socket(7)):
+whoever was dropped tries again by himself after a second, and finds who listens there then, or that nobody does. Newer
+kernels want CAP_NET_ADMIN for that. Without it, who comes in the very instant between the last look at the queue and
+the close is reset.
 """
 
 from __future__ import annotations
@@ -31,16 +33,21 @@ _DROP_NEW = (
 """In the classic language of packet filters: code, jump if true, jump if false, operand."""
 
 
-def last_call(listener: socket.socket) -> None:
-    """Whoever has not begun to connect doesn't get in any more; a socket of another kind than TCP is left as it is."""
+def last_call(listener: socket.socket) -> bool:
+    """Whoever has not begun to connect doesn't get in any more; whether the kernel has allowed that.
+
+    A socket of another kind than TCP is left as it is.
+    """
     if listener.family not in (socket.AF_INET, socket.AF_INET6):
-        return
+        return False
     steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_NEW))
     program = struct.pack("HP", len(_DROP_NEW), ctypes.addressof(steps))
     try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
     except OSError as error:
-        log.warning("a listening socket is left without a last call: %s", error)
+        log.debug("a listening socket is left without a filter: %s", error)
+        return False
+    return True
 
 
 def open_again(listener: socket.socket) -> None:
@@ -48,5 +55,5 @@ def open_again(listener: socket.socket) -> None:
     try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
     except OSError as error:
-        if error.errno != errno.ENOENT:  # there was none
+        if error.errno not in (errno.ENOENT, errno.EPERM):  # there was none, or there can be none
             raise

@@ -13,6 +13,9 @@ import time
 
 log = logging.getLogger(__name__)
 
+_deaf = False
+"""Was the manager out of reach the last time? It is said once, and not again for each pulse of the watchdog."""
+
 DELIVERED_WITHIN = 2.0
 """Seconds that what must arrive waits for the manager when it is busy: its queue may hold no more than ten messages."""
 
@@ -48,6 +51,7 @@ def managed() -> bool:
 
 def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
     """A failure is said in the log and is nobody's business otherwise."""
+    global _deaf
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -59,7 +63,10 @@ def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
             manager.connect(address)
             socket.send_fds(manager, [text.encode()], descriptors)
     except OSError as error:
-        log.warning("the service manager can't be told: %s", error)
+        log.log(logging.DEBUG if _deaf else logging.WARNING, "the service manager can't be told: %s", error)
+        _deaf = True
+    else:
+        _deaf = False
 
 
 def watchdog_period() -> float | None:

@@ -233,6 +233,19 @@ def test_what_is_no_socket_at_all_is_closed_and_stops_no_start() -> None:
         assert done.stdout == f"{[('api', one.getsockname()[1])]} False\n", done.stderr
 
 
+def test_a_manager_that_is_gone_is_named_once_until_it_is_back(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def tell(address: str) -> int:
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        notify.notify("WATCHDOG=1")
+        return sum(record.levelname == "WARNING" for record in caplog.records)
+
+    gone = f"{manager.address}.gone"
+    assert [tell(gone), tell(gone), tell(str(manager.address)), tell(gone)] == [1, 1, 1, 2]
+    tell(str(manager.address))
+
+
 def test_what_must_arrive_waits_until_a_busy_manager_takes_it(manager: Manager) -> None:
     for _ in range(1_000):
         notify.notify("WATCHDOG=1")  # more than its queue holds: none of these waits

@@ -30,7 +30,7 @@ def bare() -> Iterator[Machine]:
 def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     """One story, since each step begins where the one before has ended."""
     service = ServiceOn(bare)
-    said = bare.run(SCRIPT, "--environment", str(RELEASES / "1"))
+    said = bare.run(SCRIPT, "--environment", str(RELEASES / "1"), "--backup")
     assert "proxyfleet 1.0.0" in said
     assert "/var/lib/proxyfleet/initial-admin-password" in said
     assert service.state == "active"
@@ -51,10 +51,9 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     assert service.state == "inactive"
     assert bare.show(SERVICE, "LoadState") == "not-found"
     assert bare.run("ls", "/var/lib/proxyfleet/store").split()
+    bare.drop_in("own", "[Service]\n", "proxyfleet-backup.service")
     bare.run(SCRIPT, "--uninstall", "--purge")
-    left = bare.run(
-        "sh", "-c", "ls -d /opt/proxyfleet /etc/proxyfleet /var/lib/proxyfleet /etc/*/proxyfleet* 2>&1", check=False
-    )
+    left = bare.run("find", "/etc", "/var", "/opt/proxyfleet", "/run/proxyfleet", "-name", "*proxyfleet*", check=False)
     assert [line for line in left.splitlines() if "No such file" not in line] == []
     assert "proxyfleet" not in bare.run("getent", "passwd")
 

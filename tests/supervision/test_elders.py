@@ -1,0 +1,66 @@
+"""Forwarding actors of an older program: each is asked to drain until it has heard, also by the program after next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from actors.bus.loop import Loop
+from actors.bus.messages import Done
+from actors.bus.messages.common import Unreachable
+from actors.supervision.elders import Elders
+from actors.supervision.legacy import Elder
+from tests.waiting import wait_until
+
+LONG = 60.0
+
+
+class Bus:
+    """What was asked of whom, and how it is answered."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[object], None]] = []
+
+    def ask(self, _to: str, _message: object, heard: Callable[[object], None], _timeout: float) -> None:
+        self.asked.append(heard)
+
+
+@pytest.fixture
+def elder() -> Iterator[Elder]:
+    """A process that serves, and the descriptor by which it lives."""
+    process = subprocess.Popen(["sleep", "1000"])
+    reading, writing = os.pipe()
+    yield Elder("forwarding.one", 1, process.pid, writing, leaving=False)
+    process.kill()
+    process.wait()
+    os.close(reading)
+    os.close(writing)
+
+
+def dismissed(elder: Elder) -> tuple[Elders, Loop, Bus]:
+    loop, bus = Loop(), Bus()
+    exchange: Any = bus
+    elders = Elders(loop, exchange, [elder], LONG)
+    elders.dismiss("forwarding.one", LONG)
+    return elders, loop, bus
+
+
+def test_an_elder_that_has_not_heard_that_it_is_to_drain_is_left_as_one_that_serves(elder: Elder) -> None:
+    elders, loop, bus = dismissed(elder)
+    bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
+    assert elders.bequeath() == [elder]
+    loop.close()
+
+
+def test_an_elder_that_has_heard_it_is_left_as_one_that_leaves(elder: Elder) -> None:
+    elders, loop, bus = dismissed(elder)
+    bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
+    wait_until(lambda: loop.turn(0.01) or len(bus.asked) > 1, "it is asked again")
+    bus.asked[1](Done())
+    assert elders.bequeath() == [replace(elder, leaving=True)]
+    loop.close()
