@@ -123,11 +123,12 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
 
 
 def _show_password(data: DataDir, password: str | None) -> None:
-    """The first administrator's password, once. Under systemd standard output is a log: there only the file has it."""
+    """The first administrator's password, once, and on a terminal alone: whatever else standard output is, under
+    systemd, in a container or behind a `>`, somebody keeps it as a log. There only the file has it."""
     if password is None:
         return
-    shown = "" if os.environ.get("JOURNAL_STREAM") else f"\n  password: {password}"
-    sys.stdout.write(f"The administrator `admin` was created.{shown}\n  also in: {data.initial_password}\n")
+    shown = f"  password: {password}\n  also in:  " if sys.stdout.isatty() else "  password in "
+    sys.stdout.write(f"The administrator `admin` was created.\n{shown}{data.initial_password}\n")
     sys.stdout.flush()
 
 

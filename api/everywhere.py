@@ -45,6 +45,12 @@ class Everywhere:
         if req.path not in self._exempt:
             self._admit(req, resp)
 
+    def process_resource(self, req: falcon.Request, _resp: Any, resource: object, _params: Any) -> None:
+        """A method that nobody knows is refused like one that isn't possible here; Falcon would call it malformed."""
+        if resource is not None and req.method not in falcon.COMBINED_METHODS:
+            allowed = [name.removeprefix("on_").upper() for name in dir(resource) if name.startswith("on_")]
+            raise falcon.HTTPMethodNotAllowed([*allowed, "OPTIONS"])
+
     def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
         """Nobody guesses at what a body is."""
         resp.set_header("X-Content-Type-Options", "nosniff")

@@ -42,9 +42,19 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         with audited(data, store, "command_line", "reset-password") as recorded:
             write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
             commit_ending(recorded, [write], [user.id])
-        if username == ADMINISTRATOR:
+        if user.username == ADMINISTRATOR:
             forget_initial_password(data)
         return chosen
+    finally:
+        store.close()
+
+
+def is_disabled(data: DataDir, username: str) -> bool:
+    """Is this user's account disabled? The caller holds the lock. Raises `StoreError`."""
+    store = open_store(data)
+    try:
+        user = users.by_name(store, username)
+        return user is not None and user.status != "active"
     finally:
         store.close()
 
@@ -81,6 +91,11 @@ def rotate_signing_key(data: DataDir) -> tuple[str, float]:
 def peek_proxies(data: DataDir) -> list[ProxyRecord]:
     """The proxies that are stored, read without a lock as `peek_settings` does. Raises `ValueError`."""
     return [ProxyRecord.model_validate(body) for body in _peek(data, "proxies").values()]
+
+
+def has_users(data: DataDir) -> bool:
+    """Is anybody stored? Read as `peek_proxies` does; raises `ValueError`."""
+    return bool(_peek(data, users.COLLECTION))
 
 
 def peek_settings(data: DataDir) -> Stored:

@@ -17,7 +17,7 @@ from api.store.storage import parse
 from config import data_format
 from config.certificates import CertificateError, server_context
 from config.live import BadStored
-from config.paths import DataDir, PathError
+from config.paths import DataDir, PathError, unwritable
 from config.settings import Settings
 from config.units import size_text
 
@@ -31,6 +31,8 @@ def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) 
     for name, entry in asdict(entries or Entries()).items():
         if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
             _load(entry)
+    if trouble := unwritable(data.path):
+        raise WouldNotStart(trouble)
     for file in sorted(data.store.glob("*.json")):
         try:
             parse(file, file.read_bytes())

@@ -34,11 +34,14 @@ def of(proxy: ProxyRecord, own_host: str) -> dict[str, str | None]:
 
 
 def url_of(proxy: ProxyRecord, own_host: str) -> str:
-    """The proxy as a URL, with the user name that it wants and a word in place of the password."""
+    """The proxy as a URL, with the user name that it wants and a word in place of the password.
+
+    SOCKS4 has none: an empty one says so, for without the colon git asks for it.
+    """
     username = proxy.auth.username or next((account.username for account in proxy.accounts), None)
     who = ""
     if proxy.auth.enabled and username is not None:
-        who = quote(username, safe="") + ("@" if proxy.protocol == "socks4" else ":PASSWORD@")
+        who = quote(username, safe="") + (":@" if proxy.protocol == "socks4" else ":PASSWORD@")
     return f"{_SCHEMES[proxy.protocol]}://{who}{authority(proxy, own_host)}"
 
 

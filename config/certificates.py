@@ -37,10 +37,22 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         # The password callback is there so that an encrypted key is an error and not a question on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: b"")
     except ssl.SSLError as error:
-        mismatch = error.reason == "KEY_VALUES_MISMATCH"
-        why = "is not the key of the certificate" if mismatch else "not a PEM certificate and its unencrypted PEM key"
-        raise CertificateError("key_file" if mismatch else "cert_file", why) from error
+        raise CertificateError(*_refused(error, cert_file, key_file)) from error
     return context
+
+
+def _refused(error: ssl.SSLError, cert_file: Path, key_file: Path) -> tuple[str, str]:
+    """The field to blame, and why."""
+    key = key_file.read_bytes()
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "key_file", "is not the key of the certificate"
+    if b"-----BEGIN CERTIFICATE-----" not in cert_file.read_bytes():
+        return "cert_file", "has no certificate in PEM: must begin with -----BEGIN CERTIFICATE-----"
+    if b"ENCRYPTED" in key:
+        return "key_file", "is encrypted, and nobody is there to be asked: must be an unencrypted key in PEM"
+    if b"PRIVATE KEY-----" not in key:
+        return "key_file", "has no private key in PEM"
+    return "cert_file", "not a PEM certificate and its unencrypted PEM key"
 
 
 def unusable_file(path: Path) -> str | None:

@@ -155,6 +155,13 @@ def private_directory(path: Path) -> Path:
     return path
 
 
+def unwritable(path: Path) -> str | None:
+    """Why nothing can be made in a directory of ours, as a sentence. None also for what isn't ours, or isn't there."""
+    if path.is_dir() and path.stat().st_uid == os.geteuid() and not os.access(path, os.W_OK | os.X_OK):
+        return f"{path}: can't be written; is its file system read-only?"
+    return None
+
+
 def default_data_dir() -> Path:
     """`data` beside the source in a checkout, else `/var/lib/proxyfleet`.
 

@@ -37,6 +37,7 @@ from config.oauth import OAuth2
 from config.positions import line_of, lines_of
 from config.telemetry import Telemetry
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
+from config.wording import worded
 
 LIST_VARIABLES = {
     f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
@@ -111,6 +112,15 @@ def _web_url(text: str) -> str:
     return text
 
 
+def _listen_host(text: str) -> str:
+    if re.fullmatch(r"[0-9.]+", text):
+        ip_address(text)
+    elif not re.fullmatch(r"[A-Za-z0-9_.:%-]+", text):
+        raise ValueError("must be an IP address or a host name of this machine")
+    return text
+
+
+ListenHost = Annotated[str, AfterValidator(_listen_host)]
 EgressException = Annotated[str, AfterValidator(_egress_exception)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
 PublishAddress = Annotated[str, AfterValidator(_publish_address)]
@@ -141,7 +151,7 @@ class ServerTls(Group):
 class Server(Group):
     """`server`: the management API and the process as a whole."""
 
-    host: str = "127.0.0.1"
+    host: ListenHost = "127.0.0.1"
     port: Port = 8080
     max_connections: int = Field(1000, ge=1, le=100_000)
     drain_timeout: float = Field(10.0, ge=0, le=3600)
@@ -290,8 +300,9 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     try:
         settings = _reading(file)(**dict(overrides or {}))
     except ValidationError as error:
-        places = _Places(file, overrides or {})
-        raise ConfigError(problems + [_sentence(each, places) for each in error.errors()]) from error
+        places = Places(file, overrides or {})
+        found = sorted(error.errors(), key=lambda each: places.line_of(each["loc"]))
+        raise ConfigError(problems + [_sentence(each, places) for each in found]) from error
     except SettingsError as error:
         raise ConfigError(
             problems or [str(error)]
@@ -303,12 +314,16 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     return settings
 
 
-class _Places:
-    """Where each key has its value from: the line of the file, or the variable."""
+class Places:
+    """Where each key has its value from: the line of the file, or the variable.
+
+    A key may be written in any case.
+    """
 
     def __init__(self, file: Path | None, overrides: Mapping[str, Any]) -> None:
         self._file = file
-        self._lines = lines_of(file.read_text(encoding="utf-8")) if file else {}
+        found = lines_of(file.read_text(encoding="utf-8")) if file else {}
+        self._lines = {tuple(part.lower() for part in path): line for path, line in found.items()}
         self._overrides = overrides
 
     def of(self, path: tuple[Any, ...]) -> str:
@@ -319,8 +334,12 @@ class _Places:
             variable = ENV_PREFIX + "__".join(str(part).upper() for part in path[:length])
             if variable in os.environ:
                 return f"{variable}: "
-        line = line_of(self._lines, path)
+        line = self.line_of(path)
         return f"{self._file}:{line}: " if line else ""
+
+    def line_of(self, path: tuple[Any, ...]) -> int:
+        """In the file; 0 for what isn't there."""
+        return line_of(self._lines, [str(part).lower() for part in path]) or 0
 
 
 def _reaches(given: Any, path: tuple[Any, ...]) -> bool:
@@ -356,7 +375,9 @@ def _unreadable(file: Path | None) -> list[str]:
         return [f"{file}: {error.strerror or error}"]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         line = re.search(r"at line (\d+)", str(error))
-        return [f"{file}:{line[1]}: not TOML: {error}" if line else f"{file}: not TOML: {error}"]
+        unquoted = "Invalid value" in str(error) or "after a statement" in str(error)
+        told = f"not TOML: {error}{'; texts need quotes' if unquoted else ''}"
+        return [f"{file}:{line[1]}: {told}" if line else f"{file}: {told}"]
     return []
 
 
@@ -381,16 +402,22 @@ def _is_json_list(text: str) -> bool:
         return False
 
 
-def _sentence(error: Any, places: _Places) -> str:
+_OF_THE_API = (("proxies",), ("users",), ("keys",), ("api_keys",), ("upstreams",), ("accounts",))
+"""What is no part of the configuration, and is looked for there."""
+
+
+def _sentence(error: Any, places: Places) -> str:
     key = field_path(error["loc"])
     told = f"{places.of(error['loc'])}{key}"
     if error["type"] == "extra_forbidden":
         allowed = _siblings(error["loc"])
         near = get_close_matches(str(error["loc"][-1]), allowed, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
+        if error["loc"] in _OF_THE_API:
+            meant = "; it is made through the API, from a file by `proxyfleet apply -f FILE`"
         return f"{told}: unknown key; allowed here: {', '.join(allowed)}{meant}"
     shown = "" if _may_hold_secret(key, error["input"]) else f" (got {error['input']!r})"
-    return f"{told}: {str(error['msg']).removeprefix('Value error, ')}{shown}"
+    return f"{told}: {worded(error)}{shown}"
 
 
 def _may_hold_secret(key: str, given: Any) -> bool:

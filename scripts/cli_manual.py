@@ -42,7 +42,9 @@ Commands talk to the management API alone, except those that must work while the
 
 - `proxyfleet login` keeps tokens in `$XDG_CONFIG_HOME/proxyfleet/credentials.json` (mode 0600) and renews them.
   Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
-- The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`.
+- The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`. A key
+  is never sent to where only a login was: with a key, name the address if it is another.
+- Proxies of the environment (`https_proxy`, `no_proxy`) are used on the way elsewhere, never to this machine itself.
 - A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
   option takes one as its value: others on the machine see the arguments of commands, and shells keep them.
 
@@ -52,8 +54,10 @@ Commands talk to the management API alone, except those that must work while the
   out, which is said; cells are always whole.
 - **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured.
 - **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
-  print an object that holds the answers; errors are one JSON object on standard error.
-- Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes.
+  print an object that holds the answers; errors are one JSON object on standard error, also of a wrong command line.
+- Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes,
+  also in JSON. Documents (`export`) are UTF-8 in every locale.
+- Errors name the option that they are about, `apply` the line of the file, and most of them what to do next.
 - **A name or an id** says which proxy, user, key or webhook is meant; an id wins.
 
 ## Exit statuses
@@ -90,10 +94,13 @@ into the data directory, with which it would be lost.
 ## Completion
 
 ```sh
-eval "$(proxyfleet completion bash)"     # in ~/.bashrc; zsh and fish likewise
+eval "$(proxyfleet completion bash)"     # in ~/.bashrc
+eval "$(proxyfleet completion zsh)"      # in ~/.zshrc
+proxyfleet completion fish | source      # in ~/.config/fish/config.fish
 ```
 
-Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them.
+Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them. A name that
+a shell would read as more than its letters (`a b`, `$(x)`) is offered by its id.
 
 """
 

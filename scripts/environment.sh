@@ -35,6 +35,11 @@ version_of() {
     "$1" -c 'import platform; print(platform.python_version())' 2>/dev/null || echo missing
 }
 
+# Of the tests; at least two, so that tests that share something by mistake show.
+workers() {
+    echo $(($(nproc 2>/dev/null || echo 2) + 1))
+}
+
 make_environment() {
     local python
     python=$(find_python) || exit 1

@@ -99,8 +99,25 @@ class Texts:
 
     def among(self, wanted: Collection[str]) -> bytes | None:
         """The mask of rows whose value is one of these; None: no row."""
-        flags = [value in wanted for value in self.values]
-        return self._mask(flags) if any(flags) else None
+        framed = b"\n" + self.blob + b"\n"
+        found = [framed.find(b"\n" + each.encode("utf-8", "surrogatepass") + b"\n") for each in wanted]
+        places = [framed.count(b"\n", 0, at) for at in found if at >= 0]
+        return self._rows_at(places) if places else None
+
+    def _rows_at(self, places: list[int]) -> bytes:
+        """The mask of rows with these places."""
+        if not isinstance(self.places, array) or len(places) > 1:
+            flags = [False] * self.count
+            for place in places:
+                flags[place] = True
+            return self._mask(flags)
+        mask, at, (place,) = bytearray(len(self.places)), -1, places
+        try:
+            while True:
+                at = self.places.index(place, at + 1)
+                mask[at] = 1
+        except ValueError:  # there is no other
+            return bytes(mask)
 
     def _mask(self, flags: list[bool]) -> bytes:
         if isinstance(self.places, bytes):

@@ -27,6 +27,8 @@ READ_MAX = 2.0
 """Seconds that a search may read for its page."""
 COUNT_MAX = 0.1
 """Seconds that it may take beyond that for the total."""
+KEPT = 128
+"""Parts that stay unpacked between finding records in them and showing these: some 100 KB each."""
 EVER = 2**63 - 1
 """Above all times and numbers."""
 
@@ -107,6 +109,7 @@ class _Search:
         """The `wanted` greatest keys below the position."""
         deadline = self._clock() + READ_MAX
         best: list[tuple[int, int, Part]] = []
+        kept = 0
         for part in self._parts:
             if part.oldest > self._before[0] or not self._promising(part):
                 continue
@@ -117,7 +120,10 @@ class _Search:
             keys = self._keys(part)
             if keys:
                 best = sorted((*best, *((*key, part) for key in keys)), key=_key, reverse=True)[:wanted]
-            part.forget()
+            if keys and kept < KEPT:
+                kept += 1  # its records will probably be on the page
+            else:
+                part.forget()
         floor = self._snapshot.floor
         if floor is None or floor < self._selection.start:
             return _Found(best)

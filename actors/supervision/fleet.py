@@ -50,6 +50,7 @@ from actors.bus.messages import (
 from actors.supervision.announcing import Announcer
 from actors.supervision.elders import Elders
 from actors.supervision.ending import Ending
+from actors.supervision.helpers import helpers
 from actors.supervision.legacy import Elder
 from actors.supervision.managed import Managed, Plan, World
 from actors.supervision.once import Gate, nothing, once, once_with
@@ -59,6 +60,7 @@ from actors.supervision.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.states import State
+from actors.supervision.telling import Telling
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +68,6 @@ WATCH_PERIOD = 1.0
 HELD_UP_AFTER = 3.0
 """Seconds between two looks after which the supervisor itself must have been held up, not the actors."""
 RESTART_ANSWER_MAX = 4.0
-TOLD_MAX = 1.0
-"""Seconds that an actor may take to answer that it has heard of other settings."""
 REMOVED_REMEMBERED = 1_000
 
 
@@ -87,14 +87,12 @@ class Fleet:
         """`api` are the plans of the API and of what stands in front of it; `elders` are of an older program."""
         self._world = world
         self._events = events
-        self._entries = entries
         self._orders = orders
         self._keeper = keeper or ListenerKeeper(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._announcer = Announcer(events, self._name_of)
-        self._for_all: dict[type[Any], Any] = {}
-        self._for_proxies: dict[type[Any], Any] = {}
+        self._telling = Telling(world.exchange)
         self._own = OwnAddresses(world.loop, self._keeper, orders, self._reconcile)
         self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
         self._elders.on_end = self._look_at_the_end
@@ -107,13 +105,13 @@ class Fleet:
         self._ending: Ending | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
-        metrics = Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
-        webhooks = Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-        push = [Plan(TELEMETRY, entries.telemetry, orders.telemetry_params)] if orders.telemetry_params else []
-        plans = (metrics, Plan(LOGS, entries.logs, orders.groups.get(LOGS, {})), webhooks, *push, *api)
-        self._fixed = {plan.name: Managed(plan, world, self) for plan in plans}
+        self._fixed = {plan.name: Managed(plan, world, self) for plan in (*helpers(entries, orders), *api)}
         self._api = [self._fixed[plan.name] for plan in api]
-        self._handlers: dict[type[Any], Callable[[str, Any, Answer], None]] = {
+        self._handlers = self._by_message()
+
+    def _by_message(self) -> dict[type[Any], Callable[[str, Any, Answer], None]]:
+        """Who takes which message to the supervisor."""
+        return {
             Hello: self._hello,
             ReserveListener: self._reserve,
             CancelListeners: self._cancel,
@@ -198,26 +196,16 @@ class Fleet:
 
     def tell_all(self, message: Any, gate: Gate) -> None:
         """Tell all actors, and those who come later; `gate` waits for those who are there."""
-        self._for_all[type(message)] = message
-        for actor in self._all():
-            self._ask(actor, message, gate)
+        self._telling.all(self._all(), message, gate)
 
     def tell(self, name: str, message: Any, gate: Gate) -> None:
         """Tell one actor, if there is such a one; `gate` waits for it."""
         actor = self._by_name(name)
-        if actor is not None:
-            self._ask(actor, message, gate)
+        self._telling.these([actor] if actor else [], message, gate)
 
     def tell_proxies(self, message: Any, gate: Gate) -> None:
         """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
-        self._for_proxies[type(message)] = message
-        for actor in self._proxies.values():
-            self._ask(actor, message, gate)
-
-    def _ask(self, actor: Managed, message: Any, gate: Gate) -> None:
-        if actor.life.state is State.RUNNING:
-            key = gate.key()
-            self._world.exchange.ask(actor.name, message, lambda _reply: key(), TOLD_MAX)
+        self._telling.proxies(self._proxies.values(), message, gate)
 
     def hasten(self) -> None:
         """Kill everything that still lives."""
@@ -264,8 +252,7 @@ class Fleet:
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
         proxy_id = self._proxy_id(actor)
-        for message in (*self._for_all.values(), *(self._for_proxies.values() if proxy_id else ())):
-            self._world.exchange.tell(actor.name, message)  # it may have been started before that was said
+        self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
         self._announcer.up(proxy_id, actor.life)
 
     def actor_down(self, actor: Managed) -> None:

@@ -7,7 +7,6 @@ store.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import time
@@ -35,7 +34,7 @@ def lock(file: Path, what: str, patience: float = ORPHANS_END_WITHIN) -> int:
 
 
 def _taken(file: Path, what: str, deadline: float) -> int | None:
-    """The lock on what is at `file`; None when that is another file, or none, by now. Raises `LockedError`."""
+    """The lock on `file`; None when that has been removed meanwhile. Raises `LockedError`."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     while not _try(descriptor):
         owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
@@ -43,9 +42,8 @@ def _taken(file: Path, what: str, deadline: float) -> int | None:
             os.close(descriptor)
             raise LockedError(f"{what} {file.parent} is in use by process {owner or 'unknown'}")
         time.sleep(0.02)
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(descriptor), file.lstat()):
-            return descriptor
+    if os.fstat(descriptor).st_nlink:
+        return descriptor
     os.close(descriptor)
     return None
 

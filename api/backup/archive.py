@@ -13,6 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -59,7 +60,10 @@ def _read(read: Callable[[], T]) -> T:
 class Opened:
     """An archive whose manifest was read. `sealed` are its keys, as they are in there."""
 
-    def __init__(self, stream: gzip.GzipFile, tar: tarfile.TarFile, head: bytes, sealed: bytes | None) -> None:
+    def __init__(
+        self, file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile, head: bytes, sealed: bytes | None
+    ) -> None:
+        self._file = file
         self._stream = stream
         self._tar = tar
         self.head = head
@@ -87,6 +91,11 @@ class Opened:
         if expected:
             raise BadArchive(f"it was cut short: {next(iter(expected))} is missing")
         self._read_to_its_end()
+
+    def digest(self) -> str:
+        """The SHA-256 of the very file that was read, in hex. To be asked after all that is read. Raises `OSError`."""
+        self._file.seek(0)
+        return hashlib.file_digest(self._file, "sha256").hexdigest()
 
     def _write(self, info: tarfile.TarInfo, sha256: str, path: Path) -> None:
         content = self._tar.extractfile(info)
@@ -116,7 +125,7 @@ def opened(file: Path) -> Iterator[Opened]:
     with file.open("rb") as content:
         try:
             with gzip.GzipFile(fileobj=content) as stream, _tar(stream) as tar:
-                yield _opened(stream, tar)
+                yield _opened(content, stream, tar)
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise BadArchive(f"not a whole archive: {error}") from error
         except OSError as error:
@@ -129,10 +138,10 @@ def _tar(stream: gzip.GzipFile) -> tarfile.TarFile:
     return _read(lambda: tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info))
 
 
-def _opened(stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
+def _opened(file: BufferedReader, stream: gzip.GzipFile, tar: tarfile.TarFile) -> Opened:
     head = _first(tar, MANIFEST, LARGEST)
     manifest = read_manifest(head)
-    return Opened(stream, tar, head, _first(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
+    return Opened(file, stream, tar, head, _first(tar, SEALED, _LARGEST_SEALED) if manifest.keys else None)
 
 
 def _first(tar: tarfile.TarFile, name: str, largest: int) -> bytes:

@@ -31,7 +31,7 @@ from config.live import SettingsUpdate
 from config.passwords import check_password
 from config.paths import DataDir
 from config.sealing import SealError, seal_of
-from config.units import timestamp_text
+from config.units import size_text, timestamp_text
 from config.webhooks import SECRET_PURPOSE, WebhookRecord
 
 _SPARE = 64 * 2**20
@@ -147,9 +147,12 @@ def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
 
 
 def _refuse_full(data: DataDir, manifest: Manifest) -> None:
-    free = shutil.disk_usage(data.path).free
-    if manifest.total + _SPARE > free:
-        raise BadArchive(f"it needs {manifest.total} bytes, and {free} are free at {data.path}")
+    needed, free = manifest.total + _SPARE, shutil.disk_usage(data.path).free
+    if needed > free:
+        raise BadArchive(
+            f"it needs {size_text(needed)}, with {size_text(_SPARE)} to be left over, and {size_text(free)} are free at"
+            f" {data.path}"
+        )
 
 
 def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:

@@ -6,6 +6,7 @@ copies of the configuration in it; the next backup to the same place clears it a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -62,7 +63,8 @@ def staging(folder: Path) -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(dir=folder, prefix=_STAGING))
     held = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):  # some file systems of other machines lock no folders
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)  # the next one tries again
@@ -82,7 +84,7 @@ def _is_left(folder: Path) -> bool:
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError:  # somebody has it, or it can't be told
         return False
     finally:
         os.close(held)

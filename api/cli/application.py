@@ -39,7 +39,7 @@ WIDTH = 110
 
 def new_application() -> typer.Typer:
     """Without commands. Help is drawn on a terminal only, so that it can be searched and piped."""
-    terminal = sys.stdout.isatty()
+    terminal = sys.stdout is not None and sys.stdout.isatty()
     return typer.Typer(
         name="proxyfleet",
         cls=Commands,

@@ -98,7 +98,7 @@ _STEP = re.compile(r"[^.\[\]]+")
 def read_text(file: Path) -> str:
     """The text of a file, or of standard input for `-`."""
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        return sys.stdin.buffer.read().decode() if str(file) == "-" else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise Trouble(f"{shown_name(file)}: is not UTF-8 text") from error
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from api.cli.probing import Finding
     from config.paths import DataDir
     from config.proxies import ProxyRecord
-    from config.settings import Settings
+    from config.settings import Places, Settings
 
 ProbeOption = Annotated[
     bool, typer.Option("--probe", help="Also try whether ports are free and the parents of proxies can be reached.")
@@ -34,6 +34,7 @@ def check_config(
     from api.offline import peek_proxies, peek_settings
     from config.live import BadStored
     from config.paths import DataDir, default_data_dir
+    from config.settings import Places
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     data = DataDir(settings.data_dir or default_data_dir())
@@ -48,7 +49,8 @@ def check_config(
         f"{one.where}: {one.error}" for one in findings if one.error and not one.bad
     ]
     if bad:
-        problems = tuple((finding.where, str(finding.error)) for finding in bad)
+        places = Places(config, {})
+        problems = tuple((_placed(finding.where, places, stored), str(finding.error)) for finding in bad)
         raise Trouble(
             f"The configuration is well-formed, but {counted(len(bad), 'thing')} would fail", problems=problems
         )
@@ -64,7 +66,10 @@ def _view(out: Output, notes: list[str], looked_at: int) -> None:
 
 def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, probe: bool) -> Iterator[Finding]:
     from api.cli import probing
+    from api.offline import has_users
 
+    yield from probing.data_directory(data)
+    yield from probing.first_password(settings, not has_users(data))
     yield from probing.certificates(settings, proxies)
     if not probe:
         return
@@ -74,6 +79,14 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
     else:
         yield probing.Finding("ports", f"not tried: the product runs as process {holder} and has them", "note")
     yield from probing.parents(proxies)
+
+
+def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:
+    """With file and line, or the variable, if it is a key of the configuration that is in force."""
+    group, _, key = where.partition(".")
+    if " " in where or key in stored.get(group, {}):
+        return where
+    return f"{places.of(tuple(where.split('.')))}{where}"
 
 
 def _holder(data: DataDir) -> int | None:

@@ -172,13 +172,22 @@ def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | 
         raise typer.Exit(int(trouble.status)) from trouble
     except KeyboardInterrupt as error:
         raise typer.Exit(int(Status.INTERRUPTED)) from error
-    except BrokenPipeError as error:
-        _reader_left()
+    except BrokenPipeError as error:  # whoever read our output has seen enough (`| head`)
+        forget_output()
         raise typer.Exit(int(Status.OK)) from error
+    except OSError as error:  # commands translate what is theirs; what is left is the output, on a full disk or so
+        forget_output()
+        out.trouble(unwritten(error))
+        raise typer.Exit(int(Status.FAILED)) from error
 
 
-def _reader_left() -> None:
-    """Whoever read our output has seen enough (`| head`): the interpreter must not try to flush at its end."""
+def unwritten(error: OSError) -> Trouble:
+    """The results went nowhere."""
+    return Trouble(f"{error.filename or 'The output'} can't be written: {error.strerror or error}")
+
+
+def forget_output() -> None:
+    """The interpreter must not try once more, at its end, to write what could not be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

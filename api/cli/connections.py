@@ -26,7 +26,7 @@ COLUMNS = (
     Column("CLIENT", "client"),
     Column("USER", "user"),
     Column("TARGET", "target"),
-    Column("STATE", "state"),
+    Column("STATE", "state", spare=True),
     Column("AGE", lambda row: f"{row['age']:.0f} s", right=True),
     Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
     Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),

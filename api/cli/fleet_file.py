@@ -63,7 +63,7 @@ def export_config(
     as_json = session.out.form == "json" if file is None else file.suffix == ".json"
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if as_json else _as_toml(data)
     if file is None:
-        session.out.out.write(text)
+        session.out.document(text)
         return
     _write(file, text)
     kinds = ", ".join(

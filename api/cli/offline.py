@@ -77,6 +77,8 @@ def reset_password(
     password_stdin: StdinOption = False,
 ) -> None:
     """Give a user a new password while the product doesn't run: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
+    from api.first_start import WeakPassword
+    from api.offline import UnknownUser, is_disabled
     from api.offline import reset_password as reset
     from api.store import StoreError
 
@@ -84,7 +86,13 @@ def reset_password(
     if ask or password_stdin:
         chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
     with locked_data(config, data_dir) as data:
-        fresh = translated((StoreError, LookupError, ValueError), lambda: reset(data, user, chosen))
+        try:
+            fresh = translated((StoreError, WeakPassword), lambda: reset(data, user, chosen))
+        except UnknownUser as error:
+            raise Trouble(str(error), status=Status.NOT_FOUND) from error
+        disabled = translated(StoreError, lambda: is_disabled(data, user))
+    if disabled:
+        out.note(f"note: {user} is disabled, and can't sign in until an administrator makes the account active")
     told = {"username": user, "password": fresh if chosen is None else None}
     text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
     out.data(told, lambda: out.message(text))
@@ -105,6 +113,8 @@ def verify_audit(
     noted = _noted(head)
     data = data_of(config, data_dir)
     refuse_newer(data.path)
+    if not data.store.is_dir():
+        raise Trouble(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         raise Trouble(f"row {found.seq} {found.error}")

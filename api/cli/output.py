@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from api.cli.trouble import Trouble
-from config.printable import printable
+from config.printable import printable, printable_json
 
 Format = Literal["table", "json"]
 Row = Mapping[str, Any]
@@ -87,6 +87,11 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
+def _harmless(text: str) -> str:
+    """JSON or TOML of several lines that no terminal obeys: in both `\\u202e` is the character itself."""
+    return "\n".join(printable_json(line) for line in text.split("\n"))
+
+
 class Output:
     """Where results go (`out`) and where the rest goes (`err`)."""
 
@@ -113,7 +118,7 @@ class Output:
     def data(self, data: Any, view: Callable[[], None]) -> None:
         """The result: `data` for programs, `view` for people."""
         if self.form == "json":
-            self.line(json.dumps(data, indent=2, ensure_ascii=not self.unicode))
+            self.line(_harmless(json.dumps(data, indent=2, ensure_ascii=not self.unicode)))
         else:
             view()
 
@@ -148,6 +153,15 @@ class Output:
             self.out.write(text + "\n")
         self.out.flush()
 
+    def document(self, text: str) -> None:
+        """A file on standard output: in UTF-8 whatever the locale is, for an escape would be another text."""
+        if self.terminal or not isinstance(self.out, io.TextIOWrapper):
+            self.out.write(_harmless(text))
+        else:
+            self.out.flush()
+            self.out.buffer.write(text.encode())
+        self.out.flush()
+
     def message(self, text: str) -> None:
         """What was done, in words; programs have the data."""
         if self.form != "json":
@@ -163,7 +177,8 @@ class Output:
     def trouble(self, trouble: Trouble) -> None:
         """What went wrong and what to do next."""
         if self.form == "json":
-            self.err.write(json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode) + "\n")
+            told = json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode)
+            self.err.write(_harmless(told) + "\n")
             return
         bold = self.err.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         name = "\x1b[31mproxyfleet:\x1b[0m" if bold else "proxyfleet:"

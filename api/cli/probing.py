@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from actors.supervision.sockets import ListenError, listen
-from config.certificates import CertificateError, server_context
+from api.first_start import WeakPassword, check_length
+from config.certificates import CertificateError, server_context, unusable_file
+from config.paths import DataDir, unwritable
 from config.proxies import ProxyRecord
 from config.settings import Settings
 from config.units import timestamp_text
@@ -50,6 +52,23 @@ def certificates(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator
             yield from _certificate(f"proxy {proxy.name}: tls", Path(proxy.tls.cert_file), Path(proxy.tls.key_file))
 
 
+def first_password(settings: Settings, password_needed: bool) -> Iterator[Finding]:
+    """Is the first administrator's good, if there has to be one?"""
+    if settings.admin_password is None or not password_needed:
+        return
+    try:
+        check_length(settings.admin_password.get_secret_value())
+    except WeakPassword as error:
+        yield Finding("admin_password", str(error))
+
+
+def data_directory(data: DataDir) -> Iterator[Finding]:
+    """Can it be written?"""
+    trouble = unwritable(data.path)
+    if trouble is not None:
+        yield Finding("data_dir", trouble)
+
+
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:
     """Can every address be listened at that the product would listen at?"""
     yield _address("server", settings.server.host, settings.server.port)
@@ -70,16 +89,24 @@ def parents(proxies: Iterable[ProxyRecord]) -> list[Finding]:
 
 
 def _certificate(where: str, cert_file: Path, key_file: Path) -> Iterator[Finding]:
+    files = {"cert_file": cert_file, "key_file": key_file}
+    unusable = {field: trouble for field, path in files.items() if (trouble := unusable_file(path)) is not None}
+    if unusable:
+        yield from (Finding(f"{where}.{field}", trouble) for field, trouble in unusable.items())
+        return
     try:
         server_context(cert_file, key_file)
     except CertificateError as error:
-        yield Finding(f"{where}.{error.field}", error.error)
+        yield Finding(f"{where}.{error.field}", f"{files[error.field]}: {error.error}")
         return
     from cryptography import x509
 
-    end = x509.load_pem_x509_certificate(cert_file.read_bytes()).not_valid_after_utc.timestamp()
+    found = x509.load_pem_x509_certificate(cert_file.read_bytes())
+    end, begin = found.not_valid_after_utc.timestamp(), found.not_valid_before_utc.timestamp()
     left, told = end - time.time(), timestamp_text(end)
-    if left <= 0:
+    if begin > time.time():
+        yield Finding(f"{where}.cert_file", f"{cert_file}: is not good before {timestamp_text(begin)}; see the clock")
+    elif left <= 0:
         yield Finding(f"{where}.cert_file", f"{cert_file}: has ended at {told}; replace it")
     elif left < SOON:
         yield Finding(f"{where}.cert_file", f"{cert_file}: ends at {told}, in {left / 86400:.0f} days", "note")

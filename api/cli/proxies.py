@@ -267,9 +267,10 @@ def show_snippets(
         session.out.note(
             "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
         )
-    texts = [text or "the client doesn't speak this protocol" for text in snippets.values()]
-    titled = [f"# {name}\n{text}\n" for name, text in zip(snippets, texts, strict=True)]
-    session.out.data(data, lambda: session.out.lines(texts if client else titled))
+    if client is not None and snippets[client] is None:
+        raise Trouble(f"{client} doesn't speak the protocol of {proxy}", "All of its lines: without a client")
+    titled = [f"# {name}\n{text or '# (does not speak this protocol)'}\n" for name, text in snippets.items()]
+    session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
 
 
 @command(group, "explain", {"client_ip": "--client"})

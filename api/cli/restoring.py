@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,47 +64,54 @@ def restore(
     from api.backup.restoring import prepared
     from api.store import StoreError
 
+    if file.exists() and not file.is_file():
+        raise Trouble(f"{file}: is not a regular file", "An archive is read more than once; save it as a file first")
     try:
         with opened(file) as archive, _place(config, data_dir, dry_run) as data:
             passphrase = passphrase_of(passphrase_file, twice=False) if archive.manifest.keys else None
             with contextlib.ExitStack() as stack:
                 with progress(out, "Reading") as told:
                     found = stack.enter_context(prepared(data, archive, passphrase, told))
-                _carry_out(out, data, file, found, dry_run, force, yes)
+                if _decided(out, data, file, found, dry_run, force, yes):
+                    _commit(out, data, found, archive.digest())
     except BadArchive as error:
         raise Trouble(f"{file}: {error}", "Nothing was touched") from error
     except (OSError, StoreError) as error:
         raise Trouble(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _carry_out(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> None:
+def _decided(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> bool:
+    """Show what would come of it, and ask. Raises `Trouble` when somebody who was asked doesn't want it."""
+    told = _told(found)
+    if out.form != "json":
+        made, files = told["created_at"], len(found.manifest.files)
+        out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all good.")
+        out.table(COLUMNS, told["changes"], "Configuration and keys are those that are there.")
+    if dry_run or not (told["changes"] or force):
+        why = "Nothing was touched." if dry_run else "Nothing to restore; --force replaces what is there all the same."
+        out.data({**told, "dry_run": dry_run}, lambda: out.message(why))
+        return False
+    confirm(f"Put this in the place of what is in {data.path}?", yes)
+    return True
+
+
+def _told(found: Prepared) -> dict[str, Any]:
+    """For programs; of a restore that did nothing, yet."""
     rows = [
         {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
     ]
     made = timestamp_text(found.manifest.created_at)
-    told = {"created_at": made, "product": found.manifest.product, "changes": rows, "dry_run": dry_run, "kept": None}
-    if out.form != "json":
-        out.message(
-            f"{file}: made {made} by release {found.manifest.product}, {len(found.manifest.files)} files, all good."
-        )
-        out.table(COLUMNS, rows, "Configuration and keys are those that are there.")
-    if dry_run or not (rows or force):
-        why = "Nothing was touched." if dry_run else "Nothing to restore; --force replaces what is there all the same."
-        out.data({**told, "restored": False}, lambda: out.message(why))
-        return
-    confirm(f"Put this in the place of what is in {data.path}?", yes)
-    kept = _committed(data, file, found)
-    done = f"What was there is kept in {kept}." if kept else "There was nothing before."
-    shown = {**told, "kept": kept and str(kept), "restored": True}
-    out.data(shown, lambda: out.message(f"Restored; everybody has to sign in again. {done}"))
+    described = {"created_at": made, "product": found.manifest.product, "changes": rows}
+    return {**described, "dry_run": False, "restored": False, "kept": None}
 
 
-def _committed(data: DataDir, file: Path, found: Prepared) -> Path | None:
+def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
     from api.backup.restoring import commit
 
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return commit(data, found, digest).kept
+    kept = commit(data, found, digest).kept
+    done = f"What was there is kept in {kept}." if kept else "There was nothing before."
+    shown = {**_told(found), "restored": True, "kept": kept and str(kept)}
+    out.data(shown, lambda: out.message(f"Restored; everybody has to sign in again. {done}"))
 
 
 # --- where to ---

@@ -6,6 +6,7 @@ next, and one JSON object for whoever asked for JSON.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from api.cli.commands import forget_output, unwritten
 from api.cli.output import Output
 from api.cli.trouble import Status, Trouble
 
@@ -49,14 +51,26 @@ class Commands(TyperGroup):
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
     """Do what a command line says; the exit status."""
+    _open_missing_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = app(given, prog_name="proxyfleet", standalone_mode=False)
     except UsageError as error:
         return _refused(error, given)
+    except OSError as error:  # of the help: commands tell what is wrong with theirs
+        forget_output()
+        Output().trouble(unwritten(error))
+        return int(Status.FAILED)
     except typer.Abort:  # the end of standard input where something was asked
         return int(Status.INTERRUPTED)
     return status if isinstance(status, int) else int(Status.OK)
+
+
+def _open_missing_streams() -> None:
+    """Whoever started us may have closed some (`>&-`): Python has None there, and the next file takes the number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _refused(error: Any, given: Sequence[str]) -> int:

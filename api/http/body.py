@@ -12,9 +12,10 @@ import re
 from typing import Any, TypeVar
 
 import falcon
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from api.http.errors import ApiError, from_validation, invalid
+from api.http.errors import ApiError, invalid
+from api.http.validation import validated
 
 MAX_BODY = 1024 * 1024
 IMPORT_PATH = "/api/v1/config/import"
@@ -55,10 +56,7 @@ def read_model(
     elif optional:
         content = b"{}"
     given = parse_object(content)
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise from_validation(error, read_only) from error
+    return validated(model, given, read_only)
 
 
 def parse_object(content: bytes) -> dict[str, Any]:

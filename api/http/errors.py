@@ -9,8 +9,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from config.fields import field_path
 
 INVALID_REQUEST = "INVALID_REQUEST"
@@ -54,9 +52,9 @@ def invalid_fields(problems: Sequence[tuple[str, str]]) -> ApiError:
     return ApiError(400, INVALID_REQUEST, "The request is not valid", details)
 
 
-def from_validation(error: ValidationError, read_only: frozenset[str]) -> ApiError:
-    """400 with what pydantic found."""
-    return invalid_fields([_problem(each, read_only) for each in error.errors(include_url=False)])
+def from_problems(problems: Sequence[Any], read_only: frozenset[str]) -> ApiError:
+    """400 with what pydantic found: the entries of `ValidationError.errors()`."""
+    return invalid_fields([_problem(each, read_only) for each in problems])
 
 
 def unauthorized(message: str = "Valid credentials are required", code: str = "UNAUTHORIZED") -> ApiError:

@@ -139,6 +139,15 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
     assert shell(f"{lines['environment']}\necho $https_proxy $ALL_PROXY").split() == [lines["url"]] * 2
     if shutil.which("git"):
         assert shell(f"{lines['git']}\ngit config --global http.proxy").strip() == lines["url"]
+        asked = subprocess.run(
+            ["git", "ls-remote", "http://site.invalid/x.git"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**home, "GIT_TERMINAL_PROMPT": "0"},
+        )
+        assert asked.returncode != 0
+        assert "could not read" not in asked.stderr, "it would ask for a user name or a password"
     if protocol != "socks4":
         assert json.loads(str(lines["docker"]))["proxies"]["https-proxy"] == lines["url"].replace("socks5h", "socks5")
         if shutil.which("apt-config"):

@@ -76,8 +76,10 @@ def test_an_import_may_be_larger_and_is_413_beyond_that(api: Api) -> None:
         assert error_of(answer)[:2] == (status, "INVALID_REQUEST")
 
 
-def test_another_method_is_405_with_allow(api: Api) -> None:
-    answer = api.request("PUT", "/proxies")
+@pytest.mark.filterwarnings("ignore:Unknown REQUEST_METHOD")
+@pytest.mark.parametrize("method", ["PUT", "PROPFIND", "BREW"])
+def test_another_method_is_405_with_allow(api: Api, method: str) -> None:
+    answer = api.request(method, "/proxies")
     assert error_of(answer)[:2] == (405, "INVALID_REQUEST")
     assert {"GET", "POST"} <= {each.strip() for each in answer.headers["Allow"].split(",")}
 
@@ -320,3 +322,33 @@ def test_every_single_resource_has_an_etag_and_a_stale_one_is_412(api: Api) -> N
         assert api.get(path, {**token, "If-Match": tag}).status_code == 200, path
         assert api.get(path, {**token, "If-Match": "*"}).status_code == 200, path
         assert error_of(api.get(path, {**token, "If-Match": '"999999"'}))[:2] == (412, "INVALID_REQUEST"), path
+
+
+READ_ONLY, UNKNOWN, NULL = "is read-only", "is not a known field", "must not be null"
+
+
+@pytest.mark.parametrize(
+    ("body", "errors"),
+    [
+        ({"name": None}, {"name": NULL}),
+        ({"name": None, "tags": "x"}, {"name": NULL, "tags": "input should be a valid list"}),
+        ({"name": None, "tags": None}, {"name": NULL, "tags": NULL}),
+        ({"runtime": {"error": None, "pid": None}}, {"runtime": READ_ONLY}),
+        ({"settings": {"timeout": None}, "foo": {"a.b": None}}, {"settings.timeout": NULL, "foo": UNKNOWN}),
+        (
+            {"settings": {"timeout": None, "x": 1}, "id": None},
+            {"settings.timeout": NULL, "settings.x": UNKNOWN, "id": READ_ONLY},
+        ),
+    ],
+)
+def test_with_a_null_the_rest_is_judged_too(api: Api, body: dict[str, Any], errors: dict[str, str]) -> None:
+    status, _code, details = error_of(api.patch("/proxies/prx_any", body, api.token()))
+    told = details.get("errors", [details])
+    assert (status, {each["field"]: each["error"] for each in told}) == (400, errors)
+    assert len(told) == len(errors)
+
+
+def test_of_a_required_field_that_is_null_it_is_not_said_that_it_is_missing_too(api: Api) -> None:
+    status, _code, details = error_of(api.post("/proxies", {**PROXY, "port": None, "name": None}, api.token()))
+    told = {(each["field"], each["error"]) for each in details["errors"]}
+    assert (status, told) == (400, {("name", "must not be null"), ("port", "must not be null")})

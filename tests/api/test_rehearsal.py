@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,9 @@ def test_a_certificate_that_is_gone_is_named_by_its_key(data: DataDir, tmp_path:
 def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> None:
     with pytest.raises(WouldNotStart, match=entry):
         rehearse(load(), data, Entries(webhooks=entry))
+
+
+def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
+    with pytest.raises(WouldNotStart, match="can't be written"):
+        rehearse(load(), data)

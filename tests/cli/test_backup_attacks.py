@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tarfile
 import time
@@ -20,9 +21,10 @@ import pytest
 
 from api import users
 from api.audit import Head, verify
-from api.backup import collecting, replacing, restoring, sealed_keys
+from api.backup import collecting, replacing, restoring, sealed_keys, target
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
+from api.cli import restoring as restore_command
 from api.first_start import ADMINISTRATOR
 from api.security import tokens
 from api.store import StoreDamaged, open_store
@@ -87,8 +89,8 @@ def test_an_older_backup_and_an_empty_file_are_replaced(site: Site) -> None:
 @pytest.mark.parametrize("where", [".", "store", "keys"])
 def test_into_the_data_directory_nothing_is_backed_up(site: Site, where: str) -> None:
     (site.folder / "way").symlink_to(site.data.path / where)
-    for target in (site.data.path / where / "b.tar.gz", site.data.path / where, site.folder / "way"):
-        refused = site.shell("backup", str(target), "--without-keys")
+    for place in (site.data.path / where / "b.tar.gz", site.data.path / where, site.folder / "way"):
+        refused = site.shell("backup", str(place), "--without-keys")
         assert (refused.status, "inside of the data directory" in refused.err) == (1, True), refused.err
     assert not list(site.data.path.rglob("*.gz"))
 
@@ -126,20 +128,35 @@ def test_what_a_killed_backup_left_is_cleared_away_by_the_next_unless_somebody_w
     assert (left.exists(), busy.exists()) == (False, True)
 
 
+def test_to_a_file_system_that_locks_no_folders_a_backup_is_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NFS."""
+    (site.folder / ".proxyfleet-backup-left").mkdir()
+    os.utime(site.folder / ".proxyfleet-backup-left", (0, 0))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(target.fcntl, "flock", refuse)
+        file = site.backup()
+    assert (site.folder / ".proxyfleet-backup-left").exists()
+    assert site.restore(file, "--dry-run").status == 0
+
+
 def test_the_new_archive_is_kept_though_the_clock_went_back(site: Site) -> None:
-    target = site.folder / "backups"
-    target.mkdir()
-    (target / "proxyfleet-29990101T000000Z.tar.gz").touch()
-    made = site.shell.good("backup", str(target), "--without-keys", "--keep", "1", "-o", "json").data
-    assert [str(path) for path in target.iterdir()] == [made["file"]]
+    backups = site.folder / "backups"
+    backups.mkdir()
+    (backups / "proxyfleet-29990101T000000Z.tar.gz").touch()
+    made = site.shell.good("backup", str(backups), "--without-keys", "--keep", "1", "-o", "json").data
+    assert [str(path) for path in backups.iterdir()] == [made["file"]]
 
 
 def test_an_older_archive_that_cannot_be_removed_is_no_failed_backup(site: Site) -> None:
-    target = site.folder / "backups"
-    (target / "proxyfleet-20200101T000000Z.tar.gz").mkdir(parents=True)
-    ran = site.shell("backup", str(target), "--without-keys", "--keep", "1")
+    backups = site.folder / "backups"
+    (backups / "proxyfleet-20200101T000000Z.tar.gz").mkdir(parents=True)
+    ran = site.shell("backup", str(backups), "--without-keys", "--keep", "1")
     assert (ran.status, "is made, but an older one can't be removed" in ran.err) == (1, True), ran.err
-    (made,) = (path for path in target.iterdir() if path.is_file())
+    (made,) = (path for path in backups.iterdir() if path.is_file())
     assert site.restore(made, "--dry-run").status == 0
 
 
@@ -450,6 +467,35 @@ def test_a_journal_reaches_no_file_outside_of_the_store(folder: Path) -> None:
     with pytest.raises(StoreDamaged, match=r"names '../outside'"):
         complete(folder / "store")
     assert outside.exists()
+
+
+def test_the_archive_that_was_read_is_on_record_though_another_took_its_name(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = site.backup()
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    forget(site)
+
+    def exchange(*_: object) -> None:
+        (site.folder / "other").write_text("other")
+        (site.folder / "other").rename(file)
+
+    monkeypatch.setattr(restore_command, "confirm", exchange)
+    assert site.restore(file).status == 0
+    assert digest.encode() in (site.data.audit / "audit.sqlite").read_bytes()
+
+
+def test_an_archive_that_needs_more_than_there_is_says_how_much(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = site.backup()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(2**30, 2**30, 2**20))
+    refused = site.restore(file, "--yes")
+    assert refused.status == 1
+    assert "64.00 MB to be left over, and 1.00 MB are free" in refused.err
+
+
+def test_a_pipe_is_no_archive(site: Site) -> None:
+    os.mkfifo(site.folder / "pipe")
+    assert "is not a regular file" in site.restore(site.folder / "pipe").err
 
 
 def test_the_restored_audit_trail_is_whole_and_knows_the_one_that_was_replaced(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from api.store.storage import compose
 from tests.cli.shell import Shell
 from tests.product import Product
 
@@ -54,7 +56,60 @@ def test_files_that_are_no_pair_are_told_by_field(shell: Shell, tmp_path: Path) 
     pair(other, 100)
     (tmp_path / "key.pem").write_bytes((other / "key.pem").read_bytes())
     checked = shell("check-config", "--config", str(file))
-    assert (checked.status, "server.tls.key_file: is not the key of the certificate" in checked.err) == (1, True)
+    words = f"server.tls.key_file: {tmp_path / 'key.pem'}: is not the key of the certificate"
+    assert (checked.status, words in checked.err) == (1, True)
+
+
+def test_every_file_that_is_missing_is_told_with_the_line_that_names_it(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text('[server]\nport = 8080\n[server.tls]\ncert_file = "/no/cert"\nkey_file = "/no/key"\n')
+    checked = shell("check-config", "--config", str(file))
+    assert checked.status == 1
+    assert f"{file}:4: server.tls.cert_file: /no/cert: No such file" in checked.err
+    assert f"{file}:5: server.tls.key_file: /no/key: No such file" in checked.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("key.pem", b"-----BEGIN ENCRYPTED PRIVATE KEY-----", "key_file: {file}: is encrypted"),
+        ("key.pem", b"x", "key_file: {file}: has no private key in PEM"),
+        ("cert.pem", b"x", "cert_file: {file}: has no certificate in PEM"),
+    ],
+)
+def test_files_that_are_no_certificate_and_key_say_which_is_wrong(
+    shell: Shell, tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(pair(tmp_path, 100))
+    (tmp_path / name).write_bytes(content)
+    checked = shell("check-config", "--config", str(file))
+    assert (checked.status, words.format(file=tmp_path / name) in checked.err) == (1, True), checked.err
+
+
+def test_a_certificate_of_tomorrow_is_not_good(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(pair(tmp_path, 401))
+    checked = shell("check-config", "--config", str(file))
+    assert (checked.status, "is not good before" in checked.err) == (1, True)
+
+
+def test_the_first_password_is_judged_while_there_is_nobody(shell: Shell, tmp_path: Path) -> None:
+    checked = shell("check-config", PROXYFLEET_ADMIN_PASSWORD="short")
+    assert checked.status == 1
+    assert "PROXYFLEET_ADMIN_PASSWORD: admin_password: the password must have 8 to 128 characters" in checked.err
+    (tmp_path / "data" / "store").mkdir(parents=True)
+    (tmp_path / "data" / "store" / "users.json").write_bytes(compose('{"usr_1": {"revision": 1, "body": {}}}'))
+    assert shell("check-config", PROXYFLEET_ADMIN_PASSWORD="short").status == 0
+
+
+def test_data_that_cannot_be_written_are_found_before_the_start(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
+    checked = shell("check-config")
+    assert (checked.status, f"data_dir: {tmp_path / 'data'}: can't be written" in checked.err) == (1, True)
 
 
 def test_a_port_that_is_taken_is_found_by_probe_alone(shell: Shell) -> None:

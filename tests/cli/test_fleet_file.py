@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +76,18 @@ def test_of_what_is_new_only_what_the_file_has_is_shown(shell: Shell, fleet: Pro
     file = file_of(tmp_path, proxy_of("desk", fleet.free_port()))
     shown = shell.good("apply", "-f", file, "--dry-run").out
     assert [line.split(":")[0].strip() for line in shown.splitlines()[1:-1]] == ["port", "protocol"]
+
+
+def test_an_export_is_utf_8_in_every_locale_and_is_read_so(shell: Shell, fleet: Product) -> None:
+    fleet.proxy(name="Büro 世界")
+    for locale in ({"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}):
+        plain = {**shell.env, **locale, "PYTHONUTF8": "0"}
+        command = [sys.executable, "-m", "supervisor"]
+        exported = subprocess.run([*command, "export"], capture_output=True, timeout=60, env=plain, check=True).stdout
+        assert "Büro 世界" in [proxy["name"] for proxy in tomllib.loads(exported.decode())["proxies"]]
+        back = [*command, "import", "-", "--dry-run"]
+        read = subprocess.run(back, capture_output=True, timeout=60, env=plain, input=exported)
+        assert b"Nothing to change" in read.stdout, read.stderr
 
 
 def test_apply_makes_it_so_and_again_changes_nothing(shell: Shell, fleet: Product, tmp_path: Path) -> None:

@@ -306,6 +306,15 @@ def test_the_password_gets_into_the_lines_percent_encoded_when_it_is_given(shell
     product.data("DELETE", f"/proxies/{proxy['id']}")
 
 
+def test_a_client_that_does_not_speak_the_protocol_gets_no_line(shell: Shell, product: Product) -> None:
+    proxy = product.proxy(protocol="socks4")
+    refused = shell("proxies", "snippets", proxy["name"], "apt")
+    assert (refused.status, refused.out, "doesn't speak" in refused.err) == (1, "", True)
+    everything = shell.good("proxies", "snippets", proxy["name"]).out
+    assert "# apt\n# (does not speak this protocol)\n" in everything
+    product.data("DELETE", f"/proxies/{proxy['id']}")
+
+
 def test_a_key_is_shown_with_what_it_is_good_for(shell: Shell, proxy: dict[str, Any]) -> None:
     shell.good("keys", "create", "ci", "--permission", "proxy.read", "--proxy", proxy["name"], "--expires", "1y")
     shown = shell.good("keys", "show", "ci").details

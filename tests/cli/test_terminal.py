@@ -170,6 +170,20 @@ except SystemExit:
     assert ended.stdout.splitlines()[-1] == "loaded:"
 
 
+@pytest.mark.parametrize("arguments", ["--help", "version", "completion bash"])
+def test_output_that_can_not_be_written_is_told_without_a_traceback(tmp_path: Path, arguments: str) -> None:
+    command = f"{sys.executable} -m supervisor {arguments} > /dev/full"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env)
+    assert (ended.returncode, ended.stderr) == (1, "proxyfleet: The output can't be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_reason_to_fail(tmp_path: Path, closed: str) -> None:
+    command = f"{sys.executable} -m supervisor version {closed}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, env=Shell(tmp_path).env)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 @pytest.mark.product
 def test_the_product_itself_loads_neither_rich_nor_requests(product: Product) -> None:
     """A process that runs for months has no use for them; the webhook sender alone makes requests."""
@@ -182,3 +196,19 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert safe("a\x1b[31mb\r\nc\x9b\u202ed") == r"a\x1b[31mb\r\nc\x9b\u202ed"
     assert safe("bob\u200b") == r"bob\u200b"  # else it would look like another name
     assert safe("Grüße, 世界") == "Grüße, 世界"
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("arguments", [("proxies", "list", "-o", "json"), ("export",), ("proxies", "list")])
+def test_no_output_has_characters_that_a_terminal_obeys(
+    shell: Shell, product: Product, arguments: tuple[str, ...]
+) -> None:
+    """Names can't have control characters, but marks that turn the direction of writing, and hide parts of it."""
+    proxy = product.proxy(name="evil\u202egnp.exe\u200b")
+    with shell.terminal(*arguments, NO_COLOR="1") as terminal:
+        assert terminal.end() == 0
+    assert r"evil\u202egnp.exe\u200b" in terminal.text
+    assert not set("\u202e\u200b") & set(terminal.text)
+    data = shell.good("proxies", "list", "-o", "json").data
+    assert proxy["name"] in [each["name"] for each in data["proxies"]]
+    product.data("DELETE", f"/proxies/{proxy['id']}")

@@ -223,3 +223,37 @@ def test_a_file_that_is_no_toml_is_told_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(file)
     assert caught.value.problems[0].startswith(f"{file}:2: not TOML: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[server]\nport = 'x'", ":2: server.port: must be a whole number (got 'x')"),
+        ("[server]\nport = 65536", ":2: server.port: must be at most 65535 (got 65536)"),
+        ("[server]\nhost = '256.1.1.1'", ":2: server.host: "),
+        ("[server]\nhost = 'two words'", ":2: server.host: must be an IP address or a host name"),
+        ("[server]\ndrain_timeout = '10s'", ":2: server.drain_timeout: must be a number, without a unit (got '10s')"),
+        ("[server]\ntrusted_proxies = '::/0'", ":2: server.trusted_proxies: must be a list, such as "),
+        ("[security]\nhttps_only = 'please'", ":2: security.https_only: must be true or false (got 'please')"),
+        ("[metrics]\nprometheus_token = 'short'", ":2: metrics.prometheus_token: must have at least 16 characters\n"),
+        ("[proxy]\negress_guard = 'on'", ":2: proxy.egress_guard: must be 'public_only' or 'off' (got 'on')"),
+        ("server = 'x'", ":1: server: must be a table (got 'x')"),
+        ("[Server]\nport = 0", ":2: server.port: must be at least 1 (got 0)"),
+        ("[[proxies]]\nname = 'x'", "it is made through the API, from a file by `proxyfleet apply -f FILE`"),
+        ("[server]\nhost = 127.0.0.1", "(at line 2, column 13); texts need quotes"),
+    ],
+)
+def test_a_problem_says_where_it_is_and_what_is_allowed(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load(file)
+    assert problem in f"{refused.value}\n"
+
+
+def test_problems_of_a_file_are_in_the_order_of_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text("[server]\nunknown = 1\nport = 0\nmax_connections = 0\n[logging]\nlevel = 'loud'\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file)
+    assert [problem.split(":")[1] for problem in refused.value.problems] == ["2", "3", "4", "6"]

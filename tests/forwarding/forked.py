@@ -57,10 +57,15 @@ class Forked:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _ended_within(self, seconds: float) -> int | None:
-        if self.returncode is None and select.select([self._pidfd], [], [], seconds)[0]:
+        if self.returncode is None and self._is_over(seconds):
             self.returncode = self._zygote.status_of(self.pid)
             os.close(self._pidfd)
         return self.returncode
+
+    def _is_over(self, seconds: float) -> bool:
+        poll = select.poll()  # `select.select` knows no number above 1023, and a worker holds many descriptors
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
 
 class Zygote:

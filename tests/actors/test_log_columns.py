@@ -1,0 +1,31 @@
+"""Columns of texts: which rows have one of some values, however the places of the values are kept."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from actors.logs.columns import Texts
+
+FEW = ["", "10.0.0.1", "10.0.0.11", "0.0.1", "10.0.0.1 ", "é"]
+MANY = [f"10.0.{number // 250}.{number % 250}" for number in range(400)]
+SHAPES = {
+    "a byte for each": [random.Random(1).choice(FEW) for _ in range(500)],
+    "two bytes for each": [random.Random(2).choice(MANY) for _ in range(1000)] + MANY,
+    "all differ": MANY,
+    "one row": [""],
+    "one value": ["x"] * 9,
+}
+
+
+@pytest.mark.parametrize("wanted", [{""}, {"10.0.0.1"}, {"10.0.0.1", "10.0.0.11", "0.0.1"}, {"é"}, {"x"}, {"\udc80"}])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_rows_with_one_of_these_values_are_found_and_no_others(shape: str, wanted: set[str], stored: bool) -> None:
+    column = SHAPES[shape]
+    texts = Texts.of(column)
+    if stored:
+        texts = Texts.of_plain(texts.plain())
+    expected = bytes(value in wanted for value in column)
+    assert texts.among(wanted) == (expected if any(expected) else None)
