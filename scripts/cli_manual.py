@@ -99,8 +99,8 @@ eval "$(proxyfleet completion zsh)"      # in ~/.zshrc
 proxyfleet completion fish | source      # in ~/.config/fish/config.fish
 ```
 
-Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them. A name that
-a shell would read as more than its letters (`a b`, `$(x)`) is offered by its id.
+Tab then offers commands, options, and the names of proxies, users, keys and webhooks, as the API knows them. A name
+that a shell would read as more than its letters (`a b`, `$(x)`) is offered by its id.
 
 """
 
