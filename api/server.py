@@ -20,6 +20,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
+from actors.complaints import Complaint
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
@@ -210,6 +211,11 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
             self.last_seen, self.moved_at = self.last_activity, now  # waitress goes by the wall clock, which may leap
         return now - self.moved_at > STALLED_AFTER
 
+    @property
+    def loiters(self) -> bool:
+        """Is a request being read, rather than the rest of what a refused client sends?"""
+        return self.lingering_until is None and self.request is not None
+
     def overdue(self, now: float) -> bool:
         """Whether the request that is being read takes too long, or the client's half of a close."""
         if self.lingering_until is not None:
@@ -227,6 +233,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     per_address = 0
     behind_tls = False
     on_refused: OnRefused
+    crowds: Complaint
+    laggards: Complaint
     last_requests_since: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -259,6 +267,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
         channel.outdated_since = None if door is self else time.monotonic()
         if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
+            self.crowds.trouble(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
         return True
 
@@ -270,6 +279,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
                 channel.handle_close()
                 continue
             if channel.overdue(moment) or channel.lapsed(moment):
+                if channel.loiters and not channel.will_close:
+                    self.laggards.trouble("their requests did not come in time", logging.WARNING)
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:
@@ -381,6 +392,8 @@ class ApiServer:
         )
         self._server.behind_tls = behind_tls
         self._server.on_refused = on_refused
+        self._server.crowds = Complaint(log, "connections are closed")
+        self._server.laggards = Complaint(log, "connections are ended")
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 

@@ -41,6 +41,7 @@ EXPLAINED = (
     Explained(r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),
     Explained(r"can't be started|died: .* at its start|could not be started", rf"({DISK}|{DESCRIPTORS})"),
     Explained(r"the (supervisor|collector|webhook sender)|didn't answer|is not there|Unreachable|TimedOut", ANY),
+    Explained(r"their requests did not come in time", KILLED),
     Explained(r"will hear of a change later|no webhook can be delivered to|is kept: ", ANY),
 )
 

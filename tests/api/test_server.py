@@ -240,6 +240,31 @@ def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
         assert ended.wait(LONG)
 
 
+def test_it_is_said_once_that_requests_do_not_come_to_their_end(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("api.server.HEAD_TIMEOUT", 0.1)
+    slow = [socket.create_connection(("127.0.0.1", serving.port), LONG) for _ in range(3)]
+    for each in slow:
+        each.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    for each in slow:
+        assert each.recv(1) == b""
+        each.close()
+    assert caplog.text.count("connections are ended: their requests did not come in time") == 1
+
+
+def test_it_is_said_once_that_a_client_has_more_connections_than_its_share(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving.server._server.per_address = 2
+    crowd = [socket.create_connection(("127.0.0.1", serving.port), LONG) for _ in range(5)]
+    for each in crowd[2:]:
+        assert each.recv(1) == b""
+    assert caplog.text.count("connections are closed: one client has more than 2") == 1
+    for each in crowd:
+        each.close()
+
+
 LAST = b"GET /last HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 NO_CHUNKS = b"\r\n0\r\n\r\n"

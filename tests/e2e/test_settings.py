@@ -72,7 +72,7 @@ def test_another_host_at_the_same_port_is_taken_without_a_gap(own_product: Produ
 def answered(url: str) -> bool:
     try:
         return requests.get(url, timeout=5).status_code == 200
-    except requests.ConnectionError:
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 

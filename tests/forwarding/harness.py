@@ -40,7 +40,7 @@ LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"
 
 
-def until(condition: Callable[[], Any], what: str, deadline: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], what: str, deadline: float = 60.0) -> Any:
     """What `condition` gives once it gives something; fails the test after `deadline` seconds."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:

@@ -41,9 +41,9 @@ ENVIRONMENT = {
 }
 VOLATILE = {
     *("runtime", "stats", "uptime", "last_used", "last_login", "updated_at", "server"),
-    *("delivery_status", "attempts", "next_attempt_at", "has_more", "head"),
+    *("delivery_status", "attempts", "next_attempt_at", "has_more", "head", "tail_cursor"),
 }
-"""Fields of answers that a restart changes."""
+"""Fields of answers that a restart changes: with the first check of a parent there is one more record."""
 
 
 def steady(value: Any) -> Any:

@@ -64,11 +64,11 @@ def missing(expected: Any, found: Any, where: str = "") -> list[str]:
 def lost(product: Product, version: str) -> list[str]:
     """What the version's own API said and this one doesn't. What a delivery has come to may have changed."""
     told = []
-    for path, expected in seen(version)["answers"].items():
-        found = make.steady(product.data("GET", path))
+    for path, answer in seen(version)["answers"].items():
+        expected, found = make.steady(answer), make.steady(product.data("GET", path))
         if "/deliveries" in path:
-            for answer in (expected, found):
-                answer["deliveries"] = [{name: each[name] for name in ("id", "event")} for each in answer["deliveries"]]
+            for each in (expected, found):
+                each["deliveries"] = [{name: one[name] for name in ("id", "event")} for one in each["deliveries"]]
         told += missing(expected, found, path)
     return told
 
@@ -94,7 +94,8 @@ def test_everything_of_a_released_version_is_there_and_its_secrets_are_good(vers
     with on_sample(version) as product, serving(origin):
         product.start()
         assert lost(product, version) == []
-        assert make.counted(product).items() >= seen(version)["requests"].items()
+        counted = make.counted(product)  # a parent's first check may have come, which is a request, too
+        assert {name: number for name, number in seen(version)["requests"].items() if counted[name] < number} == {}
         assert (
             product.session.get(
                 f"{product.base_url}/api/v1/proxies", headers={"X-API-Key": secrets["api_key"]}, timeout=10

@@ -87,7 +87,7 @@ class Supervised:
         return wait_until(is_so, f"{proxy_id} runs")
 
     def wait_ready(self) -> None:
-        wait_until(lambda: "ready" in self.log or self.process.poll() is not None, "the supervisor is ready", 30)
+        wait_until(lambda: "ready" in self.log or self.process.poll() is not None, "the supervisor is ready", 120)
         assert self.process.poll() is None, self.log
 
     def family(self) -> list[psutil.Process]:
@@ -98,7 +98,7 @@ class Supervised:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def discard(self) -> None:
         if self.process.poll() is None:

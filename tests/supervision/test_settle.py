@@ -1,0 +1,31 @@
+"""What the next program gets of proxies that were made or removed while this one ended for it."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+from actors.supervision.proxy_actors import ProxyActors
+from actors.supervision.sockets import ListenerKeeper
+from tests.ports import free_port
+from tests.supervision.standins import spec
+
+LOCAL = "127.0.0.1"
+
+
+def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_removed_is_not() -> None:
+    keeper = ListenerKeeper(lambda: 0.0)
+    nothing: Any = SimpleNamespace()
+    actors = ProxyActors(nothing, nothing, "a:B", nothing, keeper, nothing, lambda _proxy_id: None)
+    made, gone = free_port(), free_port()
+    keeper.keep("gone", LOCAL, gone)
+    actors.by_id["gone"] = nothing
+    keeper.reserve("made", LOCAL, made)
+    descriptor = keeper.get("made")
+    assert descriptor is not None
+    number = descriptor.fileno()
+
+    actors.settle({"made": spec("made", made)})
+    assert keeper.bequeath() == [number]
+    os.close(number)
