@@ -177,7 +177,8 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
     except ListenError as error:
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
-        raise Trouble(f"server.{error.field}: {error.error}{hint}") from error
+        otherwise = f"Another one: --{error.field}, or server.{error.field} in the configuration"
+        raise Trouble(f"server.{error.field}: {error.error}{hint}", otherwise) from error
 
 
 def _rehearse(settings: Settings) -> None:

@@ -7,6 +7,7 @@ the settings with what was set through the API, and the files of the store, are 
 from __future__ import annotations
 
 import importlib
+import shutil
 from dataclasses import asdict
 
 from actors.supervision.in_force import with_stored
@@ -20,6 +21,9 @@ from config.live import BadStored
 from config.paths import DataDir, PathError, unwritable
 from config.settings import Settings
 from config.units import size_text
+
+LEAST_SPACE = 1024 * 1024
+"""Free bytes without which databases that were closed in good order can't be opened again, for their shared memory."""
 
 
 class WouldNotStart(Exception):
@@ -41,10 +45,18 @@ def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) 
         except (OSError, StoreError) as error:
             raise WouldNotStart(str(error)) from error
     try:
+        _check_space(data)
         _check_format(data)
         _check_certificate(with_stored(settings, peek_settings(data)))
     except (BadStored, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
+
+
+def _check_space(data: DataDir) -> None:
+    """The older program serves on a full disk; a new one would wait for space before its API answers."""
+    free = shutil.disk_usage(data.path).free if data.path.exists() else LEAST_SPACE
+    if free < LEAST_SPACE:
+        raise WouldNotStart(f"{data.path}: the disk is full; {size_text(LEAST_SPACE)} of free space are needed")
 
 
 def _check_format(data: DataDir) -> None:

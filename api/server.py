@@ -18,21 +18,18 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.task import ThreadedTaskDispatcher
 
 from actors.complaints import Complaint
 from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
-from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.call import AFTER
-from api.http.client import request_id
-from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.http.parser import MAX_TAKEN_IN, Parser
-from api.http.spelling import spelled
 from api.older_address import OlderAddress
 from api.refusals import Refused
 from api.security.hashing import AT_ONCE
+from api.server_tasks import MAX_HEAD, Answer, Refusal
 from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
@@ -53,65 +50,7 @@ KEPT_ALIVE = 0.2
 """Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
-MAX_HEAD = 64 * 1024
-HEAD_TOO_LARGE = 431
-NOSNIFF = ("X-Content-Type-Options", "nosniff")
 OnRefused = Callable[[Refused], dict[str, str]]
-
-_MESSAGES = {
-    400: "The request can't be understood",
-    413: "The body is too large",
-    HEAD_TOO_LARGE: "The head of the request is too large",
-    501: "This transfer coding is not supported",
-}
-_REASONS = {
-    413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
-    431: f"must have at most {MAX_HEAD} bytes",
-}
-
-
-class _JsonErrorTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
-    """The answer to what never reached the application."""
-
-    def execute(self) -> None:
-        error = self.request.error
-        status = error.code if error.code in _MESSAGES else 500
-        identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
-        code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
-        details = (
-            {"request_id": identifier}
-            if status == 500
-            else {"field": None, "error": _REASONS.get(status, str(error.body))}
-        )
-        body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
-        self.status = f"{error.code} {error.reason}"
-        self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
-        self.response_headers += self._told(error.code, str(error.body), identifier).items()
-        self.set_close_on_finish()
-        self.content_length = len(body)
-        self.channel.lingers = True
-        self.write(body)
-
-    def build_response_header(self) -> bytes:
-        return spelled(super().build_response_header())
-
-    def _told(self, status: int, why: str, identifier: str) -> dict[str, str]:
-        """Have it logged and counted. Headers for the answer."""
-        made_up = status == HEAD_TOO_LARGE  # waitress parses something else instead of a head that is too large
-        first_line = b"" if made_up else getattr(self.request, "first_line", b"")
-        peer = str(self.channel.addr[0])
-        refused = Refused(status, why, identifier, peer, first_line, self.request.headers)
-        return dict(self.channel.server.on_refused(refused))
-
-
-class _Task(WSGITask):  # type: ignore[misc]
-    """A request that the application answers."""
-
-    def build_response_header(self) -> bytes:
-        leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
-        if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
-            self.request.headers["CONNECTION"] = "close"
-        return spelled(super().build_response_header())
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
@@ -126,8 +65,8 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     """
 
     parser_class = Parser
-    task_class = _Task
-    error_task_class = _JsonErrorTask
+    task_class = Answer
+    error_task_class = Refusal
     served = False
     began: float | None = None
     lingers = False

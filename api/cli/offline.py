@@ -108,13 +108,14 @@ def verify_audit(
 ) -> None:
     """Follow the hash chain of the audit trail; ends with 1 and names the row when it is broken. Only reads."""
     from api.audit import Broken, verify
+    from api.audit.trail import trail_file
     from api.store import StoreError
 
     noted = _noted(head)
     data = data_of(config, data_dir)
     refuse_newer(data.path)
-    if not data.store.is_dir():
-        raise Trouble(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
+    if not trail_file(data).is_file():
+        raise Trouble(f"{data.path}: there is no audit trail here", "Name its directory with --data-dir")
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
         raise Trouble(f"row {found.seq} {found.error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,4 +58,12 @@ def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> 
 def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)  # as root is told of a read-only disk
     with pytest.raises(WouldNotStart, match="can't be written"):
+        rehearse(load(), data)
+
+
+def test_a_full_disk_is_named_since_the_api_would_not_start_on_it(
+    data: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.rehearsal.LEAST_SPACE", shutil.disk_usage(data.path).total)
+    with pytest.raises(WouldNotStart, match="the disk is full"):
         rehearse(load(), data)

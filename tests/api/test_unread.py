@@ -12,7 +12,8 @@ import pytest
 
 from actors.log_lines import JsonLines
 from api.refusals import Refusals
-from api.server import MAX_HEAD, ApiServer
+from api.server import ApiServer
+from api.server_tasks import MAX_HEAD
 from api.services import ApiSettings
 from config.settings import RateLimiting, Security, Server
 from tests.api.support import Api

@@ -85,6 +85,8 @@ def test_the_audit_trail_is_verified_with_its_exit_status_and_the_row_that_is_wr
     broken = proxyfleet("audit", "verify", "--data-dir", str(data.path), "--head", head)
     assert broken.returncode == 1
     assert "row 1 its content doesn't go with its hash" in broken.stderr
+    elsewhere = proxyfleet("audit", "verify", "--data-dir", str(short / "nowhere"))
+    assert (elsewhere.returncode, "no audit trail here" in elsewhere.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
