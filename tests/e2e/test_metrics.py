@@ -20,6 +20,7 @@ import requests
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
+from actors.metrics.live import RATE_TICKS
 from config.units import parse_moment, size_text
 from tests.forwarding.test_https import make_pair
 from tests.product import Product
@@ -111,7 +112,11 @@ def product() -> Iterator[Product]:
 
 
 class Listener:
-    """A subscriber that hears every second from before the traffic on."""
+    """A subscriber that hears every second from before the traffic on.
+
+    In the collector's first seconds a rate is the mean of fewer of them, so what passes then stays in more rates than
+    it counts for.
+    """
 
     def __init__(self, address: str) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -119,7 +124,7 @@ class Listener:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, args=(address,), daemon=True)
         self._thread.start()
-        wait_until(lambda: self.heard, "the live metrics are heard")
+        wait_until(lambda: len(self.heard) > RATE_TICKS, "rates are means of as many seconds as later", 30)
 
     def _listen(self, address: str) -> None:
         with self._context.socket(zmq.SUB) as subscriber:
