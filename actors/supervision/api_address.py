@@ -10,13 +10,12 @@ meanwhile finds the new socket at its next start.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.supervision.sockets import RESERVED_FOR, Store, listen
+from actors.supervision.sockets import RESERVED_FOR, Store, listen, sharing
 from config.paths import RunDir
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class ApiAddress:
         self._let_go()
         if address == self.address:
             return
-        with self._shared(address):
+        with sharing([self.socket] if address[1] == self.address[1] else []):  # another host may overlap (`0.0.0.0`)
             listener = listen(*address, shared=address[1] == self.address[1] or address in self._left)
         self._reserved = _Reserved(address, listener, self._clock() + RESERVED_FOR)
 
@@ -111,21 +110,6 @@ class ApiAddress:
         if self._reserved is not None:
             self._reserved.socket.close()
             self._reserved = None
-
-    @contextlib.contextmanager
-    def _shared(self, address: Address) -> Iterator[None]:
-        """Another host at the same port may overlap with the socket that listens there now (`0.0.0.0`).
-
-        The kernel binds both when both say SO_REUSEPORT, the older one for this moment only.
-        """
-        if address[1] != self.address[1]:
-            yield
-            return
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            yield
-        finally:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
 
     def _hand_over(self, listener: socket.socket) -> None:
         try:

@@ -98,6 +98,18 @@ def listen(host: str, port: int, shared: bool = False) -> socket.socket:
     return listener
 
 
+@contextlib.contextmanager
+def sharing(listeners: Collection[socket.socket]) -> Iterator[None]:
+    """For this moment others may be bound that overlap with these: the kernel wants SO_REUSEPORT of both sides."""
+    for listener in listeners:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        yield
+    finally:
+        for listener in listeners:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+
+
 def refusal(error: OSError, host: str, port: int) -> ListenError:
     """What a failed bind means, told by the field that is at fault."""
     number = error.errno or 0
@@ -145,7 +157,7 @@ class ListenerKeeper:
     def __init__(
         self,
         clock: Callable[[], float],
-        bind: Callable[[str, int], socket.socket] = listen,
+        bind: Callable[..., socket.socket] = listen,
         store: Store | None = None,
     ) -> None:
         self._clock = clock
@@ -170,7 +182,9 @@ class ListenerKeeper:
                     held.lapses = self._clock() + RESERVED_FOR
                 return
         self.end_retired(name)  # it may be this very address
-        fresh = self._inherit(host, port, instead_of) or _Held(host, port, self._bind(host, port), 0.0)
+        fresh = self._inherit(host, port, instead_of) or _Held(
+            host, port, self._listen(host, port, {name, *instead_of}), 0
+        )
         fresh.lapses = self._clock() + RESERVED_FOR
         self.cancel(name)
         (self._following if name in self._held else self._held)[name] = fresh
@@ -273,6 +287,15 @@ class ListenerKeeper:
                 lender.heir = _Held(host, port, lender.socket.dup(), None, lender=lender)
                 return lender.heir
         return None
+
+    def _listen(self, host: str, port: int, leaving: Collection[str]) -> socket.socket:
+        """A socket of its own. It may overlap with those of who leaves this port at another host (`0.0.0.0`)."""
+        held = (self._held.get(name) for name in leaving)
+        overlapping = [each.socket for each in held if each is not None and each.port == port]
+        if not overlapping:
+            return self._bind(host, port)
+        with sharing(overlapping):
+            return self._bind(host, port, shared=True)
 
     def _give_up(self, group: dict[str, _Held], name: str) -> None:
         held = group.pop(name, None)

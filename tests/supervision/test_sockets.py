@@ -179,6 +179,21 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: 
     assert accepts(there)
 
 
+@pytest.mark.parametrize(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
+def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_nobody_else_in(
+    keeper: ListenerKeeper, first: str, then: str
+) -> None:
+    port = free_port()
+    keeper.keep("one", first, port)
+    keeper.reserve("one", then, port)
+    for other in ("two", "three"):
+        with pytest.raises(ListenError):
+            keeper.reserve(other, "0.0.0.0", port)
+    keeper.keep("one", then, port)
+    assert list(keeper.addresses()) == [(then, port)]
+    assert accepts(port)
+
+
 @pytest.mark.parametrize("how", ["cancel", "lapse"])
 def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
     keeper: ListenerKeeper, clock: Clock, how: str
