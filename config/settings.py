@@ -14,13 +14,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import reduce
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -35,6 +33,17 @@ from config.fields import field_path
 from config.groups import Alerts, Group, Logging, Webhooks
 from config.oauth import OAuth2
 from config.positions import line_of, lines_of
+from config.setting_kinds import (
+    TCP_ADDRESS,
+    CurveKey,
+    EgressException,
+    ListenHost,
+    Network,
+    Port,
+    PublishAddress,
+    Seconds,
+    WebUrl,
+)
 from config.telemetry import Telemetry
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
 from config.wording import worded
@@ -50,84 +59,12 @@ LIST_VARIABLES = {
 }
 
 
-_TCP = re.compile(r"tcp://([0-9.]+|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})", re.ASCII)
-_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
-
 class ConfigError(Exception):
     """The configuration can't be used. `problems` holds one sentence for each bad key."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-def _network(text: str) -> str:
-    ip_network(text, strict=False)
-    return text
-
-
-def _egress_exception(text: str) -> str:
-    """A network, or a name (`*.` for all below it)."""
-    if "/" in text or ":" in text or re.fullmatch(r"[0-9.]+", text):
-        return _network(text)
-    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?", text):
-        raise ValueError("must be a CIDR, an address or a host name, perhaps with a leading '*.'")
-    return text
-
-
-def _publish_address(text: str) -> str:
-    """A ZeroMQ address of this machine."""
-    match = _TCP.fullmatch(text)
-    if text and (match is None or int(match[2]) > 65535 or not _is_address(match[1])):
-        raise ValueError(
-            "must be empty, or tcp:// with an address of this machine (127.0.0.1, [::1]) and a port, where 0 is any "
-            "that is free"
-        )
-    return text
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return ip_address(text.strip("[]")).version == (6 if text.startswith("[") else 4)
-    except ValueError:
-        return False
-
-
-def _curve_key(text: str) -> str:
-    """A public key as ZeroMQ writes it (Z85, RFC 32): 32 bytes as 40 characters."""
-    groups = [text[place : place + 5] for place in range(0, len(text), 5)]
-    values = [reduce(lambda sum_, each: sum_ * 85 + _Z85.find(each), group, 0) for group in groups]
-    if len(text) != 40 or any(each not in _Z85 for each in text) or max(values) >= 1 << 32:
-        raise ValueError(
-            "must be a public CURVE key in Z85: 40 characters; `scripts/watch-metrics --new-key` makes one"
-        )
-    return text
-
-
-def _web_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("must be an absolute http or https URL")
-    return text
-
-
-def _listen_host(text: str) -> str:
-    if re.fullmatch(r"[0-9.]+", text):
-        ip_address(text)
-    elif not re.fullmatch(r"[A-Za-z0-9_.:%-]+", text):
-        raise ValueError("must be an IP address or a host name of this machine")
-    return text
-
-
-ListenHost = Annotated[str, AfterValidator(_listen_host)]
-EgressException = Annotated[str, AfterValidator(_egress_exception)]
-WebUrl = Annotated[str, AfterValidator(_web_url)]
-PublishAddress = Annotated[str, AfterValidator(_publish_address)]
-CurveKey = Annotated[str, AfterValidator(_curve_key)]
-Network = Annotated[str, AfterValidator(_network)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[int, Field(ge=1)]
 
 
 class ServerTls(Group):
@@ -223,7 +160,7 @@ class Metrics(Group):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        match = _TCP.fullmatch(self.publish)
+        match = TCP_ADDRESS.fullmatch(self.publish)
         if match and not ip_address(match[1].strip("[]")).is_loopback and not self.curve_clients:
             raise ValueError(
                 f"publish: {self.publish} can be reached from elsewhere, which needs curve_clients, the public keys of "
