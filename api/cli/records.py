@@ -77,6 +77,14 @@ def add_logs(app: typer.Typer) -> None:
     command(app, "logs", _OPTIONS, rich_help_panel=WATCH)(logs)
 
 
+def _one_or_the_other() -> Trouble:
+    return Trouble(
+        "--follow and --export don't go together",
+        "An export has what is there now; for all that comes: proxyfleet logs -o json --follow",
+        Status.USAGE,
+    )
+
+
 def logs(
     session: Session,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
@@ -98,11 +106,7 @@ def logs(
 ) -> None:
     """Show access records, oldest first; with -o json --follow one object on each line."""
     if follow and export is not None:
-        raise Trouble(
-            "--follow and --export don't go together",
-            "An export has what is there now; for all that comes: proxyfleet logs -o json --follow",
-            Status.USAGE,
-        )
+        raise _one_or_the_other()
     query = {
         "search": search,
         "proxy_id": find_id(session.api, PROXY, proxy) if proxy else None,

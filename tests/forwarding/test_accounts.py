@@ -36,20 +36,6 @@ def credentials(user: str, word: str = WORD) -> str:
     return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{word}".encode()).decode()
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
-
-
-@pytest.fixture
-def rig(shared: Rig) -> Rig:
-    """Without accounts of the test before."""
-    shared.configure(accounts=(), auth_required=False, limits=LimitsSpec(), timeout=30.0)
-    shared.records.clear()
-    return shared
-
-
 def give(rig: Rig, *accounts: AccountSpec, **fields: Any) -> None:
     rig.configure(accounts=accounts, auth_required=True, **fields)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,6 @@ RATE = 400_000
 MUCH = 200_000
 """Bytes that take half a second at this rate."""
 LEAST = 0.3
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Rig]:
-    with Rig() as rig:
-        yield rig
-
-
-@pytest.fixture
-def rig(shared: Rig) -> Rig:
-    """Without limits of the test before."""
-    shared.configure(accounts=(), auth_required=False, limits=LimitsSpec(), timeout=30.0)
-    shared.records.clear()
-    return shared
 
 
 def tunnel(sock: Any, origin: Origin, *fields: str) -> Any:
