@@ -230,7 +230,7 @@ def _as_toml(data: dict[str, Any]) -> str:
 
 
 def _in_words(user: dict[str, Any]) -> dict[str, str]:
-    words = {"email": "", "permissions": "role"}
+    words = {"email": "", "permissions": "role", "oauth": ""}
     return {name: word for name, word in words.items() if user[name] is None}
 
 

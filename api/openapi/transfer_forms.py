@@ -80,7 +80,7 @@ class ExportedLink(Form):
 
 
 class ExportedUser(Form):
-    """A user. `permissions` null are those of the role."""
+    """A user. `permissions` null are those of the role, `oauth` null is no identity at a provider."""
 
     username: str
     email: str | None
@@ -88,8 +88,8 @@ class ExportedUser(Form):
     permissions: list[str] | None
     status: Literal["active", "disabled"]
     password: None
-    email_claimed: bool | None = None
-    oauth: ExportedLink | None = None
+    email_claimed: bool
+    oauth: ExportedLink | None
 
 
 class ExportedWebhook(Form):

@@ -106,7 +106,7 @@ class OAuthEntry(Input):
 
 
 OF_ROLE = "role"
-"""For formats that have no null: `permissions` that are those of the role. An `email` is an empty text there."""
+"""For formats without null: `permissions` that are those of the role. There, `email` and `oauth` are empty texts."""
 
 SparsePermissions = Annotated[
     Permissions | None,
@@ -118,6 +118,12 @@ SparsePermissions = Annotated[
 SparseEmail = Annotated[
     Email | None,
     BeforeValidator(lambda given: None if given == "" else given, json_schema_input_type=Email | Literal[""] | None),
+]
+SparseLink = Annotated[
+    OAuthEntry | None,
+    BeforeValidator(
+        lambda given: None if given == "" else given, json_schema_input_type=OAuthEntry | Literal[""] | None
+    ),
 ]
 
 
@@ -134,7 +140,7 @@ class UserEntry(Input):
     status: Status | None = None
     password: NewPassword | None = Field(None, repr=False)
     email_claimed: StrictBool | None = None
-    oauth: OAuthEntry | None = None
+    oauth: SparseLink = None
 
     @model_validator(mode="before")
     @classmethod

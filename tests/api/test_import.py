@@ -651,6 +651,24 @@ def test_an_address_that_a_user_claimed_stays_a_claim_elsewhere(here: Importing,
     assert not found.email_claimed
 
 
+@pytest.mark.parametrize(
+    ("there_it_has", "field", "here_it_has"),
+    [
+        ({"email_claimed": True}, "email_claimed", False),
+        ({"oauth": {"provider": "custom", "issuer": "https://id.example", "subject": "7"}}, "oauth", None),
+    ],
+)
+def test_an_export_takes_away_what_only_the_other_installation_knows_of_a_user(
+    here: Importing, there: Importing, there_it_has: dict[str, Any], field: str, here_it_has: Any
+) -> None:
+    for each, more in ((here, {}), (there, there_it_has)):
+        each.apply(users=[{"username": "x", "password": SOMEBODY, "email": "x@example.com", **more}])
+    assert there.post(here.export("encrypted", **SEALED), X_Passphrase=PASSPHRASE).status_code == 200
+    found = users.by_name(there.api.store, "x")
+    assert found is not None
+    assert getattr(found, field) == here_it_has
+
+
 def test_the_first_account_turns_auth_on_also_when_it_is_known_by_a_sealed_password(
     filled: Importing, there: Importing
 ) -> None:

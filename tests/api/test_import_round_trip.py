@@ -67,6 +67,7 @@ USER = some(
     permissions=st.none() | st.lists(st.sampled_from(["proxy.read", "admin"]), max_size=2, unique=True),
     status=st.sampled_from(["active", "disabled"]),
     email_claimed=st.booleans(),
+    oauth=st.none() | NAMES.map(lambda name: {"provider": "custom", "issuer": "https://id.example", "subject": name}),
 )
 WEBHOOK = st.fixed_dictionaries(
     {

@@ -27,6 +27,14 @@ def bare() -> Iterator[Machine]:
         yield machine
 
 
+def _left_of_the_product(machine: Machine) -> list[str]:
+    """Files that have its name, but for the checkout, which may lie anywhere on the machine."""
+    places = ("/etc", "/var", "/opt/proxyfleet", "/run/proxyfleet")
+    wanted = ("-path", str(ROOT), "-prune", "-o", "-name", "*proxyfleet*", "-print")
+    found = machine.run("find", *places, *wanted, check=False)
+    return [line for line in found.splitlines() if "No such file" not in line]
+
+
 def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     """One story, since each step begins where the one before has ended."""
     service = ServiceOn(bare)
@@ -53,8 +61,7 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     assert bare.run("ls", "/var/lib/proxyfleet/store").split()
     bare.drop_in("own", "[Service]\n", "proxyfleet-backup.service")
     bare.run(SCRIPT, "--uninstall", "--purge")
-    left = bare.run("find", "/etc", "/var", "/opt/proxyfleet", "/run/proxyfleet", "-name", "*proxyfleet*", check=False)
-    assert [line for line in left.splitlines() if "No such file" not in line] == []
+    assert _left_of_the_product(bare) == []
     assert "proxyfleet" not in bare.run("getent", "passwd")
 
 
