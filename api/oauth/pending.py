@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from api.caps import counted_as
 from api.oauth.errors import StateRefused
 
 LIFETIME = 600
 """Seconds that somebody may take at the provider."""
 PER_ADDRESS = 100
 REMEMBERED = 20_000
-"""Sign-ins under way at the same time, of one address and in all; the oldest one makes room."""
+"""Sign-ins under way at the same time, of one address (with IPv6 one /64) and in all; the oldest one makes room."""
 
 _UNKNOWN = "is unknown, used already or older than ten minutes; begin the sign-in again"
 
@@ -51,6 +52,7 @@ class PendingSignIns:
     def start(self, address: str) -> Started:
         """A new sign-in for a client at `address`."""
         started = Started(state=_random(), nonce=_random(), verifier=_random(), cookie=_random())
+        address = counted_as(address)
         now = self._clock()
         with self._lock:
             self._drop_old(now)

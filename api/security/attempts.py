@@ -1,7 +1,8 @@
 """Counting failed sign-ins, so that passwords can't be tried out.
 
 After `limit` failures within `WINDOW` from one address for one user name, that pair is locked for `LOCK`: whoever
-knows the password gets in from anywhere else, and nobody can lock out somebody else from another address.
+knows the password gets in from anywhere else, and nobody can lock out somebody else from another address. The IPv6
+addresses of one /64 are one (`api.caps`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from api.caps import counted_as
 
 WINDOW = 5 * 60.0
 LOCK = 15 * 60.0
@@ -63,4 +66,4 @@ class Attempts:
 
 
 def _pair(username: str, address: str) -> tuple[str, str]:
-    return username.casefold()[:256], address
+    return username.casefold()[:256], counted_as(address)

@@ -5,11 +5,14 @@ tokens are JWTs (RFC 7519, HS256) that name their family; they are good while th
 over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
 
 A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
-that comes again was stolen, or its successor was: the family dies (RFC 9700, section 4.14).
+that comes again was stolen, or its successor was: the family ends (RFC 9700, section 4.14). The id of a family is no
+secret, as access tokens and the audit trail name it. So that a made-up secret ends nothing, each secret carries a tag
+made with a key of its family, by which an old one is recognized without a list of them.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import re
@@ -96,9 +99,10 @@ class Tokens:
 
     def issue(self, user_id: str) -> TokenPair:
         """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
-        family, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
+        family, key = secrets.token_hex(12), secrets.token_hex(32)
+        secret = _new_secret(key)
         with self._lock:
-            self._begin(user_id, self._family(family, user_id, secret, self._clock()))
+            self._begin(user_id, self._family(family, user_id, key, secret, self._clock()))
         return self._pair(user_id, family, secret)
 
     def refresh(self, token: str) -> tuple[str, TokenPair]:
@@ -154,12 +158,15 @@ class Tokens:
             raise BadToken
         body = document.body
         if not hmac.compare_digest(_digest(secret), body["secret_hash"]):
+            if not _was_issued(secret, body.get("tag_key")):
+                raise BadToken
             self.revoke(family)
             raise ReusedToken(body["user_id"], family)
         if body["refresh_until"] <= self._clock():
             raise ExpiredToken(body["refresh_until"])
-        fresh = secrets.token_urlsafe(32)
-        following = self._family(family, body["user_id"], fresh, body["created_at"], last_access_end(body))
+        key = body.get("tag_key") or secrets.token_hex(32)
+        fresh = _new_secret(key)
+        following = self._family(family, body["user_id"], key, fresh, body["created_at"], last_access_end(body))
         try:
             self._store.put(COLLECTION, following, expect=document.revision)
         except RevisionConflict as error:  # a logout came between
@@ -167,7 +174,7 @@ class Tokens:
         return body["user_id"], self._pair(body["user_id"], family, fresh)
 
     def _family(
-        self, family: str, user_id: str, secret: str, created_at: float, earlier: float = 0.0
+        self, family: str, user_id: str, key: str, secret: str, created_at: float, earlier: float = 0.0
     ) -> dict[str, Any]:
         """`earlier` is when the access tokens that the family has had end; one to come may end before them."""
         now = self._clock()
@@ -177,6 +184,7 @@ class Tokens:
             "id": family,
             "user_id": user_id,
             "secret_hash": _digest(secret),
+            "tag_key": key,
             "created_at": created_at,
             "refresh_until": refresh_until,
             "access_until": access_until,
@@ -260,3 +268,19 @@ def last_access_end(family: Mapping[str, Any]) -> float:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _new_secret(key: str) -> str:
+    """43 characters: a nonce of 126 bits and its tag."""
+    nonce = secrets.token_urlsafe(16)[:21]
+    return nonce + _tag(nonce, key)
+
+
+def _was_issued(secret: str, key: str | None) -> bool:
+    """Whether `secret` was made with this key; families of earlier releases have none until their next refresh."""
+    return key is not None and hmac.compare_digest(secret[21:], _tag(secret[:21], key))
+
+
+def _tag(nonce: str, key: str) -> str:
+    mac = hmac.digest(bytes.fromhex(key), nonce.encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(mac)[:22].decode()

@@ -42,6 +42,15 @@ def test_another_address_and_another_name_are_not_locked(clock: Clock, name: str
     assert counted.locked_for(name, address) == 0
 
 
+def test_addresses_of_one_home_network_count_together(clock: Clock) -> None:
+    counted = Attempts(5, clock)
+    locked = [counted.failed("ada", f"2001:db8:0:1::{each:x}") for each in range(1, 6)]
+    assert locked == [False] * 4 + [True]
+    assert counted.locked_for("ada", "2001:db8:0:1:ffff::1") > 0
+    assert counted.locked_for("ada", "2001:db8:0:2::1") == 0
+    assert counted.locked_for("ada", "::ffff:192.0.2.1") == 0
+
+
 def test_another_limit_holds_for_the_next_failure(clock: Clock) -> None:
     counted = Attempts(5, clock)
     fail(counted, 2)

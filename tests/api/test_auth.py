@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -106,6 +107,31 @@ def test_refresh_rotates_and_the_new_tokens_work(api: Api) -> None:
     assert api.get("/auth/test", bearer(second["access_token"])).status_code == 200
     third = api.post("/auth/refresh", {"refresh_token": second["refresh_token"]})
     assert third.status_code == 200
+
+
+def test_a_made_up_secret_for_a_family_that_is_known_is_401_and_ends_nothing(api: Api) -> None:
+    """Access tokens and the audit trail name the family; none of these secrets was ever given out."""
+    pair = login(api).json["data"]
+    family = jwt.decode(pair["access_token"], options={"verify_signature": False})["fam"]
+    good = pair["refresh_token"].rpartition(family + "_")[2]
+    before = api.services.audit.head
+    flipped = good[:-1] + ("A" if good[-1] != "A" else "B")
+    for secret in ("A" * 43, secrets.token_urlsafe(32), flipped, good[21:] + good[:21]):
+        answer = api.post("/auth/refresh", {"refresh_token": f"rt_{family}_{secret}"})
+        assert error_of(answer) == (401, "UNAUTHORIZED", {})
+    assert api.services.audit.head == before
+    assert api.post("/auth/validate", None, bearer(pair["access_token"])).status_code == 200
+    assert api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).status_code == 200
+
+
+def test_a_family_of_an_earlier_release_is_refreshed_and_watched_from_then_on(api: Api) -> None:
+    pair = login(api).json["data"]
+    (family,) = api.store.find("refresh_families")
+    api.store.put("refresh_families", {name: each for name, each in family.body.items() if name != "tag_key"})
+    second = api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).json["data"]
+    third = api.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).json["data"]
+    assert api.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status_code == 401
+    assert api.post("/auth/refresh", {"refresh_token": third["refresh_token"]}).status_code == 401, "the family lives"
 
 
 def test_a_refresh_token_used_again_ends_the_whole_family(api: Api) -> None:

@@ -123,10 +123,11 @@ def test_states_are_gone_after_ten_minutes() -> None:
     assert states.take(late.state, None) == late
 
 
-def test_who_begins_many_sign_ins_pushes_out_only_their_own() -> None:
+@pytest.mark.parametrize(("theirs", "own_address"), [("192.0.2.1", "192.0.2.2"), ("2001:db8:1::1", "2001:db8::{:x}")])
+def test_who_begins_many_sign_ins_pushes_out_only_their_own(theirs: str, own_address: str) -> None:
     states = PendingSignIns()
-    other = states.start("192.0.2.1")
-    own = [states.start("192.0.2.2") for _ in range(PER_ADDRESS + 1)]
+    other = states.start(theirs)
+    own = [states.start(own_address.format(each + 1)) for each in range(PER_ADDRESS + 1)]
     with pytest.raises(StateRefused):
         states.take(own[0].state, None)
     assert states.take(own[1].state, None) == own[1]
