@@ -70,7 +70,7 @@ class Everywhere:
         self._identify(req)
         if limited:
             caller = req.context.caller
-            self._count(caller.identity if caller else address, resp)
+            self._count(caller.identity if caller else address, resp, caller is not None and caller.interactive)
 
     def _refusal(self, req: falcon.Request) -> ApiError | None:
         """Why this client may not reach the API at all; None when it may."""
@@ -96,8 +96,8 @@ class Everywhere:
                 return
             req.context.caller = req.context.origin.caller = caller
 
-    def _count(self, caller: str, resp: falcon.Response) -> None:
-        verdict = self._services.rates.hit(caller)
+    def _count(self, caller: str, resp: falcon.Response, interactive: bool = False) -> None:
+        verdict = self._services.rates.hit(caller, interactive)
         for name, value in verdict.headers.items():
             resp.set_header(name, value)
         if verdict.retry_after:

@@ -130,11 +130,16 @@ class Proxy(Group):
 
 
 class RateLimiting(Group):
-    """`security.rate_limiting`: two windows, per API key, else user, else address."""
+    """`security.rate_limiting`: two windows, per API key, else user, else address.
+
+    All interactive sessions of a user together have the two of `session_…` instead.
+    """
 
     enabled: bool = True
     requests_per_minute: int = Field(100, ge=1)
     requests_per_hour: int = Field(1000, ge=1)
+    session_per_minute: int = Field(600, ge=1)
+    session_per_hour: int = Field(20_000, ge=1)
 
 
 class Security(Group):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from api import users
 from api.audit import origin
@@ -15,16 +15,25 @@ from api.security.authentication import Caller, expired
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.store import RevisionConflict, Store, StoreWriteError
 from api.users import User
+from config.fields import refuse_nulls
 from config.units import timestamp_text
+
+Session = Literal["interactive", "cookie"] | None
 
 
 class Login(BaseModel):
-    """The body of a login."""
+    """The body of a login. `session` asks for a session that people use, which has rate limits of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
     password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
+    session: Session = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
 
 
 class Refresh(BaseModel):
@@ -52,7 +61,7 @@ def login(call: Call) -> Reply:
             raise unauthorized("The user name or the password is wrong")  # it was right when it was checked
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
-        pair = call.services.tokens.issue(user.id)
+        pair = call.services.tokens.issue(user.id, call.body.session)
         user = note_login(call.services.store, now)
     return Reply(signed_in(pair, user), headers=NOT_CACHED)
 

@@ -16,7 +16,7 @@ from api.oauth.identity import Identity
 from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
-from api.resources.auth import NOT_CACHED, account, note_login, signed_in
+from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
 from api.services import Services
 from config.fields import refuse_nulls
 from config.oauth import OAuth2
@@ -28,13 +28,17 @@ _PATH = "/api/v1/auth/oauth2"
 
 
 class OAuthCallback(BaseModel):
-    """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one."""
+    """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one.
+
+    `session` is as in a login.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     code: Annotated[StrictStr, Field(min_length=1, max_length=4096)] = Field(repr=False)
     state: Annotated[StrictStr, Field(min_length=1, max_length=512)] = Field(repr=False)
     iss: Annotated[StrictStr, Field(min_length=1, max_length=2048)] | None = None
+    session: Session = None
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +71,7 @@ def callback(call: Call) -> Reply:
     body: OAuthCallback = call.body
     try:
         identity = sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings))
-        data = _let_in(call.services, identity, sign_ins.settings)
+        data = _let_in(call.services, identity, sign_ins.settings, body.session)
     except (Busy, StateRefused, CodeRefused, IdentityRefused) as error:
         raise _translated(call, error) from error
     return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
@@ -87,12 +91,12 @@ def _enabled(call: Call, field: str) -> SignIns:
     return sign_ins
 
 
-def _let_in(services: Services, identity: Identity, settings: OAuth2) -> dict[str, object]:
+def _let_in(services: Services, identity: Identity, settings: OAuth2, session: Session) -> dict[str, object]:
     with users.one_change:
         user, new = admit(services.store, identity, settings)
         origin().signed_in(user, METHOD)
         services.audit.append("auth.login", account(user))
-        pair = services.tokens.issue(user.id)
+        pair = services.tokens.issue(user.id, session)
         user = note_login(services.store, user)
     if new:
         services.publish("user.created", users.about(user))

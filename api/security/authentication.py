@@ -55,6 +55,11 @@ class Caller:
         """Whose rate limit this counts for."""
         return self.key.id if self.key else self.user.id
 
+    @property
+    def interactive(self) -> bool:
+        """Whether an interactive session made the request, whose rates count apart."""
+        return self.claims is not None and self.claims.session is not None
+
     def may(self, permission: str) -> bool:
         """A key never has more than its owner has at this moment."""
         by_key = self.key is None or holds(self.key.permissions, permission)

@@ -1,5 +1,7 @@
 """Rate limits: two windows for each caller, and the headers that tell about them.
 
+All interactive sessions of a user share two further windows, which are wider: opening more sessions gains nothing.
+
 The windows are fixed ones that begin with the first request in them. Headers: `X-RateLimit-*` of the window nearest
 to empty, and `RateLimit-Policy` and `RateLimit` of the IETF draft (draft-ietf-httpapi-ratelimit-headers) for both.
 """
@@ -32,9 +34,25 @@ class RateLimits:
     def __init__(self, settings: RateLimiting) -> None:
         self.settings = settings
         self.enabled = settings.enabled
+        self._callers = Windows(settings.requests_per_minute, settings.requests_per_hour)
+        self._sessions = Windows(settings.session_per_minute, settings.session_per_hour)
+
+    def hit(self, caller: str, interactive: bool = False) -> Verdict:
+        """Count one request of `caller`, in the windows of the caller's interactive sessions if it came by one."""
+        return (self._sessions if interactive else self._callers).hit(caller)
+
+    def exhausted(self, caller: str) -> bool:
+        """Whether the next request of `caller`, which no session made, would be refused."""
+        return self.enabled and self._callers.exhausted(caller)
+
+
+class Windows:
+    """A window of a minute and one of an hour for each caller. Thread-safe."""
+
+    def __init__(self, per_minute: int, per_hour: int) -> None:
         self._windows: tuple[tuple[str, RateLimitItem], ...] = (
-            ("burst", RateLimitItemPerMinute(settings.requests_per_minute)),
-            ("hourly", RateLimitItemPerHour(settings.requests_per_hour)),
+            ("burst", RateLimitItemPerMinute(per_minute)),
+            ("hourly", RateLimitItemPerHour(per_hour)),
         )
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._lock = threading.Lock()
@@ -50,7 +68,7 @@ class RateLimits:
 
     def exhausted(self, caller: str) -> bool:
         """Whether the next request of `caller` would be refused."""
-        return self.enabled and not all(self._limiter.test(item, caller) for _, item in self._windows)
+        return not all(self._limiter.test(item, caller) for _, item in self._windows)
 
     def _verdict(self, caller: str, refused: bool) -> Verdict:
         now = time.time()

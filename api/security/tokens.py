@@ -4,6 +4,8 @@ A sign-in makes a *family*: one document that says who signed in and which refre
 tokens are JWTs (RFC 7519, HS256) that name their family; they are good while the signature holds, the time isn't
 over, the family is there and its user is active. So a logout is the deletion of one document, durable and at once.
 
+A sign-in may ask for an interactive session (`SESSIONS`); its family says so as long as it lives.
+
 A refresh token is `rt_<family>_<secret>`; only a hash of the secret is stored. Each use makes a new one. An old one
 that comes again was stolen, or its successor was: the family ends (RFC 9700, section 4.14). The id of a family is no
 secret, as access tokens and the audit trail name it. So that a made-up secret ends nothing, each secret carries a tag
@@ -35,6 +37,9 @@ COLLECTION = "refresh_families"
 FAMILIES_PER_USER = 100
 """Sign-ins of one user that live at the same time; with more of them the oldest ends."""
 
+SESSIONS = ("interactive", "cookie")
+"""Kinds of sessions that people use, through the command line or a page; a sign-in that names none is a program's."""
+
 _REFRESH = re.compile(r"rt_([0-9a-f]{24})_([0-9A-Za-z_-]{43})", re.ASCII)
 
 
@@ -61,11 +66,12 @@ class ExpiredToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a good access token says."""
+    """What a good access token says. `session` is one of `SESSIONS` if the sign-in asked for one."""
 
     user_id: str
     family: str
     expires_at: float
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +103,13 @@ class Tokens:
         self._clock = clock
         self._lock = threading.Lock()
 
-    def issue(self, user_id: str) -> TokenPair:
+    def issue(self, user_id: str, session: str | None = None) -> TokenPair:
         """Start a family for a user who has just signed in. Raises `StoreWriteError`."""
         family, key = secrets.token_hex(12), secrets.token_hex(32)
         secret = _new_secret(key)
         with self._lock:
-            self._begin(user_id, self._family(family, user_id, key, secret, self._clock()))
+            body = self._family(family, user_id, key, secret, self._clock())
+            self._begin(user_id, {**body, "session": session})
         return self._pair(user_id, family, secret)
 
     def refresh(self, token: str) -> tuple[str, TokenPair]:
@@ -127,7 +134,7 @@ class Tokens:
         document = self._store.get(COLLECTION, str(family))
         if document is None or document.body["user_id"] != user_id:
             raise BadToken
-        return Claims(user_id, family, expires_at)
+        return Claims(user_id, family, expires_at, document.body.get("session"))
 
     def rotate_key(self, revoke_previous: bool = False) -> tuple[str, float]:
         """Sign with a new key from now on: its id, and until when tokens of the one so far are taken.
@@ -168,7 +175,7 @@ class Tokens:
         fresh = _new_secret(key)
         following = self._family(family, body["user_id"], key, fresh, body["created_at"], last_access_end(body))
         try:
-            self._store.put(COLLECTION, following, expect=document.revision)
+            self._store.put(COLLECTION, {**following, "session": body.get("session")}, expect=document.revision)
         except RevisionConflict as error:  # a logout came between
             raise BadToken from error
         return body["user_id"], self._pair(body["user_id"], family, fresh)

@@ -13,7 +13,7 @@ from api.http.client import client_address
 from api.services import ApiSettings
 from api.store import StoreWriteError
 from config.settings import RateLimiting, Security, Server
-from tests.api.support import PROXY, Api, check_envelope, error_of
+from tests.api.support import PASSWORD, PROXY, Api, check_envelope, error_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -154,8 +154,8 @@ def test_a_disk_that_refuses_is_500_and_nothing_changes(api: Api, monkeypatch: p
 # --- rates --------------------------------------------------------------------------------------------------------
 
 
-def limited(per_minute: int, **server: Any) -> Api:
-    rates = RateLimiting(requests_per_minute=per_minute, requests_per_hour=1000)
+def limited(per_minute: int, session_per_minute: int = 600, **server: Any) -> Api:
+    rates = RateLimiting(requests_per_minute=per_minute, session_per_minute=session_per_minute)
     return Api(ApiSettings(server=Server(**server), security=Security(rate_limiting=rates)))
 
 
@@ -185,6 +185,49 @@ def test_keys_users_and_addresses_have_limits_of_their_own() -> None:
     assert [api.get("/auth/test").status_code for _ in range(3)] == [401, 401, 429]
     assert api.get("/auth/test", extras={"REMOTE_ADDR": "192.0.2.1"}).status_code == 401
     api.close()
+
+
+def interactive(api: Api, kind: str = "interactive") -> dict[str, str]:
+    body = {"username": "admin", "password": PASSWORD, "session": kind}
+    data = api.post("/auth/login", body, extras={"REMOTE_ADDR": f"192.0.2.{len(kind)}"}).json["data"]
+    return {"Authorization": f"Bearer {data['access_token']}"}
+
+
+def test_interactive_sessions_have_windows_of_their_own_and_the_user_keeps_the_plain_ones() -> None:
+    api = limited(2, session_per_minute=4)
+    plain, session = api.token(), interactive(api)
+    assert [api.get("/auth/test", plain).status_code for _ in range(3)] == [200, 200, 429]
+    answers = [api.get("/auth/test", session) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 429]
+    assert answers[0].headers["X-RateLimit-Limit"] == "4"
+    assert answers[0].headers["RateLimit-Policy"] == '"burst";q=4;w=60, "hourly";q=20000;w=3600'
+    api.close()
+
+
+def test_more_interactive_sessions_of_a_user_are_no_more_requests() -> None:
+    api = limited(10, session_per_minute=3)
+    sessions = [interactive(api), interactive(api, "cookie"), interactive(api)]
+    assert [api.get("/auth/test", each).status_code for each in sessions] == [200, 200, 200]
+    assert [api.get("/auth/test", each).status_code for each in sessions] == [429, 429, 429]
+    api.close()
+
+
+def test_a_session_stays_interactive_when_its_token_is_refreshed_and_when_the_api_starts_anew() -> None:
+    api = limited(10, session_per_minute=7)
+    body = {"username": "admin", "password": PASSWORD, "session": "interactive"}
+    refresh = api.post("/auth/login", body).json["data"]["refresh_token"]
+    api.start()
+    token = api.post("/auth/refresh", {"refresh_token": refresh}).json["data"]["access_token"]
+    answer = api.get("/auth/test", {"Authorization": f"Bearer {token}"})
+    assert answer.headers["X-RateLimit-Limit"] == "7"
+    api.close()
+
+
+@pytest.mark.parametrize("kind", ["program", "", None, 1])
+def test_a_session_of_no_known_kind_is_400_and_the_field_is_named(api: Api, kind: Any) -> None:
+    body = {"username": "admin", "password": PASSWORD, "session": kind}
+    status, code, details = error_of(api.post("/auth/login", body))
+    assert (status, code, details["field"]) == (400, "INVALID_REQUEST", "session")
 
 
 def test_rates_turned_off_leave_no_headers(api: Api) -> None:
