@@ -52,7 +52,12 @@ Commands talk to the management API alone, except those that must work while the
 
 - **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`. In a narrow one columns are left
   out, which is said; cells are always whole.
-- **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured.
+- **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured. Sizes are
+  plain numbers of bytes and spans of time of seconds there, so that `sort -n` and `awk` can use them.
+- **Units**: `KiB`, `MiB` and `GiB` are 1024-based, `kB`, `MB` and `GB` 1000-based. Where a size or a rate is given
+  (`--quota`, and `--set` of `quota.bytes`, `limits.bandwidth_in` and `limits.bandwidth_out`), a number of bytes is good
+  as well as `5MB`, `5MiB`, `1Mbit/s` or `125kB/s`. The API's own texts, which `-o json` has, call 1024-based units
+  `KB`, `MB` and `GB`.
 - **With `-o json`**: the `data` of the API's answer. Commands that ask several things (`proxies start A B`, `status`)
   print an object that holds the answers; errors are one JSON object on standard error, also of a wrong command line.
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes,

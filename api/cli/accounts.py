@@ -9,20 +9,26 @@ import typer
 from api.cli.bodies import FileOption, SetOption, body_of
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command
+from api.cli.fields import Fields
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import from_now
 from api.cli.output import Column
-from api.cli.proxies import ProxyArgument, flat
+from api.cli.proxies import ProxyArgument
+from api.cli.quantities import SIZE_EXAMPLES, Size, size_of
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 group = typer.Typer(help="Accounts of a proxy: limits, quotas, what was used.", no_args_is_help=True)
 
 AccountArgument = Annotated[str, typer.Argument(metavar="USERNAME", help="The account's user name.")]
 EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="May it be used?", show_default=False)]
 QuotaOption = Annotated[
-    int | None, typer.Option("--quota", min=0, help="Bytes in both directions in each period; 0 for no limit.")
+    str | None,
+    typer.Option(
+        "--quota",
+        metavar="SIZE",
+        help=f"Bytes in both directions in each period ({SIZE_EXAMPLES}); 0 for no limit.",
+    ),
 ]
 PeriodOption = Annotated[
     Literal["day", "week", "month", "total"] | None, typer.Option("--period", help="Of the quota.")
@@ -38,8 +44,8 @@ COLUMNS = (
     Column("USERNAME", "username"),
     Column("ENABLED", "enabled"),
     Column("CONNECTIONS", "usage.active_connections", right=True),
-    Column("USED", lambda row: size_text(row["usage"]["bytes"]), right=True),
-    Column("QUOTA", lambda row: size_text(row["quota"]["bytes"]) if row["quota"]["bytes"] else None, right=True),
+    Column("USED", lambda row: Size(row["usage"]["bytes"]), right=True),
+    Column("QUOTA", lambda row: Size(row["quota"]["bytes"]) if row["quota"]["bytes"] else None, right=True),
     Column("PERIOD", "quota.period"),
     Column("EXPIRES", "expires_at"),
 )
@@ -147,20 +153,19 @@ def _warn_of_nobody(session: Session, proxy: str) -> None:
 def _told(account: dict[str, Any]) -> list[tuple[str, Any]]:
     """What people want to know of an account."""
     quota, usage = account["quota"], account["usage"]
-    limited = f"{size_text(quota['bytes'])} ({quota['period']})" if quota["bytes"] else "none"
     left = usage["remaining"]
     return [
         ("username", account["username"]),
         ("enabled", account["enabled"]),
         ("connections", usage["active_connections"]),
-        ("quota", limited),
-        (
-            "used",
-            f"{size_text(usage['bytes'])} (in {size_text(usage['bytes_in'])}, out {size_text(usage['bytes_out'])})",
-        ),
-        ("left", None if left is None else size_text(left)),
+        ("quota", Size(quota["bytes"]) if quota["bytes"] else None),
+        ("period", quota["period"]),
+        ("used", Size(usage["bytes"])),
+        ("in", Size(usage["bytes_in"])),
+        ("out", Size(usage["bytes_out"])),
+        ("left", None if left is None else Size(left)),
         ("begins anew", usage["period_end"]),
-        ("limits", flat(account["limits"])),
+        ("limits", Fields(account["limits"])),
         ("networks", account["allow_clients"] or "any"),
         ("expires", account["expires_at"]),
         ("created", account["created_at"]),
@@ -168,15 +173,22 @@ def _told(account: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _given(
-    quota: int | None, period: str | None, connections: int | None, expires: str | None, enabled: bool | None
+    quota: str | None, period: str | None, connections: int | None, expires: str | None, enabled: bool | None
 ) -> dict[str, Any]:
     return {
-        "quota.bytes": quota,
+        "quota.bytes": None if quota is None else _bytes(quota),
         "quota.period": period,
         "limits.connections": connections,
         "expires_at": from_now(expires) if expires else None,
         "enabled": enabled,
     }
+
+
+def _bytes(quota: str) -> int:
+    try:
+        return size_of(quota)
+    except ValueError as error:
+        raise Trouble(f"--quota {quota!r}: {error}", status=Status.USAGE) from error
 
 
 def _path(session: Session, proxy: str, username: str | None = None) -> str:

@@ -13,9 +13,9 @@ from api.cli.commands import RECOVER, local_command
 from api.cli.offline import ConfigOption, DataOption, data_of, refuse_newer, refuse_others, translated
 from api.cli.output import Output
 from api.cli.progress import progress
+from api.cli.quantities import binary
 from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 if TYPE_CHECKING:
     from api.backup.manifest import Manifest
@@ -77,7 +77,7 @@ def backup(
 
 
 def _told(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:
-    out.message(f"{file}: {len(manifest.files)} files, {size_text(file.stat().st_size)}, SHA-256 {digest}")
+    out.message(f"{file}: {len(manifest.files)} files, {binary(file.stat().st_size)}, SHA-256 {digest}")
     for name in removed:
         out.message(f"removed: {name}")
     if not manifest.keys:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from api.cli.quantities import field_value
 from api.cli.trouble import Status, Trouble
 
 SetOption = Annotated[
@@ -38,7 +39,7 @@ def body_of(given: Mapping[str, Any], settings: Sequence[str] | None, file: Path
         name, equals, text = setting.partition("=")
         if not equals or not name:
             raise Trouble(f"--set {setting!r}: must be FIELD=VALUE", "Such as --set settings.timeout=60", Status.USAGE)
-        put(body, name, value_of(text))
+        put(body, name, _meant(name, text))
     return body
 
 
@@ -50,6 +51,18 @@ def put(body: dict[str, Any], name: str, value: Any) -> None:
         if not isinstance(body, dict):
             raise Trouble(f"{name}: {part} is no object that fields could be put into", status=Status.USAGE)
     body[last] = value
+
+
+def _meant(name: str, text: str) -> Any:
+    """A number with a unit where the field is a size or a rate; else as `value_of`."""
+    value = value_of(text)
+    if not isinstance(value, str):
+        return value
+    try:
+        number = field_value(name, value)
+    except ValueError as error:
+        raise Trouble(f"{name}={text}: {error}", status=Status.USAGE) from error
+    return value if number is None else number
 
 
 def value_of(text: str) -> Any:

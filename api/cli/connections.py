@@ -11,8 +11,8 @@ from api.cli.commands import Session, YesOption, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find
 from api.cli.output import Column
+from api.cli.quantities import Size, Span
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 group = typer.Typer(help="Live connections.", no_args_is_help=True)
 
@@ -27,11 +27,11 @@ COLUMNS = (
     Column("USER", "user"),
     Column("TARGET", "target"),
     Column("STATE", "state", spare=True),
-    Column("AGE", lambda row: f"{row['age']:.0f} s", right=True),
-    Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),
-    Column("IN/S", lambda row: size_text(row["rate_in"]), right=True, spare=True),
-    Column("OUT/S", lambda row: size_text(row["rate_out"]), right=True, spare=True),
+    Column("AGE", lambda row: Span(row["age"]), right=True),
+    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
+    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
+    Column("IN/S", lambda row: Size(row["rate_in"]), right=True, spare=True),
+    Column("OUT/S", lambda row: Size(row["rate_out"]), right=True, spare=True),
     Column("ID", "id"),
 )
 

@@ -1,7 +1,8 @@
 """What commands print.
 
 For people on a terminal: tables, with colours unless NO_COLOR is set. In a pipe: the same cells, tab-separated under a
-line of titles, never cut and never coloured. With `-o json`: the data of the API's answer.
+line of titles, never cut and never coloured, with plain numbers where people get units. With `-o json`: the data of the
+API's response.
 
 What is shown comes from elsewhere (a client chose the URL in an access record), so characters that a terminal would
 obey are written as escapes.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
+from api.cli.quantities import Quantity
 from api.cli.trouble import Trouble
 from config.printable import printable, printable_json
 
@@ -49,9 +51,9 @@ class Column:
     right: bool = False
     spare: bool = False
 
-    def cell(self, row: Row) -> str:
-        """The text of its cell."""
-        return shown(self.value(row) if callable(self.value) else inside(row, self.value))
+    def cell(self, row: Row, plain: bool = False) -> str:
+        """The text of its cell; `plain` for programs."""
+        return shown(self.value(row) if callable(self.value) else inside(row, self.value), plain)
 
 
 def inside(row: Row, path: str) -> Any:
@@ -62,16 +64,18 @@ def inside(row: Row, path: str) -> Any:
     return value
 
 
-def shown(value: Any) -> str:
-    """A value as a cell."""
+def shown(value: Any, plain: bool = False) -> str:
+    """A value as a cell; sizes and spans of time are `plain` numbers for programs."""
     if value is None:
         return "-"
+    if isinstance(value, Quantity):
+        return value.plain if plain else value.text
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown(each) for each in value) or "-"
+        return ", ".join(shown(each, plain) for each in value) or "-"
     if isinstance(value, Mapping):
         return safe(json.dumps(value, ensure_ascii=False))
     return safe(str(value)) or "-"
@@ -124,7 +128,7 @@ class Output:
 
     def table(self, columns: Sequence[Column], rows: Iterable[Row], nothing: str | None = None) -> None:
         """Rows under titles; on a terminal the sentence `nothing` in place of a table without rows."""
-        cells = [[column.cell(row) for column in columns] for row in rows]
+        cells = [[column.cell(row, plain=not self.terminal) for column in columns] for row in rows]
         if not self.terminal:
             self.lines(["\t".join(column.title for column in columns), *("\t".join(row) for row in cells)])
         elif not cells and nothing:
@@ -135,7 +139,7 @@ class Output:
     def details(self, pairs: Sequence[tuple[str, Any]]) -> None:
         """Names and values, one below the other."""
         if not self.terminal:
-            self.lines(f"{name}\t{shown(value)}" for name, value in pairs)
+            self.lines(f"{name}\t{shown(value, plain=True)}" for name, value in pairs)
             return
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:

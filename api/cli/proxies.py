@@ -12,11 +12,12 @@ from api.cli.bodies import FileOption, SetOption, body_of
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command
 from api.cli.completion import proxy_names
+from api.cli.fields import Fields
 from api.cli.finding import PROXY, find, find_id
-from api.cli.output import Column, shown
+from api.cli.output import Column
+from api.cli.quantities import Size, Span
 from api.cli.secrets import StdinOption, password
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
 
@@ -34,6 +35,11 @@ def address(row: Any) -> str:
     return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
 
 
+def transferred(stats: Any) -> Size:
+    """What went through it, in both directions."""
+    return Size(stats["bytes_in"] + stats["bytes_out"])
+
+
 COLUMNS = (
     Column("NAME", "name"),
     Column("PROTOCOL", "protocol"),
@@ -42,8 +48,8 @@ COLUMNS = (
     Column("STATE", lambda row: (row["runtime"] or {}).get("state", "unknown")),
     Column("CONNECTIONS", "stats.active_connections", right=True),
     Column("REQUESTS", "stats.total_requests", right=True),
-    Column("TRANSFERRED", "stats.bytes_transferred", right=True, spare=True),
-    Column("UPTIME", "stats.uptime", right=True, spare=True),
+    Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=True),
+    Column("UPTIME", lambda row: Span(row["stats"]["uptime_seconds"]), right=True, spare=True),
     Column("TAGS", "tags", spare=True),
     Column("ID", "id", spare=True),
 )
@@ -364,16 +370,16 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("error", runtime.get("error")),
         ("process", runtime.get("pid")),
         ("restarts", runtime.get("restarts")),
-        ("uptime", stats["uptime"]),
+        ("uptime", Span(stats["uptime_seconds"])),
         ("connections", stats["active_connections"]),
         ("requests", f"{stats['total_requests']} ({stats['errors']} failed, {stats['denied']} denied)"),
-        ("transferred", stats["bytes_transferred"]),
+        ("transferred", transferred(stats)),
         ("last request", stats["last_request"]),
         ("sign-in", _sign_in(proxy)),
         ("accounts", [each["username"] for each in proxy["accounts"]]),
-        ("settings", flat(proxy["settings"])),
-        ("limits", flat(proxy["limits"])),
-        ("access", flat(proxy["access"])),
+        ("settings", Fields(proxy["settings"])),
+        ("limits", Fields(proxy["limits"])),
+        ("access", Fields(proxy["access"])),
         ("parents", _parents(proxy, runtime.get("upstreams") or [])),
         ("tags", proxy["tags"]),
         ("created", proxy["created_at"]),
@@ -404,21 +410,3 @@ def _warn(session: Session, data: dict[str, Any]) -> None:
     """What the API warns of; programs have it in the data."""
     for each in data.get("warnings", ()) if session.out.form != "json" else ():
         session.out.note(f"warning: {each['field']}: {each['warning']}")
-
-
-def flat(values: dict[str, Any]) -> str:
-    """`timeout 30 s, keep_alive no`: by the names that `--set` takes, without limits that are none."""
-    return (
-        ", ".join(
-            f"{name} {_with_unit(name, value)}"
-            for name, value in values.items()
-            if value != [] and (value or isinstance(value, bool))
-        )
-        or "-"
-    )
-
-
-def _with_unit(name: str, value: Any) -> str:
-    if name.startswith("bandwidth_"):
-        return f"{size_text(value)}/s"
-    return f"{shown(value)} s" if name == "timeout" else shown(value)

@@ -17,8 +17,8 @@ from api.cli.finding import PROXY, find_id
 from api.cli.moments import PERIOD, SinceOption, UntilOption, ago
 from api.cli.output import BAD, DIM, WARN, Column, safe
 from api.cli.progress import progress
+from api.cli.quantities import Size, binary
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -36,8 +36,8 @@ _COLUMNS = (
     Column("TARGET", "target_url"),
     Column("STATUS", "status_code", right=True),
     Column("MS", "duration", right=True),
-    Column("IN", lambda row: size_text(row["bytes_in"]), right=True),
-    Column("OUT", lambda row: size_text(row["bytes_out"]), right=True),
+    Column("IN", lambda row: Size(row["bytes_in"]), right=True),
+    Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
     Column("REASON", "reason"),
 )
 
@@ -202,7 +202,7 @@ def _print_all(session: Session, names: Names, entries: list[dict[str, Any]]) ->
     elif session.out.terminal:
         session.out.lines(_line(session, names, entry) for entry in entries)
     else:
-        session.out.lines("\t".join(column.cell(entry) for column in names.columns) for entry in entries)
+        session.out.lines("\t".join(column.cell(entry, plain=True) for column in names.columns) for entry in entries)
 
 
 def _line(session: Session, names: Names, entry: dict[str, Any]) -> str:
@@ -210,7 +210,7 @@ def _line(session: Session, names: Names, entry: dict[str, Any]) -> str:
     out, code = session.out, entry["status_code"]
     status = out.colour(f"{code:>3}", BAD if code >= 500 else WARN if code >= 400 else None)
     moment = out.colour(str(entry["timestamp"])[11:23], DIM)
-    sizes = out.colour(f"{size_text(entry['bytes_in'])}/{size_text(entry['bytes_out'])} {entry['duration']} ms", DIM)
+    sizes = out.colour(f"{binary(entry['bytes_in'])}/{binary(entry['bytes_out'])} {entry['duration']} ms", DIM)
     who = entry["client_ip"] + (f" {entry['user']}" if entry["user"] else "")
     what = f"{entry['method'] or '-'} {entry['target_url'] or '-'}"
     reason = out.colour(f" {safe(entry['reason'])}", WARN) if entry["reason"] else ""

@@ -13,6 +13,7 @@ from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import PERIOD, SinceOption, UntilOption, ago
 from api.cli.output import Column, Row, shown
+from api.cli.quantities import Size, Span, in_binary
 from api.cli.trouble import Status, Trouble
 
 settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
@@ -33,18 +34,20 @@ def status(session: Session) -> None:
     pairs = [
         ("status", report["status"]),
         ("version", report["version"]),
-        ("uptime", report["uptime"]),
+        ("uptime", Span(report["uptime_seconds"])),
         *checks,
         ("process", server["pid"]),
-        ("resident", server["memory"]["rss"]),
+        ("resident", Size(server["memory"]["rss_bytes"])),
         ("processor", server["cpu"]["usage"]),
         ("active proxies", proxy["active_proxies"]),
         ("connections", proxy["active_connections"]),
         ("requests", proxy["total_requests"]),
         ("requests/s", proxy["requests_per_second"]),
         ("error rate", proxy["error_rate"]),
-        ("in", f"{network['bandwidth_in']} ({network['total_bytes_in']})"),
-        ("out", f"{network['bandwidth_out']} ({network['total_bytes_out']})"),
+        ("in/s", Size(network["bandwidth_in_bytes"], per_second=True)),
+        ("out/s", Size(network["bandwidth_out_bytes"], per_second=True)),
+        ("in", Size(network["bytes_in"])),
+        ("out", Size(network["bytes_out"])),
     ]
     session.out.data({"health": report, "status": figures}, lambda: session.out.details(pairs))
     if report["status"] == "unhealthy":
@@ -52,7 +55,7 @@ def status(session: Session) -> None:
 
 
 def _check(check: dict[str, Any]) -> str:
-    told = {name.replace("_", " "): shown(value) for name, value in check.items() if name != "status"}
+    told = {name.replace("_", " "): in_binary(shown(value)) for name, value in check.items() if name != "status"}
     rest = ", ".join(f"{name} {text}" for name, text in told.items() if text != "-")
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 

@@ -21,8 +21,8 @@ from api.cli.commands import WATCH, Session, command
 from api.cli.keyboard import END, ESCAPE, keyboard
 from api.cli.output import GAP, WORDS, counted, fitting, safe, shown
 from api.cli.proxies import address
+from api.cli.quantities import Size
 from api.cli.trouble import Status, Trouble
-from config.units import size_text
 
 if TYPE_CHECKING:  # rich is loaded when there is a terminal to draw on
     from rich.console import RenderableType
@@ -140,9 +140,9 @@ _SPARE = ("protocol", "address", "total")
 _NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
 
 
-def cells(row: Mapping[str, Any]) -> list[str]:
-    """The texts of a row."""
-    return [size_text(row[key]) if key in _SIZES else shown(row[key]) for _, key in COLUMNS]
+def cells(row: Mapping[str, Any], plain: bool = False) -> list[str]:
+    """The texts of a row; `plain` for programs."""
+    return [shown(Size(row[key]) if key in _SIZES else row[key], plain) for _, key in COLUMNS]
 
 
 def sparkline(values: Sequence[float], bars: str = BARS) -> str:
@@ -158,8 +158,8 @@ def figures(now: Mapping[str, Any], width: int) -> list[str]:
         counted(now["active_connections"], "connection"),
         f"{shown(now['error_rate'])} % errors",
         f"{shown(now['response_time_avg'])} ms (p95 {shown(now['response_time_p95'])})",
-        f"in {size_text(now['bandwidth_in'])}/s",
-        f"out {size_text(now['bandwidth_out'])}/s",
+        f"in {Size(now['bandwidth_in'], per_second=True).text}",
+        f"out {Size(now['bandwidth_out'], per_second=True).text}",
         f"processor {shown(now['cpu_usage'])} %",
         f"memory {shown(now['memory_usage'])} %",
     )
@@ -187,7 +187,10 @@ def _once(session: Session, view: View, interval: float) -> None:
     rows = view.sorted_rows()
     titles = "\t".join(title for title, _ in COLUMNS)
     data = {"metrics": view.now, "proxies": rows}
-    session.out.data(data, lambda: session.out.lines([titles, *("\t".join(cells(row)) for row in rows)]))
+    session.out.data(
+        data,
+        lambda: session.out.lines([titles, *("\t".join(cells(row, plain=not session.out.terminal)) for row in rows)]),
+    )
 
 
 def _live(session: Session, view: View, interval: float) -> None:

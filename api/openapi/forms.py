@@ -98,6 +98,7 @@ class MemoryFigures(Form):
     """Memory of all processes of the product."""
 
     rss: str
+    rss_bytes: int
     heap_used: str
     heap_total: str
 
@@ -144,6 +145,8 @@ class NetworkFigures(Form):
 
     bandwidth_in: str
     bandwidth_out: str
+    bandwidth_in_bytes: float
+    bandwidth_out_bytes: float
     total_bytes_in: str
     total_bytes_out: str
     bytes_in: int

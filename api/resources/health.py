@@ -180,6 +180,7 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "pid": services.supervisor_pid or os.getpid(),
             "memory": {
                 "rss": size_text(figure(lambda seen: seen.rss, own.rss)),
+                "rss_bytes": figure(lambda seen: seen.rss, own.rss),
                 "heap_used": size_text(figure(lambda seen: seen.uss, own.rss)),
                 "heap_total": size_text(figure(lambda seen: seen.vms, own.vms)),
             },
@@ -201,6 +202,8 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
         "network": {
             "bandwidth_in": f"{size_text(figure(lambda seen: seen.bandwidth_in, 0))}/s",
             "bandwidth_out": f"{size_text(figure(lambda seen: seen.bandwidth_out, 0))}/s",
+            "bandwidth_in_bytes": figure(lambda seen: seen.bandwidth_in, 0.0),
+            "bandwidth_out_bytes": figure(lambda seen: seen.bandwidth_out, 0.0),
             "total_bytes_in": size_text(total.bytes_in if total else 0),
             "total_bytes_out": size_text(total.bytes_out if total else 0),
             "bytes_in": total.bytes_in if total else 0,

@@ -301,7 +301,8 @@ def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
     assert {group: set(data[group]) for group in data} == {group: set(without[group]) for group in without}
     assert data["proxy"]["error_rate"] == "5.00%"
     assert data["network"]["total_bytes_out"] == "1.50 GB"
-    assert data["server"]["memory"]["rss"] == "1.00 MB"
+    assert (data["server"]["memory"]["rss"], data["server"]["memory"]["rss_bytes"]) == ("1.00 MB", 2**20)
+    assert (data["network"]["bandwidth_in_bytes"], data["network"]["bandwidth_out_bytes"]) == (10.0, 20.0)
     assert len(data["server"]["cpu"]["load_average"]) == 3
 
 

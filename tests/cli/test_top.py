@@ -108,7 +108,7 @@ def test_a_long_name_takes_the_place_of_no_figure() -> None:
     view.look(NOW, [proxy("n" * 100, 1), proxy("世" * 60, 1), proxy("evil\x1b[2J", 1)], 1.0)
     text = "\n".join(screen(view, 80, 24))
     assert text.count("unknown") == 3
-    assert "0.00 B  0.00 B" in text
+    assert " 0 B    0 B" in text
     assert r"evil\x1b[2J" in text
 
 
@@ -173,12 +173,12 @@ def test_the_screen_shows_what_happens_and_is_left_as_it_was_found(
     with serving(server), shell.terminal("top", "--interval", "0.5") as terminal:
         terminal.until(lambda text: proxy["name"] in text and "q quit" in text)
         assert "\x1b[?1049h" in terminal.text  # the other screen
-        busy = re.compile(re.escape(proxy["name"]) + r"[^\n]*running[^\n]*\b[0-9.]*[1-9][0-9.]*  [^\n]*KB")
+        busy = re.compile(re.escape(proxy["name"]) + r"[^\n]*running[^\n]*\b[0-9.]*[1-9][0-9.]*  [^\n]*KiB")
         through = {"http": f"http://127.0.0.1:{proxy['port']}"}
 
         def traffic(text: str) -> bool:
             product.session.get(server.url("/megabyte"), proxies=through, timeout=10)
-            return bool(busy.search(text)) or "MB" in text
+            return bool(busy.search(text)) or "MiB" in text
 
         terminal.until(traffic)
         terminal.type("s")
