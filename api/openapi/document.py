@@ -14,6 +14,7 @@ from config import VERSION
 
 if TYPE_CHECKING:
     from api.operations import Operation
+    from api.parameters import Parameter
 
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
@@ -33,7 +34,6 @@ _IF_MATCH = {
     "in": "header",
     "description": "Only if the resource still has this ETag; else 412",
     "schema": {"type": "string"},
-    "example": "*",
 }
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
@@ -90,8 +90,9 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         "responses": {**_successes(operation, schemas), **failures.of(operation)},
         "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
     }
+    told["description"] = operation.description
     if operation.permission:
-        told["description"] = f"Needs the permission `{operation.permission}`."
+        told["description"] += f"\n\nRequired permission: `{operation.permission}`."
         told["x-permission"] = operation.permission
     if operation.model is not None:
         content = {"schema": schemas.reference(operation.model), "example": BODIES[operation.id]}
@@ -120,17 +121,18 @@ def _in_path(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _in_query(operation: Operation) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": each.name,
-            "in": "query",
-            "description": each.summary,
-            "required": each.required,
-            "schema": each.schema,
-            "example": each.example,
-        }
-        for each in operation.query
-    ]
+    return [_query_parameter(each) for each in operation.query]
+
+
+def _query_parameter(parameter: Parameter) -> dict[str, Any]:
+    """`examples` of the schema (JSON Schema 2020-12, 9.5): the documentation page would send an `example`."""
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "description": parameter.summary,
+        "required": parameter.required,
+        "schema": {**parameter.schema, "examples": [parameter.example]},
+    }
 
 
 def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:

@@ -12,32 +12,58 @@ _READ_ONLY = accounts.READ_ONLY_FIELDS | {"username"}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "GET", f"{PROXY}/accounts", "proxy.read", "listAccounts", "List accounts", account_handlers.list_accounts
+        "GET",
+        f"{PROXY}/accounts",
+        "proxy.read",
+        "listAccounts",
+        "List accounts",
+        account_handlers.list_accounts,
+        description=(
+            "Returns the accounts of a proxy with their limits, quota and usage. Passwords are never returned."
+        ),
     ),
     Operation(
         "POST",
         f"{PROXY}/accounts",
         "proxy.write",
         "createAccount",
-        "Add an account",
+        "Create an account",
         account_handlers.create_account,
         AccountInput,
         accounts.READ_ONLY_FIELDS,
+        description=(
+            "Adds client credentials to a proxy, with optional limits, quota, expiry and client networks. The "
+            "first account of a proxy turns its authentication on."
+        ),
         status=201,
         matches=True,
     ),
     Operation(
-        "GET", _ACCOUNT, "proxy.read", "getAccount", "Show an account", account_handlers.get_account, matches=True
+        "GET",
+        _ACCOUNT,
+        "proxy.read",
+        "getAccount",
+        "Show an account",
+        account_handlers.get_account,
+        description=(
+            "Returns the settings of an account and what it has used in the current period. The password is "
+            "never returned."
+        ),
+        matches=True,
     ),
     Operation(
         "PUT",
         _ACCOUNT,
         "proxy.write",
         "replaceAccount",
-        "Change an account",
+        "Update an account",
         account_handlers.update_account,
         AccountUpdate,
         _READ_ONLY,
+        description=(
+            "Changes the given fields and keeps all others; PUT and PATCH are the same here. A new password or a "
+            "disabled account ends the account's open connections."
+        ),
         matches=True,
     ),
     Operation(
@@ -45,10 +71,14 @@ OPERATIONS: tuple[Operation, ...] = (
         _ACCOUNT,
         "proxy.write",
         "updateAccount",
-        "Change an account",
+        "Update an account",
         account_handlers.update_account,
         AccountUpdate,
         _READ_ONLY,
+        description=(
+            "Changes the given fields and keeps all others. A new password or a disabled account ends the "
+            "account's open connections."
+        ),
         matches=True,
     ),
     Operation(
@@ -56,8 +86,11 @@ OPERATIONS: tuple[Operation, ...] = (
         _ACCOUNT,
         "proxy.write",
         "deleteAccount",
-        "Remove an account",
+        "Delete an account",
         account_handlers.delete_account,
+        description=(
+            "Removes the account and ends its open connections. Clients that send its credentials get 407 from then on."
+        ),
         matches=True,
     ),
     Operation(
@@ -65,7 +98,11 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_ACCOUNT}/reset-usage",
         "proxy.write",
         "resetAccountUsage",
-        "Let an account have used nothing",
+        "Reset the usage of an account to zero",
         account_handlers.reset_usage,
+        description=(
+            "Sets the bytes that the account has used in the current period to zero. An account over its quota "
+            "can be used again at once."
+        ),
     ),
 )

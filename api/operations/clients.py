@@ -13,8 +13,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "/proxy.pac",
         "proxy.read",
         "getPac",
-        "The active proxies as a PAC file for browsers",
+        "Get a PAC file of the active proxies",
         clients.pac,
+        description=(
+            "Returns a proxy auto-configuration file for browsers with all active proxies, or with those of one "
+            "`tag`. It needs no credentials when `security.public_pac` is on."
+        ),
         query=queries.PAC,
         enveloped=False,
         produces=MEDIA_TYPE,
@@ -26,8 +30,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{PROXY}/snippets",
         "proxy.read",
         "getSnippets",
-        "Lines to copy for clients of a proxy",
+        "Get client configuration snippets",
         clients.show_snippets,
+        description=(
+            "Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use "
+            "this proxy. Passwords appear as placeholders."
+        ),
         query=queries.SNIPPETS,
     ),
 )

@@ -14,6 +14,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "listConnections",
         "List live connections",
         connections.list_connections,
+        description=(
+            "Returns the open connections of a proxy with client, account, target, age and bytes moved. Filters "
+            "and order are given in the query."
+        ),
         query=queries.LIST_CONNECTIONS,
     ),
     Operation(
@@ -21,8 +25,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{PROXY}/connections",
         "proxy.write",
         "endConnections",
-        "End the connections that match",
+        "End live connections by filter",
         connections.end_connections,
+        description=(
+            "Ends all open connections that match the filters, and returns how many there were. Without a "
+            "filter, `all=true` is required."
+        ),
         query=queries.END_CONNECTIONS,
     ),
     Operation(
@@ -30,7 +38,8 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{PROXY}/connections/{{connection_id}}",
         "proxy.write",
         "endConnection",
-        "End one connection",
+        "End a live connection",
         connections.end_connection,
+        description=("Ends one open connection at once. Its access record has the reason `ended_by_operator`."),
     ),
 )

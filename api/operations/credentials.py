@@ -9,17 +9,66 @@ from api.resources import auth, oauth
 from api.security.permissions import ADMIN
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("POST", f"{V1}/auth/login", NONE, "login", "Sign in", auth.login, auth.Login),
-    Operation("POST", f"{V1}/auth/refresh", NONE, "refreshToken", "Get new tokens", auth.refresh, auth.Refresh),
-    Operation("POST", f"{V1}/auth/validate", BEARER, "validateToken", "Check a token", auth.validate),
-    Operation("POST", f"{V1}/auth/logout", BEARER, "logout", "Sign out", auth.logout),
+    Operation(
+        "POST",
+        f"{V1}/auth/login",
+        NONE,
+        "login",
+        "Sign in",
+        auth.login,
+        auth.Login,
+        description=(
+            "Exchanges a user name and a password for an access token and a refresh token. After too many "
+            "failures for one user from one address, sign-ins are refused with 429 for 15 minutes."
+        ),
+    ),
+    Operation(
+        "POST",
+        f"{V1}/auth/refresh",
+        NONE,
+        "refreshToken",
+        "Get new tokens",
+        auth.refresh,
+        auth.Refresh,
+        description=(
+            "Exchanges a refresh token for a new access token and a new refresh token. A refresh token is valid "
+            "once; using an old one again revokes all tokens of that sign-in."
+        ),
+    ),
+    Operation(
+        "POST",
+        f"{V1}/auth/validate",
+        BEARER,
+        "validateToken",
+        "Validate an access token",
+        auth.validate,
+        description=(
+            "Checks the signature and the expiry of the access token in `Authorization` and returns its owner "
+            "and permissions. An expired token is answered with 401 `TOKEN_EXPIRED`."
+        ),
+    ),
+    Operation(
+        "POST",
+        f"{V1}/auth/logout",
+        BEARER,
+        "logout",
+        "Sign out",
+        auth.logout,
+        description=(
+            "Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart."
+        ),
+    ),
     Operation(
         "GET",
         f"{V1}/auth/oauth2/authorize",
         NONE,
         "authorizeOAuth2",
-        "Go to the identity provider to sign in",
+        "Start a sign-in at an identity provider",
         oauth.authorize,
+        description=(
+            "Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: "
+            "application/json` it returns the address instead of redirecting."
+        ),
         query=queries.AUTHORIZE,
         redirects=True,
     ),
@@ -28,34 +77,76 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/auth/oauth2/callback",
         NONE,
         "finishOAuth2",
-        "Sign in with what the identity provider sent back",
+        "Finish a sign-in at an identity provider",
         oauth.callback,
         oauth.OAuthCallback,
+        description=(
+            "Exchanges the code and the state from the identity provider for tokens of this API. A first sign-in "
+            "creates a user of role `user`, unless `auth.oauth2.auto_create` is off."
+        ),
     ),
     Operation(
         "POST",
         f"{V1}/auth/signing-key/rotate",
         ADMIN,
         "rotateSigningKey",
-        "Sign with a new key",
+        "Rotate the signing key of access tokens",
         auth.rotate_signing_key,
         auth.RotateKey,
+        description=(
+            "Signs new access tokens with a new key. Tokens signed with the previous key stay valid until they "
+            "expire, unless `revoke_previous` is true."
+        ),
         optional_body=True,
     ),
-    Operation("GET", f"{V1}/auth/test", ANY, "testAuth", "Who am I", auth.who_am_i),
-    Operation("GET", f"{V1}/api-keys", PERSON, "listApiKeys", "List API keys", key_handlers.list_keys),
+    Operation(
+        "GET",
+        f"{V1}/auth/test",
+        ANY,
+        "testAuth",
+        "Show who the caller is",
+        auth.who_am_i,
+        description=(
+            "Returns the identity behind the credentials of this request: a key with its permissions, or a user. "
+            "It changes nothing, so a client can use it to check its credentials."
+        ),
+    ),
+    Operation(
+        "GET",
+        f"{V1}/api-keys",
+        PERSON,
+        "listApiKeys",
+        "List API keys",
+        key_handlers.list_keys,
+        description=(
+            "Returns the API keys of the caller, and those of all users for an administrator. Only the prefix of "
+            "a key is shown."
+        ),
+    ),
     Operation(
         "POST",
         f"{V1}/api-keys",
         PERSON,
         "createApiKey",
-        "Make an API key",
+        "Create an API key",
         key_handlers.create_key,
         api_keys.ApiKeyCreate,
         api_keys.READ_ONLY_FIELDS,
+        description=(
+            "Creates a key with some of the permissions of its owner, optionally limited to proxies and client "
+            "networks. The key is in this response only; it cannot be shown again."
+        ),
         status=201,
     ),
     Operation(
-        "DELETE", f"{V1}/api-keys/{{key_id}}", PERSON, "revokeApiKey", "Revoke an API key", key_handlers.revoke_key
+        "DELETE",
+        f"{V1}/api-keys/{{key_id}}",
+        PERSON,
+        "revokeApiKey",
+        "Revoke an API key",
+        key_handlers.revoke_key,
+        description=(
+            "Revokes the key at once: the next request with it gets 401 `INVALID_API_KEY`. A key cannot be restored."
+        ),
     ),
 )

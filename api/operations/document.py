@@ -7,18 +7,39 @@ from api.resources import document
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
-        "GET", f"{V1}/openapi.json", NONE, "getOpenapi", "This API as OpenAPI 3.1", document.openapi, enveloped=False
+        "GET",
+        f"{V1}/openapi.json",
+        NONE,
+        "getOpenapi",
+        "Get the OpenAPI document",
+        document.openapi,
+        description=(
+            "Returns this API as an OpenAPI 3.1 document, without the usual envelope. It needs no credentials."
+        ),
+        enveloped=False,
     ),
     Operation(
-        "GET", f"{V1}/docs", NONE, "getDocs", "This API as a page", document.page, enveloped=False, produces="text/html"
+        "GET",
+        f"{V1}/docs",
+        NONE,
+        "getDocs",
+        "Show the documentation page",
+        document.page,
+        description=(
+            "Shows the operations of this API in the browser and sends requests to them. The page loads nothing "
+            "from other hosts."
+        ),
+        enveloped=False,
+        produces="text/html",
     ),
     Operation(
         "GET",
         f"{V1}/docs/{{file}}",
         NONE,
         "getDocsFile",
-        "A file of that page",
+        "Get a file of the documentation page",
         document.page_file,
+        description=("Returns a script or style sheet that the documentation page loads. It needs no credentials."),
         enveloped=False,
         produces="*/*",
     ),

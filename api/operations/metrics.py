@@ -12,8 +12,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/metrics",
         "metrics.read",
         "queryMetrics",
-        "Metrics over time",
+        "Query metrics over time",
         metrics.query_metrics,
+        description=(
+            "Returns a series of points for each metric, aligned to `interval`. A rate is 0 where there was no "
+            "traffic; an average has no point there."
+        ),
         query=queries.QUERY_METRICS,
         names_resource=True,
     ),
@@ -22,8 +26,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/metrics/realtime",
         "metrics.read",
         "getRealtimeMetrics",
-        "Metrics of now",
+        "Show current metrics",
         metrics.realtime,
+        description=(
+            "Returns one number for each metric, not older than two seconds. Subscribe to the metrics socket "
+            "instead of polling when you need a value each second."
+        ),
         query=queries.REALTIME,
         names_resource=True,
     ),
@@ -32,8 +40,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "/metrics",
         "metrics.read",
         "getExposition",
-        "Totals for Prometheus",
+        "Prometheus metrics",
         metrics.exposition,
+        description=(
+            "Returns all counters and gauges in the text format of Prometheus. A scraper may send "
+            "`metrics.prometheus_token` as bearer token instead of the credentials of a user."
+        ),
         enveloped=False,
         produces="text/plain",
         by_token=True,

@@ -24,7 +24,9 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `model` is what its body must be; with `optional_body` it may be left out.
+    """One operation. `summary` is its title, `description` two sentences about it in Markdown.
+
+    `model` is what its body must be; with `optional_body` it may be left out.
 
     `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
@@ -45,6 +47,7 @@ class Operation:
     handler: Callable[[Call], Reply]
     model: type[BaseModel] | None = None
     read_only: frozenset[str] = NOTHING
+    description: str = ""
     optional_body: bool = False
     exempt: bool = False
     own: bool = False

@@ -15,6 +15,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "queryLogs",
         "Search access records",
         logs.query_logs,
+        description=(
+            "Returns the access records that match, newest first. Follow `next_cursor` for older ones; a search "
+            "that exceeds its time limit returns what it found so far."
+        ),
         query=queries.QUERY_LOGS,
     ),
     Operation(
@@ -24,6 +28,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "tailLogs",
         "Wait for new access records",
         logs.tail_logs,
+        description=(
+            "Waits until records arrive that match, or until `timeout` seconds have passed. Pass `next_cursor` "
+            "of the response as `cursor` of the next request, so that no record is missed."
+        ),
         query=queries.TAIL_LOGS,
     ),
     Operation(
@@ -31,8 +39,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/logs/export",
         "metrics.read",
         "exportLogs",
-        "All access records of a search, a line of JSON each",
+        "Export access records",
         logs.export_logs,
+        description=(
+            "Streams all matching access records, newest first, as one JSON object per line. A response that "
+            "cannot be completed breaks off without its last chunk."
+        ),
         query=queries.EXPORT_LOGS,
         produces=logs.NDJSON,
         enveloped=False,
@@ -44,6 +56,9 @@ OPERATIONS: tuple[Operation, ...] = (
         "queryAudit",
         "Search the audit trail",
         audit.query_audit,
+        description=(
+            "Returns who changed what, when and from which address, newest first. Secrets are masked in the changes."
+        ),
         role="auditor",
         query=queries.QUERY_AUDIT,
     ),

@@ -14,6 +14,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "getSettings",
         "Show the settings",
         settings.get_settings,
+        description=(
+            "Returns the settings that are in effect, from the configuration file and the API together. Secrets "
+            "are not among them."
+        ),
         matches=True,
     ),
     Operation(
@@ -21,9 +25,13 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/settings",
         "settings.write",
         "replaceSettings",
-        "Change the settings",
+        "Update the settings",
         settings.update_settings,
         SettingsUpdate,
+        description=(
+            "Changes the given settings and keeps all others; PUT and PATCH are the same here. One invalid field "
+            "changes nothing."
+        ),
         matches=True,
     ),
     Operation(
@@ -31,9 +39,10 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/settings",
         "settings.write",
         "updateSettings",
-        "Change the settings",
+        "Update the settings",
         settings.update_settings,
         SettingsUpdate,
+        description=("Changes the given settings and keeps all others. One invalid field changes nothing."),
         matches=True,
     ),
 )

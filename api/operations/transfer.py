@@ -15,8 +15,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{V1}/config/export",
         ADMIN,
         "exportConfig",
-        "The configuration as one document",
+        "Export the configuration",
         transfer.export_config,
+        description=(
+            "Returns proxies, users, webhooks and changed settings as one document. Secrets are left out, or "
+            "sealed under the passphrase in `X-Passphrase` with `secrets=encrypted`."
+        ),
         query=queries.EXPORT_CONFIG,
         matches=True,
         passphrase=True,
@@ -26,9 +30,13 @@ OPERATIONS: tuple[Operation, ...] = (
         IMPORT_PATH,
         ADMIN,
         "importConfig",
-        "Make the configuration what a document says, or say what that would change",
+        "Import a configuration",
         transfer.import_config,
         ConfigDocument,
+        description=(
+            "Changes the configuration to what the document says, all or nothing, and returns the differences. "
+            "With `dry_run=true` it only returns what would change."
+        ),
         query=queries.IMPORT_CONFIG,
         matches=True,
         passphrase=True,

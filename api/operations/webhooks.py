@@ -10,7 +10,17 @@ from config.webhooks import READ_ONLY_FIELDS, WebhookCreate, WebhookUpdate
 _WEBHOOK = f"{V1}/webhooks/{{webhook_id}}"
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("GET", f"{V1}/webhooks", "settings.read", "listWebhooks", "List webhooks", webhooks.list_webhooks),
+    Operation(
+        "GET",
+        f"{V1}/webhooks",
+        "settings.read",
+        "listWebhooks",
+        "List webhooks",
+        webhooks.list_webhooks,
+        description=(
+            "Returns all webhooks with their subscriptions and the state of their deliveries. Secrets are not returned."
+        ),
+    ),
     Operation(
         "POST",
         f"{V1}/webhooks",
@@ -20,18 +30,32 @@ OPERATIONS: tuple[Operation, ...] = (
         webhooks.create_webhook,
         WebhookCreate,
         READ_ONLY_FIELDS,
+        description=("Subscribes an address to events. The signing secret is in this response only."),
         status=201,
     ),
-    Operation("GET", _WEBHOOK, "settings.read", "getWebhook", "Show a webhook", webhooks.get_webhook, matches=True),
+    Operation(
+        "GET",
+        _WEBHOOK,
+        "settings.read",
+        "getWebhook",
+        "Show a webhook",
+        webhooks.get_webhook,
+        description=("Returns a webhook with its subscriptions. The signing secret is not returned."),
+        matches=True,
+    ),
     Operation(
         "PUT",
         _WEBHOOK,
         "settings.write",
         "replaceWebhook",
-        "Change a webhook",
+        "Update a webhook",
         webhooks.update_webhook,
         WebhookUpdate,
         READ_ONLY_FIELDS,
+        description=(
+            "Changes the given fields and keeps all others; PUT and PATCH are the same here. Setting `enabled` "
+            "to true resumes the deliveries of a webhook that was disabled."
+        ),
         matches=True,
     ),
     Operation(
@@ -39,10 +63,14 @@ OPERATIONS: tuple[Operation, ...] = (
         _WEBHOOK,
         "settings.write",
         "updateWebhook",
-        "Change a webhook",
+        "Update a webhook",
         webhooks.update_webhook,
         WebhookUpdate,
         READ_ONLY_FIELDS,
+        description=(
+            "Changes the given fields and keeps all others. Setting `enabled` to true resumes the deliveries of "
+            "a webhook that was disabled."
+        ),
         matches=True,
     ),
     Operation(
@@ -52,6 +80,9 @@ OPERATIONS: tuple[Operation, ...] = (
         "deleteWebhook",
         "Delete a webhook",
         webhooks.delete_webhook,
+        description=(
+            "Deletes the webhook and the deliveries that wait for it. No further request is sent to its address."
+        ),
         matches=True,
     ),
     Operation(
@@ -59,8 +90,12 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_WEBHOOK}/rotate-secret",
         "settings.write",
         "rotateWebhookSecret",
-        "Sign with another secret",
+        "Rotate the secret of a webhook",
         webhooks.rotate_secret,
+        description=(
+            "Creates a new signing secret, which is in this response only. Deliveries carry signatures of both "
+            "secrets for 24 hours."
+        ),
         matches=True,
     ),
     Operation(
@@ -70,6 +105,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "testWebhook",
         "Send a test event to a webhook",
         webhooks.test_webhook,
+        description=(
+            "Sends a `webhook.test` event at once and waits for the outcome. The response is 200 also when the "
+            "delivery fails; `delivered` and `error` have the outcome."
+        ),
     ),
     Operation(
         "GET",
@@ -78,6 +117,10 @@ OPERATIONS: tuple[Operation, ...] = (
         "listDeliveries",
         "List deliveries",
         webhooks.list_deliveries,
+        description=(
+            "Returns the deliveries of a webhook, newest first, each with its attempts. They are kept for "
+            "`webhooks.retention_days`."
+        ),
         query=queries.LIST_DELIVERIES,
     ),
     Operation(
@@ -85,7 +128,11 @@ OPERATIONS: tuple[Operation, ...] = (
         f"{_WEBHOOK}/deliveries/{{delivery_id}}/redeliver",
         "settings.write",
         "redeliver",
-        "Send a delivery once more",
+        "Redeliver an event",
         webhooks.redeliver,
+        description=(
+            "Sends the event of a delivery again at once, with the same id, also for a disabled webhook. The "
+            "receiver can use the id to ignore duplicates."
+        ),
     ),
 )

@@ -68,6 +68,21 @@ def test_the_examples_of_parameters_fit_their_schemas(operation: Operation) -> N
         Draft202012Validator(each.schema).validate(each.example)
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_an_operation_is_described_in_two_sentences(operation: Operation) -> None:
+    assert len(re.findall(r"[.](?:\s|$)", operation.description)) >= 2
+    assert not operation.summary.endswith(".")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=by_id)
+def test_the_page_fills_in_no_optional_parameter(operation: Operation) -> None:
+    """Swagger UI sends what it finds as `example` of a parameter or of its schema; defaults change nothing."""
+    told = document()["paths"][operation.path][operation.method.lower()]
+    for parameter in told["parameters"]:
+        assert "example" not in parameter
+        assert "example" not in parameter["schema"]
+
+
 def test_a_permission_is_told_where_one_is_needed() -> None:
     for each in OPERATIONS:
         told = document()["paths"][each.path][each.method.lower()]
