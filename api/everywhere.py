@@ -70,7 +70,10 @@ class Everywhere:
         self._identify(req)
         if limited:
             caller = req.context.caller
-            self._count(caller.identity if caller else address, resp, caller is not None and caller.interactive)
+            if caller is None:
+                self._count(address, resp)
+            else:
+                self._count(caller.identity, resp, caller.interactive, caller.user.id if caller.key else None)
 
     def _refusal(self, req: falcon.Request) -> ApiError | None:
         """Why this client may not reach the API at all; None when it may."""
@@ -96,8 +99,8 @@ class Everywhere:
                 return
             req.context.caller = req.context.origin.caller = caller
 
-    def _count(self, caller: str, resp: falcon.Response, interactive: bool = False) -> None:
-        verdict = self._services.rates.hit(caller, interactive)
+    def _count(self, caller: str, resp: falcon.Response, interactive: bool = False, owner: str | None = None) -> None:
+        verdict = self._services.rates.hit(caller, interactive, owner)
         for name, value in verdict.headers.items():
             resp.set_header(name, value)
         if verdict.retry_after:

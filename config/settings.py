@@ -109,6 +109,7 @@ class Auth(Group):
 
     session_timeout: Seconds = 3600
     max_login_attempts: int = Field(5, ge=1, le=1000)
+    max_api_keys: int = Field(100, ge=1, le=100_000)
     jwt: Jwt = Jwt()
     oauth2: OAuth2 = OAuth2()
 

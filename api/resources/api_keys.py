@@ -6,7 +6,7 @@ import time
 
 from api import api_keys, users
 from api.http.call import Call, Reply
-from api.http.errors import lacks_permission, not_found, unauthorized
+from api.http.errors import invalid, lacks_permission, not_found, unauthorized
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
 from api.store import NotStored
@@ -33,6 +33,7 @@ def create_key(call: Call) -> Reply:
         owner = users.by_id(store, caller.user.id)
         if owner is None or owner.status != "active":
             raise unauthorized()  # since the request came; nobody is to have a key who is gone
+        _refuse_too_many(call, owner.id)
         store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
     return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})
@@ -50,6 +51,13 @@ def revoke_key(call: Call) -> Reply:
         raise not_found("The API key") from error
     call.services.publish("api_key.revoked", api_keys.about(key))
     return Reply({"id": key_id, "revoked": True})
+
+
+def _refuse_too_many(call: Call, user_id: str) -> None:
+    """Raises `ApiError` 400 when the user has as many keys as there may be, expired ones included."""
+    most = call.services.settings.auth.max_api_keys
+    if len(call.services.store.find(api_keys.COLLECTION, user_id=user_id)) >= most:
+        raise invalid(None, f"a user has at most {most} API keys (auth.max_api_keys): revoke one first")
 
 
 def _may_manage(caller: Caller, key: api_keys.ApiKey) -> bool:

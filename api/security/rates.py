@@ -1,6 +1,7 @@
 """Rate limits: two windows for each caller, and the headers that tell about them.
 
-All interactive sessions of a user share two further windows, which are wider: opening more sessions gains nothing.
+All interactive sessions of a user share two further windows, which are wider: opening more sessions gains nothing. An
+API key has two more behind its own, shared with all other keys of its owner: three keys are not three limits.
 
 The windows are fixed ones that begin with the first request in them. Headers: `X-RateLimit-*` of the window nearest
 to empty, and `RateLimit-Policy` and `RateLimit` of the IETF draft (draft-ietf-httpapi-ratelimit-headers) for both.
@@ -19,6 +20,9 @@ from limits.strategies import FixedWindowRateLimiter
 
 from config.settings import RateLimiting
 
+KEYS_TOGETHER = 2
+"""All keys of one owner may do so many times what one key may."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -34,48 +38,44 @@ class RateLimits:
     def __init__(self, settings: RateLimiting) -> None:
         self.settings = settings
         self.enabled = settings.enabled
-        self._callers = Windows(settings.requests_per_minute, settings.requests_per_hour)
-        self._sessions = Windows(settings.session_per_minute, settings.session_per_hour)
-
-    def hit(self, caller: str, interactive: bool = False) -> Verdict:
-        """Count one request of `caller`, in the windows of the caller's interactive sessions if it came by one."""
-        return (self._sessions if interactive else self._callers).hit(caller)
-
-    def exhausted(self, caller: str) -> bool:
-        """Whether the next request of `caller`, which no session made, would be refused."""
-        return self.enabled and self._callers.exhausted(caller)
-
-
-class Windows:
-    """A window of a minute and one of an hour for each caller. Thread-safe."""
-
-    def __init__(self, per_minute: int, per_hour: int) -> None:
-        self._windows: tuple[tuple[str, RateLimitItem], ...] = (
-            ("burst", RateLimitItemPerMinute(per_minute)),
-            ("hourly", RateLimitItemPerHour(per_hour)),
+        self._plain = _windows(settings.requests_per_minute, settings.requests_per_hour)
+        self._sessions = _windows(settings.session_per_minute, settings.session_per_hour)
+        self._owners = tuple(
+            (f"owner-{name}", item.__class__(item.amount * KEYS_TOGETHER)) for name, item in self._plain
         )
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._lock = threading.Lock()
 
-    def hit(self, caller: str) -> Verdict:
-        """Count one request of `caller`. A request that is refused counts in neither window."""
+    def hit(self, caller: str, interactive: bool = False, owner: str | None = None) -> Verdict:
+        """Count one request of `caller`, made by an interactive session, by an API key of `owner`, or by neither.
+
+        A request that is refused counts in no window.
+        """
+        counted = self._counted(caller, interactive, owner)
         with self._lock:
-            full = [item for _, item in self._windows if not self._limiter.test(item, caller)]
+            full = [item for _, item, whose in counted if not self._limiter.test(item, whose)]
             if not full:
-                for _, item in self._windows:
-                    self._limiter.hit(item, caller)
-        return self._verdict(caller, bool(full))
+                for _, item, whose in counted:
+                    self._limiter.hit(item, whose)
+        return self._verdict(counted, bool(full))
 
     def exhausted(self, caller: str) -> bool:
-        """Whether the next request of `caller` would be refused."""
-        return not all(self._limiter.test(item, caller) for _, item in self._windows)
+        """Whether the next request of `caller`, which no session made, would be refused."""
+        return self.enabled and not all(self._limiter.test(item, caller) for _, item in self._plain)
 
-    def _verdict(self, caller: str, refused: bool) -> Verdict:
+    def _counted(self, caller: str, interactive: bool, owner: str | None) -> list[tuple[str, RateLimitItem, str]]:
+        """The windows in which a request counts, each with whose it is."""
+        if interactive:
+            return [(name, item, f"sessions of {caller}") for name, item in self._sessions]
+        behind = [] if owner is None else [(name, item, f"keys of {owner}") for name, item in self._owners]
+        return [*((name, item, caller) for name, item in self._plain), *behind]
+
+    def _verdict(self, counted: list[tuple[str, RateLimitItem, str]], refused: bool) -> Verdict:
         now = time.time()
         policy, state, nearest = [], [], (math.inf, 0, 0.0)
         wait = 0
-        for name, item in self._windows:
-            stats = self._limiter.get_window_stats(item, caller)
+        for name, item, whose in counted:
+            stats = self._limiter.get_window_stats(item, whose)
             left = max(0, math.ceil(stats.reset_time - now))
             policy.append(f'"{name}";q={item.amount};w={item.get_expiry()}')
             state.append(f'"{name}";r={stats.remaining};t={left}')
@@ -90,3 +90,7 @@ class Windows:
             "RateLimit": ", ".join(state),
         }
         return Verdict(max(wait, 1) if refused else 0, headers)
+
+
+def _windows(per_minute: int, per_hour: int) -> tuple[tuple[str, RateLimitItem], ...]:
+    return ("burst", RateLimitItemPerMinute(per_minute)), ("hourly", RateLimitItemPerHour(per_hour))

@@ -16,9 +16,11 @@ from api import api_keys
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.security import authentication, hashing, tokens
 from api.security.permissions import PERMISSIONS
+from api.services import ApiSettings
 from config import passwords
 from config.passwords import hash_password
-from tests.api.support import PASSWORD, PROXY, Api, error_of
+from config.settings import Auth
+from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
 
 def login(api: Api, username: str = "admin", password: str = PASSWORD, **more: Any) -> Any:
@@ -255,6 +257,18 @@ def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
 
 
 # --- API keys -----------------------------------------------------------------------------------------------------
+
+
+def test_a_user_has_as_many_keys_as_the_setting_allows_and_a_revoked_one_makes_room(api: Api) -> None:
+    api.services.take_over(ApiSettings(auth=Auth(max_api_keys=2), security=QUIET))
+    api.add_user("eva", role="administrator")
+    first, _ = (api.post("/api-keys", {"name": "k"}, api.token()).json["data"]["api_key"]["id"] for _ in range(2))
+    refused = error_of(api.post("/api-keys", {"name": "k"}, api.token()))
+    text = "a user has at most 2 API keys (auth.max_api_keys): revoke one first"
+    assert refused == (400, "INVALID_REQUEST", {"field": None, "error": text})
+    assert api.post("/api-keys", {"name": "k"}, api.token("eva")).status_code == 201
+    api.request("DELETE", f"/api-keys/{first}", api.token())
+    assert api.post("/api-keys", {"name": "k"}, api.token()).status_code == 201
 
 
 def test_a_key_is_shown_once_and_listed_by_its_prefix(api: Api) -> None:

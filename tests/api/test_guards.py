@@ -129,6 +129,19 @@ def test_the_hundred_and_first_of_a_minute_is_429_and_says_when_to_come_again(co
     assert counted.get("/health").status_code == 200
 
 
+def test_all_keys_of_one_user_together_have_twice_the_limits_of_one(counted: Api) -> None:
+    counted.add_user("eva", role="administrator")
+    keys = [counted.key() for _ in range(3)]
+    served = [[counted.get("/auth/test", key).status_code for _ in range(101)].count(200) for key in keys]
+    assert served == [100, 100, 0]
+    refused = counted.get("/auth/test", keys[2])
+    assert error_of(refused)[:2] == (429, "RATE_LIMITED")
+    assert refused.headers["X-RateLimit-Remaining"] == "0"
+    assert '"owner-burst";q=200;w=60, "owner-hourly";q=2000;w=3600' in refused.headers["RateLimit-Policy"]
+    for other in (counted.token(), counted.key("eva")):
+        assert counted.get("/auth/test", other).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("first", "second", "together"),
     [
