@@ -7,6 +7,7 @@ from actors.metrics.names import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS, OFFSET_MAX, TAIL_MAX
+from api.resources.metrics import INCLUDED
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
 from api.resources.transfer import BOOLEAN, SECRETS
@@ -50,7 +51,10 @@ QUERY_METRICS = (
     ),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )
-REALTIME = (text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),)
+REALTIME = (
+    text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
+    choice("include", "The proxies too, each as in their list; needs proxy.read", INCLUDED),
+)
 AUTHORIZE = (choice("provider", "The identity provider: the one that is configured, which is the default", PROVIDERS),)
 _LOG_TIMES = (
     moment("start_time", "Not before; an hour ago by default"),

@@ -8,8 +8,9 @@ through itself. No `.netrc` is read: requests would send what is in it in place 
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -27,21 +28,36 @@ BASE = "/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """What the last answer said of the rate limit: requests that are left, and when (Unix seconds) there are more."""
+class Window:
+    """One window of the rate limit: `remaining` of `limit` requests until `reset` (of the monotonic clock)."""
 
+    limit: int
     remaining: int
     reset: float
 
-    def pause(self, wanted: float, requests_a_turn: int) -> float:
-        """Seconds between turns, `wanted` or as many as make what is left last."""
-        left = max(0.0, self.reset - time.time())
-        turns = max(1, self.remaining - RESERVE) / requests_a_turn
-        return max(wanted, left / turns) if left else wanted
+    def pause(self, wanted: float) -> float:
+        """Seconds until the next request of somebody who watches: `wanted`, or what makes the window last.
+
+        A share of it (`RESERVE`) is left to other commands of the same user.
+        """
+        left = max(0.0, self.reset - time.monotonic())
+        spare = self.remaining - int(self.limit * RESERVE)
+        return max(wanted, left / max(1, spare))
 
 
-RESERVE = 10
-"""Requests that somebody who watches leaves to other commands of the same user."""
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the last response said of the rate limits."""
+
+    windows: tuple[Window, ...]
+
+    def pause(self, wanted: float) -> float:
+        """As that of the window that asks for the longest."""
+        return max((window.pause(wanted) for window in self.windows), default=wanted)
+
+
+RESERVE = 0.25
+"""Share of each window that is not used up by watching."""
 
 
 def check_url(text: str) -> str:
@@ -84,6 +100,10 @@ class Client:
         self.allowance: Allowance | None = None
         self.etag: str | None = None
         """The `ETag` of the last answer."""
+        self.waits = True
+        """Whether a call waits, as long as `timeout` allows, when there were too many requests."""
+        self.on_wait: Callable[[int], None] = _silently
+        """Called with the seconds that a call is about to wait."""
         self._key = key
         self._timeout = timeout
         self._ca_file = ca_file
@@ -155,7 +175,7 @@ class Client:
 
     def sign_in(self, username: str, password: str) -> dict[str, Any]:
         """Sign in and keep the tokens; the user."""
-        body = {"username": username, "password": password}
+        body = {"username": username, "password": password, "session": "interactive"}
         try:
             data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
         except Trouble as trouble:
@@ -227,6 +247,27 @@ class Client:
         timeout: float | None,
         stream: bool = False,
     ) -> requests.Response:
+        """The response; after `Retry-After` if there were too many requests and the time-out leaves time for that."""
+        until = time.monotonic() + (timeout or self._timeout)
+        while True:
+            answer = self._send_once(method, path, query, body, headers, timeout, stream)
+            pause = _retry_after(answer)
+            if pause is None or not self.waits or time.monotonic() + pause > until:
+                return answer
+            answer.close()
+            self.on_wait(pause)
+            time.sleep(pause)
+
+    def _send_once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Any,
+        headers: Mapping[str, str | bytes],
+        timeout: float | None,
+        stream: bool,
+    ) -> requests.Response:
         import requests
 
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
@@ -282,11 +323,30 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_POLICY = re.compile(r'"(\w+)";q=(\d+);w=\d+', re.ASCII)
+_STATE = re.compile(r'"(\w+)";r=(\d+);t=(\d+)', re.ASCII)
+
+
 def _allowance(headers: Mapping[str, str]) -> Allowance | None:
-    try:
-        return Allowance(int(headers["X-RateLimit-Remaining"]), float(headers["X-RateLimit-Reset"]))
-    except (KeyError, ValueError):
-        return None  # there are no limits
+    """The windows that `RateLimit-Policy` and `RateLimit` tell; None where there are no limits."""
+    limits = dict(_POLICY.findall(headers.get("RateLimit-Policy", "")))
+    now = time.monotonic()
+    windows = [
+        Window(int(limits[name]), int(remaining), now + int(seconds))
+        for name, remaining, seconds in _STATE.findall(headers.get("RateLimit", ""))
+        if name in limits
+    ]
+    return Allowance(tuple(windows)) if windows else None
+
+
+def _retry_after(answer: requests.Response) -> int | None:
+    """Seconds after which the same request may be made again; None unless there were too many."""
+    after = answer.headers.get("Retry-After", "")
+    return int(after) if answer.status_code == 429 and after.isdecimal() else None
+
+
+def _silently(_seconds: int) -> None:
+    """Nobody watches."""
 
 
 def _expired(answer: requests.Response) -> bool:

@@ -158,7 +158,9 @@ def connect(out: Output, url: str | None, key: str | None, ca_file: str | None, 
     """A session at the API that was named, or was signed in at last."""
     credentials = Credentials()
     where = url or (credentials.last_url if key is None else None) or DEFAULT_URL
-    return Session(Client(where, key or None, credentials, timeout, ca_file), out)
+    api = Client(where, key or None, credentials, timeout, ca_file)
+    api.on_wait = lambda seconds: out.note(f"Too many requests; waiting {seconds} s")
+    return Session(api, out)
 
 
 def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | None = None) -> None:

@@ -24,6 +24,8 @@ Level = Literal["debug", "info", "warning", "error", "critical"]
 
 AGAIN = 1.0
 """Seconds between attempts while the API is away."""
+BREATH = 1.0
+"""Seconds between two requests while records come: what comes meanwhile is one response."""
 PATIENCE = 20
 """Seconds that the API waits for a record before it says that there is none."""
 
@@ -182,8 +184,9 @@ def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator
         told = False
         yield from data["logs"]
         cursor = data["next_cursor"]
-        allowance = session.api.allowance
-        time.sleep(allowance.pause(0.0, 1) if allowance and data["logs"] else 0.0)
+        if data["logs"]:
+            allowance = session.api.allowance
+            time.sleep(allowance.pause(BREATH) if allowance else BREATH)
 
 
 def _until_again(trouble: Trouble) -> float:

@@ -172,12 +172,10 @@ def figures(now: Mapping[str, Any], width: int) -> list[str]:
     return lines
 
 
-def _fetch(session: Session, view: View) -> int:
-    """Look; the number of requests that it took."""
-    proxies = list(session.api.pages("/proxies", "proxies"))
-    now = session.api.get("/metrics/realtime")["metrics"]
-    view.look(now, proxies, time.monotonic())
-    return 1 + max(1, -(-len(proxies) // 100))
+def _fetch(session: Session, view: View) -> None:
+    """Look, by one request."""
+    data = session.api.get("/metrics/realtime", include="proxies")
+    view.look(data["metrics"], data["proxies"], time.monotonic())
 
 
 def _once(session: Session, view: View, interval: float) -> None:
@@ -195,6 +193,7 @@ def _once(session: Session, view: View, interval: float) -> None:
 
 def _live(session: Session, view: View, interval: float) -> None:
     """Until somebody ends it. A suspended one gives the terminal back and draws anew when it is continued."""
+    session.api.waits = False  # the screen goes on, and says that there were too many requests
     _look_or_tell(session, view, interval)  # what is wrong from the beginning is told without a screen
     if view.trouble is not None and not view.rows:
         _fetch(session, view)
@@ -224,15 +223,14 @@ def _suspended(session: Session, view: View, interval: float) -> bool:
 
 def _look_or_tell(session: Session, view: View, interval: float) -> None:
     """Look; if that fails, say so above the last figures and go on."""
-    requests_a_turn = 2
     try:
-        requests_a_turn = _fetch(session, view)
+        _fetch(session, view)
     except Trouble as trouble:
         if trouble.status is Status.NOT_AUTHORISED:
             raise  # waiting makes that no better
         view.trouble = f"{trouble.message}; trying again"
     allowance = session.api.allowance
-    view.pause = allowance.pause(interval, requests_a_turn) if allowance else interval
+    view.pause = allowance.pause(interval) if allowance else interval
 
 
 def drawn(view: View, url: str, width: int, height: int, unicode: bool = True) -> RenderableType:
@@ -259,14 +257,13 @@ def _one_line(text: str, style: str = "") -> Text:
 def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
     head = _one_line(f"Proxyfleet at {safe(url)}   {time.strftime('%H:%M:%S')}   ", "bold")
     head.append(counted(len(view.rows), "proxy", "proxies"), style="not bold")
-    if view.pause > PATIENCE:
-        head.append(f"   every {view.pause:.0f} s, for the rate limit", style="yellow not bold")
     lines = [head]
     if view.now:
         lines += [_one_line(line) for line in figures(view.now, width)]
     history = sparkline(list(view.history)[-max(1, width - 11) :], BARS if unicode else ASCII_BARS)
     lines.append(_one_line("requests/s ").append(history, style="green"))
-    lines.append(_one_line(safe(view.trouble or ""), "red"))
+    slow = f"One look in {view.pause:.0f} s, since the rate limit leaves no more" if view.pause > PATIENCE else ""
+    lines.append(_one_line(safe(view.trouble or slow), "red" if view.trouble else "yellow"))
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from api.openapi.forms import Form, Moment
+from api.openapi.proxy_forms import ListedProxy
 
 
 class TimeRange(Form):
@@ -46,7 +47,8 @@ class Snapshot(Form):
 
 
 class RealtimeMetrics(Form):
-    """Metrics of now."""
+    """Metrics of now; with `include=proxies` also the proxies."""
 
     timestamp: Moment
     metrics: Snapshot
+    proxies: list[ListedProxy] | None = None

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from actors.metrics.names import INTERVALS, NAMES
 from api.accounts import CollectorLost
 from api.http.call import Call, Document, Reply
-from api.http.errors import invalid, not_found
+from api.http.errors import invalid, lacks_permission, not_found
 from api.http.query import Query
 from api.metrics import Proxy, read_realtime, read_series
 from api.resources.scoped import meant_proxies
+from api.resources.views import listed
 from config.units import timestamp_text
 
 HOUR = 3600.0
 POINTS_MAX = 11_000
 """Buckets of an answer. More than is kept of any interval."""
 DEFAULT_INTERVAL = "5m"
+INCLUDED = ("proxies",)
+"""What the snapshot can have beside its figures."""
 
 
 def query_metrics(call: Call) -> Reply:
@@ -40,13 +44,20 @@ def query_metrics(call: Call) -> Reply:
 
 
 def realtime(call: Call) -> Reply:
-    """The snapshot."""
+    """The snapshot, with the proxies that it is of if they are asked for: one request for a screen of all of them."""
     wanted, proxy_ids = call.query.text("proxy_id"), meant_proxies(call)
     call.query.refuse_others()
+    included = call.query.one_of("include", INCLUDED)
+    if included is not None and not call.caller.may("proxy.read"):
+        raise lacks_permission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, wanted)
     snapshot = read_realtime(call.services.bridge, proxy_ids, wanted is not None)
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
-    return Reply({"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics})
+    data: dict[str, Any] = {"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics}
+    if included is not None:
+        found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
+        data["proxies"] = listed(call.services.fleet, found)
+    return Reply(data)
 
 
 def exposition(call: Call) -> Reply:

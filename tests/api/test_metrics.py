@@ -160,3 +160,25 @@ def test_metrics_need_their_permission_and_a_collector(api: Api, headers: dict[s
     assert error_of(api.get(path, api.key(permissions=["proxy.read"])))[:2] == (403, "INSUFFICIENT_PERMISSIONS")
     api.fleet.gone.add(METRICS)
     assert error_of(api.get(path, headers))[:2] == (500, "INTERNAL_ERROR")
+
+
+def test_the_snapshot_has_the_proxies_as_their_list_has_them_when_they_are_asked_for(
+    api: Api, headers: dict[str, str], asked: list[Any]
+) -> None:
+    ids = [new_proxy(api, headers, name=name, port=port) for name, port in (("a", 3128), ("b", 3129))]
+    api.services.fleet.remembered = 60.0
+    data = api.get("/metrics/realtime?include=proxies", headers).json["data"]
+    assert data["proxies"] == api.get("/proxies", headers).json["data"]["proxies"]
+    assert "proxies" not in api.get("/metrics/realtime", headers).json["data"]
+    one = api.get(f"/metrics/realtime?include=proxies&proxy_id={ids[1]}", headers).json["data"]
+    assert [each["name"] for each in one["proxies"]] == ["b"]
+    scoped = api.key(permissions=["metrics.read", "proxy.read"], scope={"proxies": [ids[0]]})
+    seen = api.get("/metrics/realtime?include=proxies", scoped).json["data"]["proxies"]
+    assert [each["name"] for each in seen] == ["a"]
+
+
+def test_the_proxies_of_a_snapshot_need_the_permission_to_read_them(api: Api, asked: list[Any]) -> None:
+    key = api.key(permissions=["metrics.read"])
+    refused = error_of(api.get("/metrics/realtime?include=proxies", key))
+    assert refused == (403, "INSUFFICIENT_PERMISSIONS", {"required_permission": "proxy.read"})
+    assert error_of(api.get("/metrics/realtime?include=all", key))[:2] == (400, "INVALID_REQUEST")

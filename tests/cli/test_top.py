@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from api.cli.client import Allowance
+from api.cli.client import Allowance, Window
 from api.cli.keyboard import split
 from api.cli.top import View, drawn, figures, sparkline
 from tests.cli.shell import Shell
@@ -68,11 +68,20 @@ def test_a_sparkline_has_its_highest_bar_for_the_greatest() -> None:
     assert sparkline([0, 0]) == "▁▁"
 
 
+def window(limit: int, remaining: int, seconds: float) -> Window:
+    return Window(limit, remaining, time.monotonic() + seconds)
+
+
 def test_looks_are_as_far_apart_as_the_rate_limit_allows() -> None:
-    assert Allowance(1000, time.time() + 60).pause(2.0, 2) == 2.0
-    assert 100 < Allowance(30, time.time() + 3600).pause(2.0, 2) <= 360
-    assert Allowance(0, time.time() + 30).pause(2.0, 1) > 29
-    assert Allowance(0, time.time() - 1).pause(2.0, 1) == 2.0
+    assert window(600, 600, 60).pause(2.0) == 2.0
+    assert window(1000, 550, 3000).pause(2.0) == pytest.approx(10.0, rel=0.01)  # a quarter is left to other commands
+    assert window(100, 100, -1).pause(2.0) == 2.0
+    assert Allowance((window(100, 99, 60), window(1000, 550, 3000))).pause(2.0) == pytest.approx(10.0, rel=0.01)
+
+
+@pytest.mark.parametrize("remaining", [0, 1, 10, 250])
+def test_nobody_waits_longer_than_until_the_window_opens(remaining: int) -> None:
+    assert 2750 < window(1000, remaining, 2797).pause(2.0) <= 2797
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 120, 200])
@@ -101,6 +110,12 @@ def test_the_screen_fits_its_terminal_however_many_proxies_there_are(width: int,
     assert "q quit" in lines[-1]
     if width >= 80:
         assert "of 100" in lines[-1]
+
+
+def test_a_screen_of_80_columns_says_whole_how_far_apart_the_looks_are() -> None:
+    view = View(pause=2797.0)
+    view.look(NOW, [proxy("a", 1)], 1.0)
+    assert "One look in 2797 s, since the rate limit leaves no more" in "\n".join(screen(view, 80, 24))
 
 
 def test_a_long_name_takes_the_place_of_no_figure() -> None:
