@@ -129,6 +129,11 @@ class Client:
         """The descriptor of the client's connection."""
         return self.sock.fileno()
 
+    @property
+    def waits(self) -> bool:
+        """See `asker.Asker`."""
+        return not (self.over or self.client_ended)
+
     # --- what the kernel says ---
 
     def on_client(self, mask: int) -> None:

@@ -1,27 +1,51 @@
 """Who may use a proxy: user names and passwords, checked against bcrypt off the loop.
 
 A pair that was good is remembered for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy
-of this process's memory does not give the password away.
+of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
+way. No client has more than its share of the threads (`FairWorkers`), whose client has gone is not checked at all, and
+after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are known
+to be right pass all the same.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
+from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages import ProxySpec
-from actors.workers import Workers
+from actors.complaints import Complaint
+from actors.fair_workers import DROPPED, FairWorkers
+from actors.forwarding.asker import Asker
+from actors.forwarding.guessing import PAUSE, Guessing
+from actors.forwarding.limits import client_key
 
 REMEMBERED = 60.0
+WRONG_REMEMBERED = 10.0
 MEMORY_SIZE = 1024
 TESTERS_MAX = 64
+THREADS = 4
+SHARE_OF_CLIENT = 2
+
+log = logging.getLogger(__name__)
 
 _NEVER = 0.0, b""
 
 OnChecked = Callable[[str | None], None]
+
+
+class _Pair(NamedTuple):
+    """Credentials as they came: `digest` is a keyed hash of both, `client` the key of the client that sent them."""
+
+    user: str
+    digest: bytes
+    client: str
 
 
 def prehash(password: bytes) -> bytes:
@@ -32,12 +56,15 @@ def prehash(password: bytes) -> bytes:
 class Credentials:
     """Checks clients' credentials for one proxy: those of `auth` and of its accounts."""
 
-    def __init__(self, loop: Loop, workers: Workers, spec: ProxySpec) -> None:
+    def __init__(self, loop: Loop, spec: ProxySpec) -> None:
         self._loop = loop
-        self._workers = workers
+        self._threads = FairWorkers(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
         self._hashes: dict[str, bytes] = {}
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
+        self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
+        self._guessing = Guessing()
+        self._complaint = Complaint(log, "wrong passwords")
         self._testers: dict[tuple[str, bytes], float] = {}
         self.take_over(spec)
 
@@ -58,14 +85,15 @@ class Credentials:
 
     def admit_tester(self, user: str, token: str, ttl: float) -> None:
         """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
-        if len(self._testers) >= TESTERS_MAX:
-            self._testers.clear()
-        self._testers[user, token.encode()] = self._loop.now + ttl
+        keep(self._testers, (user, token.encode()), self._loop.now + ttl, TESTERS_MAX)
 
-    def check(self, user: str | None, password: bytes | None, done: OnChecked) -> None:
+    def check(
+        self, user: str | None, password: bytes | None, asker: Asker, done: OnChecked, gone: Callable[[], None]
+    ) -> None:
         """Call `done` with the user's name, or None; in this very call when the answer is known.
 
         No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides.
+        When the asker doesn't wait any more as its turn comes, nothing is checked, and `gone` is called instead.
         """
         if user is None:
             done(None)
@@ -78,27 +106,59 @@ class Credentials:
             done(user)
             return
         digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
-        stored = self._hashes.get(user)
         until, right = self._good.get(digest, _NEVER)
-        if until > self._loop.now and right == stored:
+        if until > self._loop.now and right == self._hashes.get(user):
             done(user)
             return
+        self._check_new(_Pair(user, digest, client_key(asker.client_ip)), password, asker, done, gone)
+
+    def _check_new(self, pair: _Pair, password: bytes, asker: Asker, done: OnChecked, gone: Callable[[], None]) -> None:
+        known = self._known(pair)
+        if known is not None:
+            done(pair.user if known else None)
+            return
+        stored = self._hashes.get(pair.user)
         # Somebody unknown costs a check, too: else the time would tell who is known.
         against = stored if stored is not None else next(iter(self._hashes.values()), b"")
-        self._workers.submit(
-            lambda: _matches(password, against),
-            lambda matches: self._checked(user, stored if matches else None, digest, done),
-        )
 
-    def _checked(self, user: str, matched: bytes | None, digest: bytes, done: OnChecked) -> None:
-        """`matched` is the hash that the password was right for; it must still be the user's."""
-        if matched is None or self._hashes.get(user) != matched:
-            done(None)
-            return
-        if len(self._good) >= MEMORY_SIZE:
-            self._good.clear()
-        self._good[digest] = self._loop.now + REMEMBERED, matched
-        done(user)
+        def ended(result: bool | object | None) -> None:
+            if result is not DROPPED:
+                done(self._checked(pair, stored, result is True))
+                return
+            known = self._known(pair)
+            if known is not None:
+                done(pair.user if known else None)
+            else:
+                gone()
+
+        def starts() -> bool:
+            return asker.waits and self._known(pair) is None
+
+        self._threads.submit((pair.client, pair.user), partial(_matches, password, against), ended, starts)
+
+    def _known(self, pair: _Pair) -> bool | None:
+        """Is it right, as far as that is known without a check? None: it has to be checked."""
+        now, stored = self._loop.now, self._hashes.get(pair.user)
+        paused = self._guessing.paused(pair.client, pair.user, now)
+        until, right = self._good.get(pair.digest, _NEVER)
+        if right == stored and stored is not None and (until > now or paused):
+            return True
+        until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
+        return False if paused or (until > now and wrong_for == stored) else None
+
+    def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> str | None:
+        """The user, if `stored`, the hash that the password was checked against, is still the user's."""
+        now = self._loop.now
+        if matches and stored is not None:
+            if self._hashes.get(pair.user) != stored:
+                return None
+            keep(self._good, pair.digest, (now + REMEMBERED, stored), MEMORY_SIZE)
+            return pair.user
+        keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), MEMORY_SIZE)
+        if self._guessing.failed(pair.client, pair.user, now):
+            text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
+            self._complaint.trouble(text, logging.WARNING)
+        return None
 
 
 def _matches(password: bytes, stored: bytes) -> bool:

@@ -159,6 +159,11 @@ class Association:
     def _over(self) -> bool:
         return self.deadline == float("inf")
 
+    @property
+    def waits(self) -> bool:
+        """See `asker.Asker`."""
+        return not self._over
+
     def _moved(self) -> None:
         self.deadline = self._serving.loop.now + self._serving.policy.timeout
 
@@ -193,7 +198,7 @@ class Association:
             self._send((target.host,), target, payload)
         elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
             self._waiting += len(payload) + _WAITING_COST
-            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload))
+            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload), self)
 
     def _resolved(self, target: Authority, payload: bytes, answer: Answer) -> None:
         self._waiting -= len(payload) + _WAITING_COST

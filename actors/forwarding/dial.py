@@ -15,6 +15,7 @@ from functools import partial
 
 from actors.bus.loop import Loop, Timer
 from actors.forwarding import errors
+from actors.forwarding.asker import OURSELVES, Asker
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.judge import Judge
@@ -68,14 +69,14 @@ class Dialer:
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def look_up(self, target: Authority, done: OnAnswer) -> bool:
+    def look_up(self, target: Authority, done: OnAnswer, asker: Asker) -> bool:
         """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
 
         True when that is a matter of the resolver, and so of time.
         """
-        return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)))
+        return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)), asker)
 
-    def find(self, target: Authority, done: OnAnswer) -> bool:
+    def find(self, target: Authority, done: OnAnswer, asker: Asker) -> bool:
         """As `look_up`, but `done` is called in this very call when the answer is known."""
         assert self.judge is not None
         refused = self.judge.name(target)
@@ -84,20 +85,21 @@ class Dialer:
         elif target.literal:
             answer = Found((target.host,))
         else:
-            self.resolver.resolve(target.host, done)
+            self.resolver.resolve(target.host, done, asker)
             return True
         done(answer)
         return False
 
-    def dial(self, target: Authority, done: OnDialled) -> Dial:
+    def dial(self, target: Authority, done: OnDialled, asker: Asker = OURSELVES) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before."""
-        return Dial(self, target, done)
+        return Dial(self, target, done, asker)
 
 
 class Dial:
-    """One attempt to reach one target."""
+    """One attempt to reach one target, for the asker, whom it stands for at the resolver (see `Asker`)."""
 
-    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled) -> None:
+    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, asker: Asker) -> None:
+        self._asker = asker
         self._dialer = dialer
         self._loop = dialer.loop
         self._target = target
@@ -112,7 +114,17 @@ class Dial:
         self.mask = 0
         """What the kernel said of the connection when it was made: its edges are not told again."""
         self.resolving = True
-        dialer.find(target, self._looked_up)
+        dialer.find(target, self._looked_up, self)
+
+    @property
+    def client_ip(self) -> str:
+        """Whose it is."""
+        return self._asker.client_ip
+
+    @property
+    def waits(self) -> bool:
+        """Is it still wanted?"""
+        return self._done is not None and self._asker.waits
 
     def cancel(self) -> None:
         """Give up; `done` is not called any more."""

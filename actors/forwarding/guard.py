@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from actors.bounded import keep
 from actors.bus.messages import EgressSpec
 
 _SPECIAL_V4 = tuple(
@@ -78,9 +79,7 @@ class Guard:
         if not self._public_only or self._excepted(name):
             return None
         if address not in self._verdicts:
-            if len(self._verdicts) >= _MEMORY_SIZE:
-                self._verdicts.clear()
-            self._verdicts[address] = self._judge_address(ip_address(address.partition("%")[0]))
+            keep(self._verdicts, address, self._judge_address(ip_address(address.partition("%")[0])), _MEMORY_SIZE)
         return self._verdicts[address]
 
     def _excepted(self, name: str) -> bool:

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 
 from actors.forwarding import errors
+from actors.forwarding.asker import OURSELVES, Asker
 from actors.forwarding.dial import EDGE, Dialer
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
@@ -32,7 +33,13 @@ class Inbound:
     """
 
     def __init__(
-        self, dialer: Dialer, peer: Authority, control: Endpoint, listening: OnListening, came_in: OnCameIn
+        self,
+        dialer: Dialer,
+        peer: Authority,
+        control: Endpoint,
+        listening: OnListening,
+        came_in: OnCameIn,
+        asker: Asker = OURSELVES,
     ) -> None:
         self._dialer = dialer
         self._loop = dialer.loop
@@ -42,7 +49,7 @@ class Inbound:
         self._came_in: OnCameIn | None = came_in
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = dialer.look_up(peer, self._looked_up)
+        self.resolving = dialer.look_up(peer, self._looked_up, asker)
 
     def cancel(self) -> None:
         """Give up; `came_in` is not called any more."""

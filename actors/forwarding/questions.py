@@ -51,10 +51,14 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
             client.perform(commands)
             client.go_on()
 
+    def gone() -> None:
+        if client.question is question:
+            client.end("connection_terminated")
+
     if not client.serving.policy.wants_credentials and not (user or "").startswith(TESTERS):
         checked("")
     else:
-        credentials.check(user, command.password, checked)
+        credentials.check(user, command.password, client, checked, gone)
     asking = False
     return answers[0] if answers else None
 
@@ -87,7 +91,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
         join(client, origin)
         return client.session.opened(True, client.loop.now)
     epoch = serving.pool.epoch
-    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial))
+    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial), client)
     client.dial = dial
     return None
 
@@ -152,7 +156,7 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
     def came_in(result: tuple[socket.socket, Endpoint] | Failure) -> None:
         _came_in(client, result)
 
-    client.dial = Inbound(client.serving.dialer, command.target, _own_address(client), listening, came_in)
+    client.dial = Inbound(client.serving.dialer, command.target, _own_address(client), listening, came_in, client)
     return None
 
 

@@ -29,12 +29,11 @@ from actors.forwarding.policy import HANDSHAKE_TIMEOUT, Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
 from actors.forwarding.protocols import new_session
-from actors.forwarding.resolve import Resolver
+from actors.forwarding.resolve import Resolver, new_threads
 from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
 from actors.latency import BOUNDS, BUCKETS
-from actors.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +86,7 @@ class Serving:
         self.deadlines = Deadlines(loop)
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
-        self.workers = Workers(loop)
-        self.dialer = Dialer(loop, Resolver(loop, self.workers))
+        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)))
         self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
         self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout, date=DateLine())
         self.count = Count()
@@ -128,7 +126,7 @@ class Serving:
         if before is None or (spec.upstreams, spec.bind_address) != (before.upstreams, before.bind_address):
             self._choose_upstreams(spec.upstreams)
         if self.credentials is None:
-            self.credentials = Credentials(self.loop, self.workers, spec)
+            self.credentials = Credentials(self.loop, spec)
         else:
             self.credentials.take_over(spec)
         self.limits.configure(spec, self.open)

@@ -15,7 +15,7 @@ from actors.forwarding import errors
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import Failure, Refused
 from actors.forwarding.explain import explain, read_target
-from actors.forwarding.resolve import Answer, Found, Resolver
+from actors.forwarding.resolve import Answer, Found, Resolver, new_threads
 from actors.forwarding.serving import Serving
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.origins import Origin, answers, counted
@@ -139,7 +139,7 @@ class Bench:
         self.serving = Serving(self.loop, lambda _row: None, 10, 10.0)
         self.connected: list[str] = []
         self._others: list[socket.socket] = []
-        resolver = Resolver(self.loop, self.serving.workers, ZONE.__getitem__)
+        resolver = Resolver(self.loop, new_threads(self.loop), ZONE.__getitem__)
         self.serving.dialer = Dialer(self.loop, resolver, self._connect)
 
     def _connect(self, address: str, _port: int) -> socket.socket:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from actors.bounded import keep
 from actors.forwarding.http.fields import answer_to_client, request_to_origin
 from actors.forwarding.http.heads import AnswerHead, RequestHead, parse_answer, parse_request
 from actors.forwarding.http.targets import Authority, parse_absolute
@@ -38,10 +39,8 @@ class Memory(Generic[Head]):
             return known
         head = self._read(written)
         if len(written) <= HEAD_SIZE_MAX and not _is_secret(head):
-            if len(self._known) >= HEADS_KEPT:
-                self._known.clear()
             head.worked_out = {}
-            self._known[written] = head
+            keep(self._known, written, head, HEADS_KEPT)
         return head
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.bounded import keep
 from actors.forwarding.errors import Refused, bad_answer, malformed, too_large
 
 HEAD_MAX = 64 * 1024
@@ -176,9 +177,7 @@ def _meaning(name: bytes) -> int | None:
     """What a name means that has not been seen in this spelling."""
     meaning = _MEANING.get(name.lower())
     if len(name) <= _NAME_KEPT_MAX:
-        if len(_seen_names) >= _NAMES_KEPT:
-            _seen_names.clear()
-        _seen_names[name] = meaning
+        keep(_seen_names, name, meaning, _NAMES_KEPT)
     return meaning
 
 

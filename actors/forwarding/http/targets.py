@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from actors.bounded import keep
 from actors.forwarding.errors import malformed
 
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
@@ -45,9 +46,7 @@ def parse_authority(written: bytes, default_port: int | None) -> Authority:
     if known is not None:
         return known
     authority = _read_authority(written, default_port)
-    if len(_memory) >= _MEMORY_SIZE:
-        _memory.clear()
-    _memory[written, default_port] = authority
+    keep(_memory, (written, default_port), authority, _MEMORY_SIZE)
     return authority
 
 

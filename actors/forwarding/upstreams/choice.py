@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from actors.bounded import keep
 from actors.forwarding.upstreams.parent import Parent, identity
 
 Usable = Callable[[Parent], bool]
@@ -97,9 +98,7 @@ class Sticky:
             first = self._best(key, lambda _parent: True)
             if first is None:
                 return None
-            if len(self._first) >= KEYS_KEPT:
-                self._first.clear()
-            self._first[key] = first
+            keep(self._first, key, first, KEYS_KEPT)
         return first if usable(first) else self._best(key, usable)
 
     def _best(self, key: str, usable: Usable) -> Parent | None:

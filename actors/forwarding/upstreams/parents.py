@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from actors.bounded import keep
 from actors.bus.messages import AccessSpec, EgressSpec, Recovered, Trouble, UpstreamsSpec, UpstreamState
 from actors.bus.messages import Upstreams as UpstreamsTold
 from actors.forwarding.dial import Dialer
@@ -212,9 +213,7 @@ class Upstreams:
 
     def noted_test(self, user: str, parent: str) -> None:
         """The one-use user of a test went through this parent."""
-        if len(self._tests) >= TESTS_KEPT:
-            self._tests.clear()
-        self._tests[user] = parent
+        keep(self._tests, user, parent, TESTS_KEPT)
 
     def told(self, tester: str) -> UpstreamsTold:
         """How all parents are."""

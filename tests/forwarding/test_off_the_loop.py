@@ -1,0 +1,348 @@
+"""Lookups and password checks: who waits for whom, when a name server is silent or somebody guesses passwords."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import pytest
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+from actors.fair_workers import DROPPED, WAITING_MAX, FairWorkers
+from actors.forwarding import credentials as credentials_module
+from actors.forwarding.credentials import Credentials, prehash
+from actors.forwarding.errors import Failure
+from actors.forwarding.guessing import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
+from actors.forwarding.hosts import LOOKED_AT_EVERY, HostsFile
+from actors.forwarding.resolve import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
+from tests.forwarding.harness import spec
+
+DEADLINE = 30.0
+
+
+class Client:
+    """Who asks: its address, and whether it is still there."""
+
+    def __init__(self, client_ip: str) -> None:
+        self.client_ip = client_ip
+        self.waits = True
+
+
+class SettableClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run_until(loop: Loop, condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        loop.turn(0.05)
+
+
+@pytest.fixture
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+def loop(clock: SettableClock) -> Iterator[Loop]:
+    loop = Loop(clock)
+    yield loop
+    loop.close()
+
+
+# --- threads ---
+
+
+class Work:
+    """Jobs that run until they are released; `began` has what runs or ran."""
+
+    def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
+        self.workers = FairWorkers(loop, threads, shares)
+        self.began: list[str] = []
+        self.results: dict[str, Any] = {}
+        self.released = threading.Event()
+
+    def submit(self, name: str, first: str, second: str, starts: Callable[[], bool] = lambda: True) -> None:
+        def work() -> str:
+            self.began.append(name)
+            self.released.wait(DEADLINE)
+            return name
+
+        def done(result: Any) -> None:
+            self.results[name] = result
+
+        self.workers.submit((first, second), work, done, starts)
+
+
+@pytest.fixture
+def work(loop: Loop) -> Iterator[Work]:
+    work = Work(loop, 3, (2, 2))
+    yield work
+    work.released.set()
+
+
+def test_a_client_whose_jobs_hang_leaves_threads_for_others(loop: Loop, work: Work) -> None:
+    for number in range(9):
+        work.submit(f"a{number}", "a", f"zone {number}")
+    work.submit("b", "b", "zone")
+    run_until(loop, lambda: "b" in work.began)
+    assert sorted(work.began) == ["a0", "a1", "b"]
+
+
+def test_a_zone_whose_jobs_hang_leaves_threads_for_others(loop: Loop, work: Work) -> None:
+    for number in range(9):
+        work.submit(f"dead {number}", f"client {number}", "dead")
+    work.submit("live", "client 0", "live")
+    run_until(loop, lambda: "live" in work.began)
+    assert sorted(work.began) == ["dead 0", "dead 1", "live"]
+
+
+def test_clients_take_turns_and_so_do_the_labels_of_one_client(loop: Loop) -> None:
+    work = Work(loop, 1, (1, 1))
+    for name, first, second in (
+        ("a1", "a", "x"),
+        ("a2", "a", "x"),
+        ("a3", "a", "x"),
+        ("a4", "a", "y"),
+        ("b1", "b", "x"),
+        ("b2", "b", "x"),
+    ):
+        work.submit(name, first, second)
+    work.released.set()
+    run_until(loop, lambda: len(work.results) == 6)
+    assert work.began == ["a1", "a2", "b1", "a4", "b2", "a3"]
+
+
+def test_what_is_not_wanted_when_its_turn_comes_never_runs(loop: Loop, work: Work) -> None:
+    work.submit("a1", "a", "x")
+    work.submit("a2", "a", "x")
+    work.submit("gone", "a", "x", starts=lambda: False)
+    work.submit("a3", "a", "x")
+    work.released.set()
+    run_until(loop, lambda: len(work.results) == 4)
+    assert work.began == ["a1", "a2", "a3"]
+    assert work.results["gone"] is DROPPED
+
+
+def test_no_client_fills_the_queue(loop: Loop, work: Work) -> None:
+    for number in range(WAITING_MAX + 3):
+        work.submit(f"a{number}", "a", "x")
+    work.submit("b", "b", "y")
+    run_until(loop, lambda: "b" in work.began and DROPPED in work.results.values())
+    assert work.results == {f"a{WAITING_MAX + 2}": DROPPED}
+    assert work.workers.waiting == WAITING_MAX
+
+
+def test_a_job_that_raises_gives_its_share_back(loop: Loop) -> None:
+    workers = FairWorkers(loop, 1, (1, 1))
+    results: list[object] = []
+    for _ in range(2):
+        workers.submit(("a", "x"), lambda: 1 // 0, results.append, lambda: True)
+    run_until(loop, lambda: results == [None, None])
+
+
+def test_a_full_table_loses_its_oldest_entry_alone() -> None:
+    table: dict[str, int] = {}
+    for number, key in enumerate("abac"):
+        keep(table, key, number, 2)
+    assert table == {"a": 2, "c": 3}
+
+
+# --- names ---
+
+
+class Names:
+    """A resolver whose lookups in `dead.example` hang; `answers` has what came, by name."""
+
+    def __init__(self, loop: Loop, hosts: Path) -> None:
+        self.resolver = Resolver(loop, new_threads(loop), self._look_up, HostsFile(hosts))
+        self.looked_up: list[str] = []
+        self.answers: dict[str, list[Answer]] = {}
+        self.released = threading.Event()
+
+    def ask(self, name: str, client: Client) -> None:
+        self.resolver.resolve(name, self.answers.setdefault(name, []).append, client)
+
+    def _look_up(self, name: str) -> Answer:
+        self.looked_up.append(name)
+        if name.endswith(".dead.example"):
+            self.released.wait(DEADLINE)
+        return Found(("192.0.2.1",))
+
+
+@pytest.fixture
+def names(loop: Loop, tmp_path: Path) -> Iterator[Names]:
+    (tmp_path / "hosts").write_text(
+        "# local\n192.0.2.7 Known.example alias # comment\n2001:db8::7 known.example\nx y\n"
+    )
+    names = Names(loop, tmp_path / "hosts")
+    yield names
+    names.released.set()
+
+
+def test_a_dead_zone_stalls_no_other_name_even_of_the_same_client(loop: Loop, names: Names) -> None:
+    client = Client("192.0.2.9")
+    for number in range(40):
+        names.ask(f"r{number}.dead.example", client)
+    names.ask("live.test", client)
+    run_until(loop, lambda: names.answers["live.test"])
+    assert len(names.looked_up) == SHARE_OF_ZONE + 1
+
+
+def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Names) -> None:
+    for number in range(40):
+        names.ask(f"r.zone{number}.dead.example", Client(f"2001:db8::{number}"))
+    names.ask("live.test", Client("2001:db8:1::1"))
+    run_until(loop, lambda: names.answers["live.test"])
+    assert len(names.looked_up) <= SHARE_OF_CLIENT + 1
+
+
+def test_names_of_this_machine_need_no_thread(loop: Loop, names: Names) -> None:
+    for name in ("known.example", "KNOWN.example.", "alias", "localhost", "localhost.", "x.localhost"):
+        names.ask(name, Client("192.0.2.9"))
+    assert names.answers["known.example"] == names.answers["KNOWN.example."] == [Found(("192.0.2.7", "2001:db8::7"))]
+    assert names.answers["alias"] == [Found(("192.0.2.7",))]
+    assert names.answers["localhost"] == names.answers["x.localhost"] == [Found(("127.0.0.1", "::1"))]
+    assert names.looked_up == []
+
+
+def test_a_changed_hosts_file_is_read_again(clock: SettableClock, tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    hosts = HostsFile(path)
+    assert hosts.find("a", clock.now) is None
+    path.write_text("192.0.2.1 a\n")
+    assert hosts.find("a", clock.now + LOOKED_AT_EVERY) == ("192.0.2.1",)
+    path.unlink()
+    assert hosts.find("a", clock.now + 2 * LOOKED_AT_EVERY) is None
+
+
+def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(loop: Loop, names: Names) -> None:
+    for number in range(SHARE_OF_ZONE):
+        names.ask(f"r{number}.dead.example", Client("192.0.2.9"))
+    gone, stays = Client("192.0.2.9"), Client("192.0.2.10")
+    names.ask("gone.dead.example", gone)
+    names.ask("both.dead.example", gone)
+    names.ask("both.dead.example", stays)
+    gone.waits = False
+    names.released.set()
+    run_until(loop, lambda: names.answers["gone.dead.example"] and len(names.answers["both.dead.example"]) == 2)
+    assert isinstance(names.answers["gone.dead.example"][0], Failure)
+    assert names.answers["both.dead.example"][1] == Found(("192.0.2.1",))
+    assert "gone.dead.example" not in names.looked_up
+    assert names.looked_up.count("both.dead.example") == 1
+    names.ask("gone.dead.example", stays)
+    run_until(loop, lambda: len(names.answers["gone.dead.example"]) == 2)
+    assert names.answers["gone.dead.example"][1] == Found(("192.0.2.1",))
+
+
+# --- passwords ---
+
+
+class Desk:
+    """Credentials of two users; `checked` counts what was hashed."""
+
+    def __init__(self, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop = loop
+        self.checked = 0
+        self._real = credentials_module._matches
+        monkeypatch.setattr(credentials_module, "_matches", self._matches)
+        hashed = bcrypt.hashpw(prehash(b"right"), bcrypt.gensalt(4)).decode()
+        self.credentials = Credentials(loop, spec(1, auth_username="ada", auth_hash=hashed))
+
+    def _matches(self, password: bytes, stored: bytes) -> bool:
+        self.checked += 1
+        return self._real(password, stored)
+
+    def begin(self, user: str, password: str, client: Client) -> list[object]:
+        """The result, once it is there."""
+        results: list[object] = []
+        self.credentials.check(user, password.encode(), client, results.append, lambda: results.append("gone"))
+        return results
+
+    def says(self, user: str, password: str, client_ip: str = "192.0.2.1") -> object:
+        results = self.begin(user, password, Client(client_ip))
+        run_until(self.loop, lambda: results)
+        return results[0]
+
+
+@pytest.fixture
+def desk(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(loop, monkeypatch)
+
+
+def test_a_wrong_pair_is_remembered_for_some_seconds(desk: Desk, clock: SettableClock) -> None:
+    assert [desk.says("ada", "wrong") for _ in range(3)] == [None, None, None]
+    assert desk.checked == 1
+    clock.now += 11
+    desk.loop.turn(0)
+    desk.says("ada", "wrong")
+    assert desk.checked == 2
+
+
+def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk) -> None:
+    assert desk.says("ada", "new") is None
+    hashed = bcrypt.hashpw(prehash(b"new"), bcrypt.gensalt(4)).decode()
+    desk.credentials.take_over(spec(1, auth_username="ada", auth_hash=hashed))
+    assert desk.says("ada", "new") == "ada"
+
+
+def test_after_many_failures_a_client_is_refused_unchecked_and_others_are_not(desk: Desk, clock: SettableClock) -> None:
+    assert desk.says("ada", "right") == "ada"
+    for number in range(FAILURES_OF_USER + 20):
+        assert desk.says("eve", f"wrong {number}") is None
+    assert desk.checked == 1 + FAILURES_OF_USER
+    assert desk.says("eve", "one more", "192.0.2.2") is None
+    assert desk.checked == 2 + FAILURES_OF_USER
+    clock.now += PAUSE + 1
+    desk.loop.turn(0)
+    desk.says("eve", "again")
+    assert desk.checked == 3 + FAILURES_OF_USER
+
+
+def test_behind_a_guesser_known_users_pass_and_from_elsewhere_all(desk: Desk, clock: SettableClock) -> None:
+    assert desk.says("ada", "right") == "ada"
+    for number in range(FAILURES_OF_CLIENT):
+        desk.says(f"user {number}", "wrong")
+    assert desk.says("zoe", "never checked") is None
+    assert desk.checked == 1 + FAILURES_OF_CLIENT
+    clock.now += PAUSE - 1
+    desk.loop.turn(0)
+    assert desk.says("ada", "right") == "ada"
+    assert desk.says("ada", "right", "192.0.2.2") == "ada"
+
+
+def test_clients_of_one_slash_64_are_one(desk: Desk) -> None:
+    for number in range(FAILURES_OF_USER + 5):
+        desk.says("ada", f"wrong {number}", f"2001:db8::{number}")
+    assert desk.checked == FAILURES_OF_USER
+    assert desk.says("ada", "right", "2001:db8:0:1::1") == "ada"
+
+
+def test_passwords_of_clients_that_have_gone_are_not_checked(desk: Desk) -> None:
+    flood = [Client("192.0.2.1") for _ in range(100)]
+    results = [desk.begin("ada", f"wrong {number}", client) for number, client in enumerate(flood)]
+    for client in flood:
+        client.waits = False
+    assert desk.says("ada", "right") == "ada"
+    run_until(desk.loop, lambda: all(results))
+    assert desk.checked <= 3
+    assert sum(result == ["gone"] for result in results) >= 98
+
+
+def test_one_pair_that_comes_many_times_at_once_is_checked_for_those_that_run_alone(desk: Desk) -> None:
+    results = [desk.begin("ada", "right", Client("192.0.2.1")) for _ in range(50)]
+    run_until(desk.loop, lambda: all(results))
+    assert {result[0] for result in results} == {"ada"}
+    assert desk.checked <= 2
