@@ -30,17 +30,19 @@ from api.http.errors import (
     lacks_permission,
     not_found,
     unauthorized,
+    unavailable,
 )
 from api.http.query import Query
 from api.idempotency import HEADER
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.proxies import SupervisorLost, stale
+from api.proxies import stale
 from api.queries import by_name
 from api.resources.pointers import POINTERS, Pointer
 from api.security.authentication import Caller
 from api.services import Services
 from api.store import RevisionConflict, StoreError
+from api.supervisor_link import SupervisorLost
 from api.webhooks import SenderLost
 
 log = logging.getLogger(__name__)
@@ -295,13 +297,13 @@ def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: Super
 def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: CollectorLost, params: Any) -> None:
     log.error("request %s: %s %s: the collector: %s", req.context.request_id, req.method, req.path, error)
     message = "The metrics collector does not answer; try again in a moment"
-    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+    _on_api_error(req, resp, unavailable(message), params)
 
 
 def _on_sender_lost(req: falcon.Request, resp: falcon.Response, error: SenderLost, params: Any) -> None:
     log.error("request %s: %s %s: the webhook sender: %s", req.context.request_id, req.method, req.path, error)
     message = "The webhook sender does not answer; try again in a moment"
-    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+    _on_api_error(req, resp, unavailable(message), params)
 
 
 def _on_provider_lost(req: falcon.Request, resp: falcon.Response, error: ProviderLost, params: Any) -> None:

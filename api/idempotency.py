@@ -2,7 +2,7 @@
 
 After draft-ietf-httpapi-idempotency-key-header. A key belongs to the caller (API key, else user). The same key with
 another request is 400. A request that comes while the first one is still under way waits for it. Only successes are
-kept: what failed changed nothing and may be tried again.
+kept: what failed may be tried again.
 
 The answers are kept on the disk, so they outlive a restart, and sealed (`config.sealing`) together with a fingerprint
 of the request: an answer may hold a new API key, a request a password. A crash in the middle of a request leaves no

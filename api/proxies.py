@@ -20,6 +20,7 @@ from actors.bus.messages import (
     SUPERVISOR,
     AccessSpec,
     AccountSpec,
+    CancelListeners,
     DescribeFleet,
     Done,
     Fleet,
@@ -37,6 +38,7 @@ from api.bridge import Bridge
 from api.catalogue import COLLECTION, Catalogue, StoredProxy
 from api.http.errors import ApiError, invalid, not_found
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.supervisor_link import SupervisorLink, SupervisorLost
 from api.unchanged import is_same
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
@@ -61,10 +63,6 @@ LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
 Status = Literal["active", "inactive"]
-
-
-class SupervisorLost(Exception):
-    """The supervisor does not answer, or not in a way that makes sense."""
 
 
 def spec_of(proxy: StoredProxy, seal: Seal) -> ProxySpec:
@@ -159,7 +157,6 @@ class Proxies:
 
         `told` is called when the supervisor was told something, after which the fleet is another.
         """
-        self._told = told
         self._tls = tls
         self._seal = seal
         self._store = store
@@ -168,6 +165,11 @@ class Proxies:
         self._publish = publish
         self._default_timeout = default_timeout
         self._lock = threading.Lock()
+        self.link = SupervisorLink(bridge, self.specs, self._one_change, told)
+
+    def close(self) -> None:
+        """End what runs in the background."""
+        self.link.close()
 
     def take_over(self, default_timeout: int, tls: ServerTls) -> None:
         """The settings were read again; for the changes to come."""
@@ -190,7 +192,7 @@ class Proxies:
         return found
 
     def create(self, body: ProxyCreate) -> StoredProxy:
-        """A new, active proxy whose socket is bound."""
+        """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
         try:
             record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
             record = self._with_parents(record, body)
@@ -199,11 +201,12 @@ class Proxies:
             raise invalid(error.field, error.error) from error
         with self._one_change():
             self._refuse_taken_name(record)
-            self._reserve(record)
-            stored = self._put(record, expect=0)
+            with self._reserved(record):
+                stored = self._put(record, expect=0)
             self._tell_wish(stored)
         _warn(None, record)
         self._say("proxy.created", record)
+        self.link.await_start(record.id)
         return stored
 
     def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
@@ -244,18 +247,19 @@ class Proxies:
                 self._store.delete(COLLECTION, proxy_id, before.revision)
             except (NotStored, RevisionConflict) as error:
                 raise not_found("The proxy") from error
-            self._tell(RemoveProxy(proxy_id))
+            self.link.tell_stored(RemoveProxy(proxy_id))
         self._say("proxy.deleted", before.record)
 
     def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
         """Active, and whether that is a change. With the address taken: 400, and the status stays."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._reserve(before.record)
-            after, changed = self._wish(before, "active")
+            with self._reserved(before.record):
+                after, changed = self._wish(before, "active")
             self._tell_wish(after)
         if changed:
             self._say("proxy.started", after.record)
+        self.link.await_start(proxy_id)
         return after, changed
 
     def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
@@ -273,12 +277,13 @@ class Proxies:
         """A new process on the same socket; an inactive proxy is started."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._reserve(before.record)
-            after, changed = self._wish(before, "active")
+            with self._reserved(before.record):
+                after, changed = self._wish(before, "active")
             self._tell_wish(after)
             if not changed:
-                self._tell(RestartProxy(proxy_id))
+                self.link.demand(RestartProxy(proxy_id))
         self._say("proxy.restarted", after.record)
+        self.link.await_start(proxy_id)
         return after
 
     def _applied(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
@@ -350,6 +355,16 @@ class Proxies:
 
     # --- the supervisor ---
 
+    @contextmanager
+    def _reserved(self, record: ProxyRecord) -> Iterator[None]:
+        """The address is bound within the block; let go when nothing comes of it, so that it can be tried again."""
+        try:
+            self._reserve(record)
+            yield
+        except BaseException:
+            self._bridge.ask(SUPERVISOR, CancelListeners((record.id,)), 0.0)
+            raise
+
     def _reserve(self, record: ProxyRecord) -> None:
         reply = self._bridge.ask(SUPERVISOR, ReserveListener(record.id, record.host, record.port))
         if isinstance(reply, ListenerRefused):
@@ -364,14 +379,7 @@ class Proxies:
             raise SupervisorLost(repr(reply))
 
     def _tell_wish(self, stored: StoredProxy) -> None:
-        self._tell(PutProxy(spec_of(stored, self._seal)))
-
-    def _tell(self, message: Any) -> None:
-        """The store has it already, and the supervisor gets the whole wish again when the API starts anew."""
-        reply = self._bridge.ask(SUPERVISOR, message)
-        self._told()
-        if not isinstance(reply, Done):
-            raise SupervisorLost(repr(reply))
+        self.link.tell_stored(PutProxy(spec_of(stored, self._seal)))
 
     def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
         """What removed accounts have used needs to be kept by nobody."""

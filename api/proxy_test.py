@@ -25,11 +25,12 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from actors.bus.messages import AdmitTester, Done, forwarding_name
+from actors.bus.messages import AdmitTester, Done, Unreachable, forwarding_name
+from actors.bus.waiting import STARTING
 from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
 from api.catalogue import StoredProxy
-from api.http.errors import rate_limited
+from api.http.errors import rate_limited, unavailable
 from api.socks_client import Route, SocksAdapter, SocksRefused
 from api.upstreams import ask_upstreams
 from config import patterns
@@ -75,7 +76,7 @@ class ProxyTester:
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float, request_id: str) -> dict[str, Any]:
-        """A `test_result`. Raises `ApiError` 429 when too many tests are under way.
+        """A `test_result`. Raises `ApiError` 429 when too many tests are under way, 503 while the proxy starts.
 
         The access record that the test leaves has this request id.
 
@@ -107,6 +108,8 @@ class ProxyTester:
         user, token = _one_use_credentials(proxy.record.protocol)
         admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT, request_id)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
+        if isinstance(reply, Unreachable) and reply.reason == STARTING:
+            raise unavailable("The proxy's process is starting; try again in a moment")
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")
         result = _get(url, proxy.record, user, token, timeout)

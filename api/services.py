@@ -163,6 +163,7 @@ class Services:
 
     def close(self) -> None:
         """Give back what the services opened themselves."""
+        self.proxies.close()
         self.hashing.close()
         self.audit.close()
         self.idempotency.close()

@@ -18,8 +18,9 @@ from typing import Any
 from actors.bus.messages import SUPERVISOR, Done, Failed, ListenerRefused, PrepareSettings, PutSettings, SetSettings
 from api.bridge import Bridge
 from api.http.errors import invalid
-from api.proxies import SupervisorLost, stale
+from api.proxies import stale
 from api.store import Store
+from api.supervisor_link import SupervisorLost
 from config.live import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge
 
 COLLECTION = "settings"

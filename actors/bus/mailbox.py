@@ -28,6 +28,7 @@ import zmq
 from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages import SUPERVISOR, Failed, Unreachable
+from actors.bus.waiting import STARTING, WaitingRoom
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +145,7 @@ class Exchange(Post):
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
         super().__init__(loop, receiver)
         self._appointed: dict[bytes, bytes] = {}
+        self._waiting = WaitingRoom(loop)
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -151,12 +153,19 @@ class Exchange(Post):
         loop.attach(self._socket, self._on_frames)
 
     def appoint(self, name: str, instance: int) -> None:
-        """From now on what is for `name` goes to this process of it."""
+        """From now on what is for `name` goes to this process of it, first of all the questions that were held."""
         self._appointed[name.encode()] = address_of(name, instance).encode()
+        self._waiting.arrived(name.encode())
+
+    def expect(self, name: str) -> None:
+        """A process of `name` is starting: questions for it are held until it is appointed (`actors.bus.waiting`)."""
+        if name.encode() not in self._appointed:
+            self._waiting.expect(name.encode())
 
     def dismiss(self, name: str) -> None:
         """Nobody is `name` at present: what is for it is unreachable."""
         self._appointed.pop(name.encode(), None)
+        self._waiting.gone(name.encode())
 
     def transmit(self, to: str, frame: bytes) -> str | None:
         """Send a frame to an actor, or to one process of it."""
@@ -189,17 +198,29 @@ class Exchange(Post):
             return
         trouble = self._pass(sender, to, frame)
         if trouble is not None:
-            self._bounce(sender, to, frame, trouble)
+            self._not_passed(sender, to, frame, trouble)
 
-    def _bounce(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
+    def _not_passed(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
+        """A question is held while the actor starts, and else answered by `Unreachable`; all else is dropped."""
         try:
             envelope = decode(frame)
         except ProtocolError as error:
             log.error("message from %r refused: %s", sender, error)
             return
-        if envelope.role is Role.ASK:
-            lost = Unreachable(to.decode(errors="replace"), trouble)
+        if envelope.role is not Role.ASK:
+            return
+
+        def refuse(why: str) -> None:
+            lost = Unreachable(to.decode(errors="replace"), why)
             self._pass(to, sender, encode(Envelope(lost, envelope.correlation, Role.REPLY)))
+
+        def send() -> None:
+            still = self._pass(sender, to, frame)
+            if still is not None:
+                refuse(still)
+
+        if to in self._appointed or not self._waiting.hold(to, send, lambda: refuse(STARTING)):
+            refuse(trouble)
 
 
 def _addressed(other: bytes, frame: bytes) -> bytes:

@@ -20,6 +20,7 @@ from actors.bus.messages import (
     METRICS,
     TELEMETRY,
     WEBHOOKS,
+    AwaitProxy,
     CancelListeners,
     Configure,
     DescribeFleet,
@@ -59,6 +60,7 @@ from actors.supervision.own_addresses import OwnAddresses
 from actors.supervision.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
+from actors.supervision.starting import Starting
 from actors.supervision.states import State
 from actors.supervision.telling import Telling
 
@@ -100,6 +102,7 @@ class Fleet:
             world, self, entries.forwarding, orders, self._keeper, self._elders, self._announcer.forget
         )
         self._proxies = self._actors.by_id
+        self._starting = Starting(world.loop, self._is_starting)
         self._started_at = time.time()
         self._looked = world.loop.now
         self._ending: Ending | None = None
@@ -118,6 +121,7 @@ class Fleet:
             PutProxy: self._put,
             RemoveProxy: self._remove,
             RestartProxy: self._restart,
+            AwaitProxy: self._await,
             PutWish: self._put_wish,
             DescribeFleet: self._describe,
             Trouble: self._trouble,
@@ -254,6 +258,7 @@ class Fleet:
         proxy_id = self._proxy_id(actor)
         self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
         self._announcer.up(proxy_id, actor.life)
+        self._starting.look(proxy_id)
 
     def actor_down(self, actor: Managed) -> None:
         """Say that a proxy is down."""
@@ -261,10 +266,12 @@ class Fleet:
         self._actors.died(proxy_id)
         if proxy_id:
             self._announcer.down(proxy_id, actor.life)
+            self._starting.look(proxy_id)
 
     def actor_ended(self, actor: Managed) -> None:
         """It has stopped."""
         log.info("%s has stopped", actor.name)
+        self._starting.look(self._proxy_id(actor))
         if self._ending is not None:
             self._ending.look()
         else:
@@ -337,6 +344,13 @@ class Fleet:
             reply(Failed(actor.life.error or "it can't be started"))
         else:
             actor.replace(reply)
+
+    def _await(self, _sender: str, message: AwaitProxy, answer: Answer) -> None:
+        self._starting.wait(message.proxy_id, message.seconds, lambda: answer(Done()))
+
+    def _is_starting(self, proxy_id: str) -> bool:
+        actor = self._proxies.get(proxy_id)
+        return actor is not None and actor.life.state is State.STARTING
 
     def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
         before, self._wish = self._wish, {spec.id: spec for spec in message.specs}

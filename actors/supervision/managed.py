@@ -144,6 +144,7 @@ class Managed:
             self.life.restarts += 1
         self.life.happens(Happening.START)
         self.backoff.started(self._world.loop.now)
+        self._world.exchange.expect(self.name)
         self._current = self._spawn()
         if self._current is None:
             self._failed(Happening.DIED, "could not be started: out of descriptors")
@@ -300,13 +301,15 @@ class Managed:
     def _died(self, how: str) -> None:
         log.error("%s died: %s", self.name, how)
         self._current = None
-        self._world.exchange.dismiss(self.name)
         self._failed(Happening.DIED, how)
 
     def _failed(self, happening: Happening, error: str) -> None:
         self.life.happens(happening, error)
+        self._world.exchange.dismiss(self.name)
         successor, self._successor = self._successor, None
         delay = self.backoff.failed(self._world.loop.now)
+        if successor is not None or delay == 0.0:
+            self._world.exchange.expect(self.name)
         self._owner.actor_down(self)
         if successor is not None:  # a restart was under way: its process is the next one
             self.life.happens(Happening.START)

@@ -194,7 +194,7 @@ def _until_again(trouble: Trouble) -> float:
     error = trouble.error or {}
     if error.get("code") == "RATE_LIMITED":
         return float(error.get("details", {}).get("retry_after", 60))
-    if trouble.status is Status.UNREACHABLE or error.get("code") == "INTERNAL_ERROR":
+    if trouble.status is Status.UNREACHABLE or error.get("code") in ("INTERNAL_ERROR", "UNAVAILABLE"):
         return AGAIN
     raise trouble
 

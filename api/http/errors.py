@@ -85,6 +85,11 @@ def rate_limited(retry_after: int, message: str = "Too many requests") -> ApiErr
     return ApiError(429, "RATE_LIMITED", message, {"retry_after": retry_after}, headers)
 
 
+def unavailable(message: str, retry_after: int = 1) -> ApiError:
+    """503 with `Retry-After` (seconds): the process that is asked starts, or can't be asked just now."""
+    return ApiError(503, "UNAVAILABLE", message, {}, {"Retry-After": str(retry_after)})
+
+
 def internal(request_id: str, message: str = "The server could not do this") -> ApiError:
     """500; nothing of the inside but the id of the request, by which the log is found."""
     return ApiError(500, "INTERNAL_ERROR", message, {"request_id": request_id})

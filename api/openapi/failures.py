@@ -18,6 +18,7 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
     429: ("Too many requests; Retry-After says when to come back", ("RATE_LIMITED",)),
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),
+    503: ("The process that was asked starts; Retry-After says when to come back", ("UNAVAILABLE",)),
     500: ("It could not be done; the log has more under the request's id", ("INTERNAL_ERROR",)),
 }
 """Status → what it means, and the codes that go with it."""
@@ -28,10 +29,12 @@ _DETAILS: dict[int, dict[str, Any]] = {
     401: {},
     429: {"retry_after": 30},
     500: {"request_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},
+    503: {},
 }
 _HEADERS: dict[int, dict[str, Any]] = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
     429: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
+    503: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
 }
 
 
@@ -52,6 +55,8 @@ def of(operation: Operation) -> dict[str, Any]:
 
 def _statuses(operation: Operation) -> list[int]:
     statuses = {400, 406, 413, 431, 500}
+    if not operation.may_be_unwell:
+        statuses.add(503)
     if not operation.exempt:
         statuses |= {403, 429}  # any client may be refused by its address
     if operation.access != "(none)" or operation.model is not None:

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
-from actors.bus.messages import Explain, Explanation, Failed, forwarding_name
+from actors.bus.messages import Explain, Explanation, Failed
 from actors.forwarding.errors import Refused
 from actors.forwarding.explain import read_target
 from api.http.call import Call, Reply
-from api.http.errors import internal, invalid
+from api.http.errors import invalid
+from api.proxy_process import ask_process
 from config import patterns
 from config.access import one_address
 from config.proxies import refuse_nulls
@@ -51,11 +52,9 @@ def explain_access(call: Call) -> Reply:
     if proxy.record.status == "inactive":
         raise invalid("status", "the proxy is inactive, so nobody decides; start it first")
     question = Explain(call.body.client_ip, call.body.user, call.body.target)
-    answer = call.services.bridge.ask(forwarding_name(proxy.record.id), question)
+    answer = ask_process(call.services.bridge, proxy.record.id, question, Explanation, Failed)
     if isinstance(answer, Failed):
         raise invalid(answer.field, answer.error)
-    if not isinstance(answer, Explanation):
-        raise internal(call.request_id, "The proxy's process does not answer; its runtime says more")
     return Reply(_shown(answer))
 
 

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.bus.messages import forwarding_name as process_of
 from actors.forwarding.connections import SORTS
 from api.http.call import Call, Reply
-from api.http.errors import internal, invalid, not_found
+from api.http.errors import invalid, not_found
+from api.proxy_process import ask_process
 from config.access import read_network
 from config.units import timestamp_text
 
@@ -77,10 +77,7 @@ def _ask(call: Call, message: Any, nothing: Any) -> Any:
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         return nothing
-    answer = call.services.bridge.ask(process_of(proxy.record.id), message)
-    if not isinstance(answer, type(nothing)):
-        raise internal(call.request_id, "The proxy's process does not answer; its runtime says more")
-    return answer
+    return ask_process(call.services.bridge, proxy.record.id, message, type(nothing))
 
 
 def _shown(connection: Connection) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs
 from api.http.call import Call, Document, Reply
-from api.http.errors import internal, invalid
+from api.http.errors import internal, invalid, unavailable
 from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
 from api.resources.scoped import meant_proxies
@@ -193,8 +193,9 @@ def _page(call: Call, question: QueryLogs) -> LogPage:
 def _refusal(call: Call, answer: Any) -> Exception:
     if isinstance(answer, Failed) and answer.field is not None:
         return invalid(answer.field, answer.error)
-    failed = isinstance(answer, Failed)
-    return internal(call.request_id, "The log can't be read" if failed else "The log indexer does not answer")
+    if isinstance(answer, Failed):
+        return internal(call.request_id, "The log can't be read")
+    return unavailable("The log indexer does not answer; try again in a moment")
 
 
 def _words(query: Query) -> str | None:

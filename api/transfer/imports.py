@@ -29,10 +29,11 @@ from api.api_keys import ApiKey
 from api.endings import commit_ending
 from api.first_start import ADMINISTRATOR
 from api.http.errors import ApiError
-from api.proxies import SupervisorLost, read_specs, stale
+from api.proxies import read_specs, stale
 from api.services import Services
 from api.settings import moves
 from api.store import StoreError, Write
+from api.supervisor_link import SupervisorLost
 from api.transfer.document import ConfigDocument
 from api.transfer.plan import PASSWORDS_MAX, Order, Plan, Problems, Step, Surroundings
 from api.transfer.proxies import plan_proxies
@@ -234,6 +235,7 @@ def _any(steps: Sequence[Step[Any]]) -> bool:
 def _tell_wish(services: Services) -> None:
     reply = services.bridge.ask(SUPERVISOR, PutWish(read_specs(services.store, services.seal)), WISH_TIMEOUT)
     if not isinstance(reply, Done):
+        services.proxies.link.fell_behind(reply)
         raise SupervisorLost(repr(reply))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from actors.bus.messages import (
     METRICS,
     SUPERVISOR,
     AdmitTester,
+    AwaitProxy,
     CancelListeners,
     DescribeFleet,
     Done,
@@ -70,18 +72,38 @@ class FakeFleet:
         self.stored: Stored = {}
         self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
+        self._answers_left: int | None = None
+        self._late: list[Any] = []
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
         self.heard.append((to, message))
         if to in self.gone:
             return Unreachable(to, "it is not on the bus")
         if to == SUPERVISOR:
-            return self._supervise(message)
+            return self._answer_or_not(message)
         if to == METRICS and isinstance(message, QueryStats):
             return Stats({each: self.stats[each] for each in message.proxy_ids or self.stats if each in self.stats})
         if isinstance(message, AdmitTester):
             return self.forwarding(message)
         return self.others[to](message) if to in self.others else Unreachable(to, "nobody plays it")
+
+    @contextmanager
+    def silent_after(self, answers: int) -> Iterator[None]:
+        """A supervisor that stops for the time of the block once it gave so many answers, and does the rest later."""
+        self._answers_left, self._late = answers, []
+        yield
+        late, self._late, self._answers_left = self._late, [], None
+        for message in late:
+            self._supervise(message)
+
+    def _answer_or_not(self, message: Any) -> Any:
+        if self._answers_left is None:
+            return self._supervise(message)
+        if self._answers_left == 0:
+            self._late.append(message)
+            return Unreachable(SUPERVISOR, "no answer in time")
+        self._answers_left -= 1
+        return self._supervise(message)
 
     def publish(self, topic: str, message: Any) -> None:
         assert topic == f"events.{message.type}"
@@ -106,6 +128,8 @@ class FakeFleet:
             self.bound, self.reserved = {}, {}
             for spec in message.specs:
                 self._keep(spec)
+            return Done()
+        if isinstance(message, AwaitProxy):
             return Done()
         if isinstance(message, CancelListeners):
             for each in message.proxy_ids:

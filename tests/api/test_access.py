@@ -126,7 +126,7 @@ def test_explain_with_a_bad_field_is_400_naming_it(
 def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     path = f"/proxies/{proxy['id']}"
-    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[:2] == (500, "INTERNAL_ERROR")
+    assert error_of(api.post(f"{path}/explain", QUESTION, headers))[:2] == (503, "UNAVAILABLE")
     api.post(f"{path}/stop", None, headers)
     assert error_of(api.post(f"{path}/explain", QUESTION, headers))[2]["field"] == "status"
     assert error_of(api.post("/proxies/prx_none/explain", QUESTION, headers))[0] == 404

@@ -156,7 +156,7 @@ def test_a_reset_is_told_to_the_collector_and_then_to_the_process(api: Api, prox
     api.post(path(proxy_id), ADA, api.token())
     heard = plays(api, proxy_id, {})
     reset = path(proxy_id, "ada", "reset-usage")
-    assert api.post(reset, None, api.token()).status_code == 500  # nobody plays the collector
+    assert api.post(reset, None, api.token()).status_code == 503  # nobody plays the collector
     assert QueryAccounts(True) not in heard
     ask = api.fleet.ask
     api.fleet.ask = lambda to, message, timeout=5.0: (  # type: ignore[method-assign]

@@ -127,9 +127,11 @@ def test_ending_needs_a_filter_or_the_word_all(
     assert not any(isinstance(message, EndConnections) for _to, message in api.fleet.heard)
 
 
-def test_an_inactive_proxy_has_none_and_a_silent_one_is_500(api: Api, headers: dict[str, str], path: str) -> None:
+def test_an_inactive_proxy_has_none_and_a_silent_one_is_503(api: Api, headers: dict[str, str], path: str) -> None:
     api.fleet.others.clear()
-    assert error_of(api.get(path, headers))[:2] == (500, "INTERNAL_ERROR")
+    silent = api.get(path, headers)
+    assert error_of(silent)[:2] == (503, "UNAVAILABLE")
+    assert int(silent.headers["Retry-After"]) > 0
     api.post(path.replace("connections", "stop"), None, headers)
     assert api.get(path, headers).json["data"] == {"connections": [], "total": 0}
     assert api.request("DELETE", f"{path}/5f", headers).status_code == 404

@@ -159,7 +159,7 @@ def test_metrics_need_their_permission_and_a_collector(api: Api, headers: dict[s
     assert api.get(path).status_code == 401
     assert error_of(api.get(path, api.key(permissions=["proxy.read"])))[:2] == (403, "INSUFFICIENT_PERMISSIONS")
     api.fleet.gone.add(METRICS)
-    assert error_of(api.get(path, headers))[:2] == (500, "INTERNAL_ERROR")
+    assert error_of(api.get(path, headers))[:2] == (503, "UNAVAILABLE")
 
 
 def test_the_snapshot_has_the_proxies_as_their_list_has_them_when_they_are_asked_for(

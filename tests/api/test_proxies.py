@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import ProxyStats, PutProxy, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages import AwaitProxy, ProxyStats, PutProxy, RemoveProxy, ReserveListener, RestartProxy
+from api import supervisor_link
 from tests.api.support import PROXY, Api, error_of
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
 def test_create_binds_then_stores_then_tells_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     heard = [type(message) for _, message in api.fleet.heard]
-    assert heard == [ReserveListener, PutProxy]
+    assert heard == [ReserveListener, PutProxy, AwaitProxy]
     assert api.store.get("proxies", proxy["id"]) is not None
     assert api.fleet.wish[proxy["id"]].active
     assert [each["proxy_id"] for each in api.fleet.said("proxy.created")] == [proxy["id"]]
@@ -163,6 +165,39 @@ def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str
     assert [answer.status_code for answer in answers] == [500] * 6
     assert {answer.json["error"]["code"] for answer in answers} == {"INTERNAL_ERROR"}
     assert api.store.revision == before
+
+
+def test_a_create_that_the_supervisor_did_not_answer_can_be_repeated(
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_link, "AGAIN", 0.01)
+    keyed = {**headers, "Idempotency-Key": "one"}
+    with api.fleet.silent_after(0):  # it binds the socket, but its answer is never heard
+        assert api.post("/proxies", PROXY, keyed).status_code == 500
+    assert api.store.find("proxies") == []
+    with api.fleet.silent_after(1):
+        made = api.post("/proxies", PROXY, keyed)
+    again = api.post("/proxies", PROXY, keyed)
+    assert [each.status_code for each in (made, again)] == [201, 201]
+    proxy_id = made.json["data"]["proxy"]["id"]
+    assert again.json["data"]["proxy"]["id"] == proxy_id
+    wait_until(lambda: proxy_id in api.fleet.wish, "the supervisor knows the proxy")
+
+
+@pytest.mark.parametrize("operation", ["start", "stop", "restart", "delete"])
+def test_a_change_that_is_stored_succeeds_and_a_silent_supervisor_hears_of_it_later(
+    api: Api, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    monkeypatch.setattr(supervisor_link, "AGAIN", 0.01)
+    path = f"/proxies/{create(api, headers)['id']}"
+    if operation in ("start", "restart"):
+        api.post(f"{path}/stop", None, headers)
+    with api.fleet.silent_after(1):
+        call = ("DELETE", path) if operation == "delete" else ("POST", f"{path}/{operation}")
+        assert api.request(*call, headers).status_code == 200
+    active = operation in ("start", "restart")
+    wait_until(lambda: [spec.active for spec in api.fleet.wish.values()] in ([active], []), "the supervisor knows")
+    assert api.fleet.bound == ({("127.0.0.1", PROXY["port"]): path.rpartition("/")[2]} if active else {})
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])

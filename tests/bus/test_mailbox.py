@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zmq
 
+from actors.bus import waiting
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
 from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
@@ -109,6 +110,37 @@ def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) 
     star.exchange.ask("webhooks", Done(), replies.append)
     bench.until(lambda: replies, "the answer")
     assert replies == [Failed("Done is not understood here")]
+
+
+def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star, bench: Bench) -> None:
+    answers: list[Any] = []
+    star.exchange.expect("logs")
+    star.join("api").ask("logs", QuerySender(), answers.append)
+    bench.until(lambda: star.exchange._waiting._expected[b"logs"], "the question is held")
+    star.join("logs", 7, lambda _sender, _message, answer: answer(SenderState(5, 0)))
+    star.exchange.appoint("logs", 7)
+    bench.until(lambda: answers, "the answer has come")
+    assert answers == [SenderState(5, 0)]
+
+
+@pytest.mark.parametrize("ending", ["it does not come", "it died", "too many ask"])
+def test_a_question_that_is_not_held_any_more_is_unreachable(
+    star: Star, bench: Bench, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr(waiting, "HELD_MAX", 1)
+    monkeypatch.setattr(waiting, "HELD_SECONDS", 0.2 if ending == "it does not come" else 60.0)
+    answers: list[Any] = []
+    api = star.join("api")
+    star.exchange.expect("logs")
+    api.ask("logs", QuerySender(), answers.append)
+    bench.until(lambda: star.exchange._waiting._expected[b"logs"] or answers, "the question is held")
+    if ending == "it died":
+        star.exchange.dismiss("logs")
+    elif ending == "too many ask":
+        api.ask("logs", QuerySender(), answers.append)
+    bench.until(lambda: answers, "the answer has come")
+    reason = "it is not on the bus" if ending == "too many ask" else "it is starting"
+    assert answers == [Unreachable("logs", reason)]
 
 
 def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:

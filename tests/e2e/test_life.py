@@ -46,6 +46,22 @@ def test_a_new_proxy_accepts_before_the_answer_to_create_is_out(product: Product
     product.data("DELETE", f"/proxies/{made['id']}")
 
 
+def test_who_creates_starts_or_restarts_a_proxy_may_ask_its_process_at_once(product: Product, origin: Origin) -> None:
+    """On one kept connection, without a pause."""
+    for number in range(12):
+        body = {"name": f"asked-{number}", "port": product.free_port(), "protocol": "http"}
+        path = f"/proxies/{product.data('POST', '/proxies', body)['proxy']['id']}"
+        for operation in (None, "restart", "stop", "start")[: 4 if number == 0 else 1]:
+            if operation is not None:
+                product.data("POST", f"{path}/{operation}")
+            assert product.data("GET", f"{path}/connections") == {"connections": [], "total": 0}
+            result = product.data("POST", f"{path}/test", {"url": origin.url("/hello")})["test_result"]
+            assert (result["status"] == "success") is (operation != "stop"), result
+            shown = product.data("GET", path)["proxy"]["runtime"]["state"]
+            assert shown in (("stopped", "draining") if operation == "stop" else ("running",))
+        product.data("DELETE", path)
+
+
 def test_stop_closes_the_listener_and_start_opens_it_again(
     product: Product, proxy: dict[str, Any], origin: Origin
 ) -> None:

@@ -50,6 +50,7 @@ from actors.bus.messages.figures import (
     SystemFigures,
 )
 from actors.bus.messages.fleet import (
+    AwaitProxy,
     CancelListeners,
     DescribeFleet,
     DescribeProgram,
@@ -118,6 +119,7 @@ __all__ = [
     "AccountStates",
     "AccountUsage",
     "AdmitTester",
+    "AwaitProxy",
     "CancelListeners",
     "Configure",
     "Connection",

@@ -78,6 +78,18 @@ class RestartProxy:
 
 
 @message
+class AwaitProxy:
+    """API → supervisor, after a proxy was created, started or restarted: does its process serve?
+
+    Answered by `Done` as soon as the proxy doesn't start (any more): it runs, it failed, or it is not to run. After
+    `seconds` the answer comes in any case.
+    """
+
+    proxy_id: str
+    seconds: float
+
+
+@message
 class PutWish:
     """API → supervisor, at the API's start and after an import: the whole wish, in place of what is remembered.
 

@@ -1,0 +1,37 @@
+"""An answer that waits until a proxy has started."""
+
+from __future__ import annotations
+
+from actors.bus.loop import Loop
+from actors.supervision.starting import Starting
+from tests.clocks import Clock
+
+
+def test_the_answer_comes_when_the_start_is_over_and_at_once_where_there_is_none() -> None:
+    starting = {"one"}
+    told: list[str] = []
+    waits = Starting(Loop(), starting.__contains__)
+    waits.wait("another", 60.0, lambda: told.append("another"))
+    waits.wait("one", 60.0, lambda: told.append("one"))
+    waits.look("one")
+    assert told == ["another"]
+    starting.clear()
+    waits.look("one")
+    waits.look("one")
+    assert told == ["another", "one"]
+
+
+def test_the_answer_comes_in_any_case_when_its_time_is_over() -> None:
+    clock = Clock(1_000.0)
+    loop = Loop(clock)
+    told: list[str] = []
+    waits = Starting(loop, lambda _proxy_id: True)
+    waits.wait("one", 3.0, lambda: told.append("one"))
+    clock.now += 2.9
+    loop.turn(0.0)
+    assert told == []
+    clock.now += 0.2
+    loop.turn(0.0)
+    assert told == ["one"]
+    waits.look("one")
+    assert told == ["one"]
