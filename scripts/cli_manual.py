@@ -28,11 +28,11 @@ This page is made from the commands by `scripts/cli-manual`; `proxyfleet COMMAND
 ```sh
 proxyfleet serve                                        # run the product
 proxyfleet login                                        # sign in; asks for the password
-proxyfleet proxies create --name office --protocol http --port 3128 --username alice
+proxyfleet proxies create office --protocol http --port 3128 --username alice
 proxyfleet proxies list
 proxyfleet logs --follow --search example.com
 proxyfleet top                                          # live, full screen
-proxyfleet apply -f fleet.toml --dry-run                # what would change
+proxyfleet apply fleet.toml --dry-run                   # what would change
 ```
 
 Commands talk to the management API alone, except those that must work while the product is stopped; these are marked
@@ -63,6 +63,10 @@ Commands talk to the management API alone, except those that must work while the
 - Results go to standard output, all else to standard error. Characters that a terminal would obey are shown as escapes,
   also in JSON. Documents (`export`) are UTF-8 in every locale.
 - Errors name the option that they are about, `apply` the line of the file, and most of them what to do next.
+- **Times** (`--since`, `--until`, `--expires`) are `15m`, `2h` or `7d` from now, `12:30`, `yesterday`,
+  `yesterday 12:30`, `2030-01-31`, or ISO 8601. They are UTC unless they have an offset, and so are all times that are
+  printed.
+- **`-h`** after any command is its help; `proxyfleet --version` prints the version.
 - **A name or an id** says which proxy, user, key or webhook is meant; an id wins.
 
 ## Exit statuses
@@ -137,6 +141,8 @@ def commands(group: typer.Typer, prefix: str = "") -> Iterator[Command]:
     for command in group.registered_commands:
         function = command.callback
         assert function is not None
+        if command.hidden:
+            continue  # another name of one that is there
         yield Command(f"{prefix}{command.name or function.__name__.replace('_', '-')}", function)
     for inner in group.registered_groups:
         assert inner.typer_instance is not None

@@ -37,7 +37,7 @@ ConnectionsOption = Annotated[
     int | None, typer.Option("--connections", min=0, help="At the same time; 0 for no limit.")
 ]
 ExpiresOption = Annotated[
-    str | None, typer.Option("--expires", help="When it ends: 30d, or an ISO 8601 date and time.")
+    str | None, typer.Option("--expires", help="When it ends: 30d from now, or a date and time (UTC).")
 ]
 
 COLUMNS = (

@@ -26,7 +26,7 @@ from api.cli import (
     users,
     webhooks,
 )
-from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, local_command
+from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, guarded, local_command
 from api.cli.moments import PERIOD
 from api.cli.output import Output
 from api.cli.trouble import EXIT_STATUSES
@@ -47,13 +47,17 @@ def new_application() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown" if terminal and not os.environ.get("NO_COLOR") else None,
-        context_settings={} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            **({} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH}),
+        },
         epilog=f"Sign in first: proxyfleet login. Exit statuses: {EXIT_STATUSES}.",
     )
 
 
 def add_commands(app: typer.Typer) -> None:
     """Put them in, in the order that help shows them in."""
+    app.callback()(_options_of_all)
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     sign_in.add_commands(app)
     for name, group in _GROUPS.items():
@@ -72,6 +76,21 @@ def add_commands(app: typer.Typer) -> None:
     offline.add_commands(app)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)
+
+
+def _print_version(given: bool) -> None:
+    if given:
+        guarded(Output(), lambda: version(Output()))
+        raise typer.Exit
+
+
+def _options_of_all(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 _GROUPS = {

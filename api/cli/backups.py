@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,8 @@ PassphraseOption = Annotated[
 ]
 CREDENTIAL = "backup-passphrase"
 """Of systemd's (`LoadCredential=`)."""
+ENDINGS = (".tar.gz", ".tgz")
+"""Of the names of archives."""
 _NAME = re.compile(r"proxyfleet-[0-9]{8}T[0-9]{6}Z\.tar\.gz")
 
 
@@ -38,7 +41,10 @@ def add_commands(app: typer.Typer) -> None:
 def backup(
     out: Output,
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="A file; or a directory, for a name with the time in it.")
+        Path,
+        typer.Argument(
+            metavar="TARGET", help="A directory, for a name with the time in it; or a file (.tar.gz, .tgz)."
+        ),
     ] = Path(),
     config: ConfigOption = None,
     data_dir: DataOption = None,
@@ -60,9 +66,10 @@ def backup(
     from api.backup.writing import write
 
     data = _own_data(config, data_dir)
+    _check_place(target, keep)
     nobody = unattended and passphrase_file is None and _given_by_systemd() is None
     passphrase = None if without_keys or nobody else passphrase_of(passphrase_file, twice=True)
-    file = target / time.strftime("proxyfleet-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()) if target.is_dir() else target
+    file = _file_at(target)
     try:
         with progress(out, "Backing up") as told:
             manifest, digest = write(data, file, passphrase, with_logs, told)
@@ -74,6 +81,22 @@ def backup(
     removed = _remove_older(file, keep) if keep else []
     result = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
     out.data(result, lambda: _told(out, file, manifest, digest, removed))
+
+
+def _check_place(target: Path, keep: int | None) -> None:
+    """A directory that isn't there must not become a file, which the next backup would replace. Raises `Trouble`."""
+    if target.is_dir():
+        return
+    if not (target.exists() or target.is_symlink()) and not target.name.endswith(ENDINGS):
+        hint = f"Make it: mkdir -p {shlex.quote(str(target))}; the name of an archive ends in {' or '.join(ENDINGS)}"
+        raise Trouble(f"{target}: there is no such directory", hint, Status.USAGE)
+    if keep is not None:
+        raise Trouble("--keep: TARGET must be a directory, not a file", status=Status.USAGE)
+
+
+def _file_at(target: Path) -> Path:
+    name = time.strftime("proxyfleet-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime())
+    return target / name if target.is_dir() else target
 
 
 def _told(out: Output, file: Path, manifest: Manifest, digest: str, removed: list[str]) -> None:

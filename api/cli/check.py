@@ -55,11 +55,11 @@ def check_config(
             f"The configuration is well-formed, but {counted(len(bad), 'thing')} would fail", problems=problems
         )
     data_of_it: dict[str, Any] = {"good": True, "notes": notes, "looked_at": [finding.where for finding in findings]}
-    out.data(data_of_it, lambda: _view(out, notes, len(findings)))
+    out.data(data_of_it, lambda: _view(out, notes, data_of_it["looked_at"]))
 
 
-def _view(out: Output, notes: list[str], looked_at: int) -> None:
-    out.message("The configuration is good." + (f" Looked at: {counted(looked_at, 'thing')}." if looked_at else ""))
+def _view(out: Output, notes: list[str], looked_at: list[str]) -> None:
+    out.message(f"The configuration is good. Looked at: {'; '.join(looked_at)}.")
     for sentence in notes:
         out.message(f"note: {sentence}")
 

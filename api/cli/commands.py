@@ -139,6 +139,24 @@ def command(
     return decorate
 
 
+def also_called(group: typer.Typer, name: str, function: Command) -> None:
+    """Give a command of `group` another name, which help doesn't list."""
+    run = next(each.callback for each in group.registered_commands if _name(each.callback) == _name(function))
+    assert run is not None
+    group.command(name, hidden=True)(run)
+
+
+def _name(function: Command | None) -> str | None:
+    return None if function is None else function.__name__
+
+
+def either(name: str, positional: str | None, option: str | None) -> str | None:
+    """What may be given as an argument or by the option `name`; None for neither. Raises `Trouble` for both."""
+    if positional is not None and option is not None and positional != option:
+        raise Trouble(f"{positional!r} and {name} {option!r}: give one of them", status=Status.USAGE)
+    return option if positional is None else positional
+
+
 def local_command(group: typer.Typer, name: str, **settings: Any) -> Callable[[Command], Command]:
     """Make a function of an `Output` a command that talks to no API."""
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command
+from api.cli.commands import Session, YesOption, also_called, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find
-from api.cli.output import Column
+from api.cli.output import Column, counted
 from api.cli.quantities import Size, Span
 from api.cli.trouble import Status, Trouble
 
@@ -78,7 +78,7 @@ def end_connections(
     everything: Annotated[bool, typer.Option("--all", help="All of this proxy.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """End one connection by its id, or all that match the filters."""
+    """End one connection by its id, or all that match the filters, which asks first. Also called `kill`."""
     found = find(session.api, PROXY, proxy)
     path = f"/proxies/{found['id']}/connections"
     filters = {"client": client, "user": user, "target": target, "min_age": min_age}
@@ -89,10 +89,14 @@ def end_connections(
         data = session.api.delete(f"{path}/{quoted(connection)}")
         session.out.data(data, lambda: session.out.message(f"{connection} is ended."))
         return
-    if everything:
-        session.confirm(f"End all connections of {found['name']}?", yes)
+    if not yes:
+        matching = session.api.get(path, **filters, limit=1)["total"]
+        session.confirm(f"End {counted(matching, 'connection')} of {found['name']}?", yes)
     data = session.api.delete(path, **filters, all=True if everything else None)
     session.out.data(data, lambda: session.out.message(f"{data['ended']} ended."))
+
+
+also_called(group, "kill", end_connections)
 
 
 def _meant(session: Session, proxy: str | None) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ import typer
 
 from api.cli import toml
 from api.cli.bodies import mapping_of, read_text, shown_name, with_lines
-from api.cli.commands import CONFIGURE, Session, YesOption, command
+from api.cli.commands import CONFIGURE, Session, YesOption, command, either
 from api.cli.output import BAD, DIM, GOOD, WARN, counted, safe, shown
 from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
@@ -85,7 +85,7 @@ def import_config(
     text = read_text(file)
     document = mapping_of(file, text)
     if not {"kind", "version"} & document.keys():
-        hint = "For a file that a person wrote: proxyfleet apply -f FILE, which wants neither"
+        hint = "For a file that a person wrote: proxyfleet apply FILE, which wants neither"
         raise Trouble(f"{shown_name(file)}: not an exported document: it has no kind and no version", hint)
     with _lines_told(file, text):
         _carry_out(session, document, prune, dry_run, passphrase_file, yes)
@@ -93,7 +93,12 @@ def import_config(
 
 def apply_config(
     session: Session,
-    file: Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="TOML or JSON; - is standard input.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="TOML or JSON; - is standard input; or --file.")
+    ] = None,
+    file_: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="TOML or JSON; - is standard input.")
+    ] = None,
     prune: PruneOption = False,
     dry_run: DryRunOption = False,
     check: Annotated[
@@ -106,6 +111,10 @@ def apply_config(
 
     A section or field that the file does not have stays as it is. Shows what changes, and asks first.
     """
+    chosen = either("--file", *(None if each is None else str(each) for each in (file, file_)))
+    if chosen is None:
+        raise Trouble("Which file?", "proxyfleet apply FILE", Status.USAGE)
+    file = Path(chosen)
     text = read_text(file)
     document = {**KIND, **mapping_of(file, text)}
     with _lines_told(file, text):

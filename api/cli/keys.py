@@ -67,7 +67,7 @@ def create_key(
         list[str] | None, typer.Option("--permission", help="May be given several times; all of yours unless said.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", help="When it ends: 30d, 12h, or an ISO 8601 date and time.")
+        str | None, typer.Option("--expires", help="When it ends: 30d, 12h from now, or a date and time (UTC).")
     ] = None,
     proxy: Annotated[
         list[str] | None,

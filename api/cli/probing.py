@@ -60,13 +60,13 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
         check_length(settings.admin_password.get_secret_value())
     except WeakPassword as error:
         yield Finding("admin_password", str(error))
+    else:
+        yield Finding("admin_password")
 
 
 def data_directory(data: DataDir) -> Iterator[Finding]:
     """Can it be written?"""
-    trouble = unwritable(data.path)
-    if trouble is not None:
-        yield Finding("data_dir", trouble)
+    yield Finding("data_dir", unwritable(data.path))
 
 
 def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Finding]:

@@ -10,14 +10,14 @@ import typer
 
 from api.cli.bodies import FileOption, SetOption, body_of
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command
+from api.cli.commands import Session, YesOption, command, either
 from api.cli.completion import proxy_names
 from api.cli.fields import Fields
 from api.cli.finding import PROXY, find, find_id
 from api.cli.output import Column
 from api.cli.quantities import Size, Span
 from api.cli.secrets import StdinOption, password
-from api.cli.trouble import Status, Trouble
+from api.cli.trouble import Status, Trouble, together
 
 group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
 
@@ -54,6 +54,7 @@ COLUMNS = (
     Column("ID", "id", spare=True),
 )
 
+NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="A name that no other proxy has; or --name.")]
 NameOption = Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")]
 HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen at; 127.0.0.1 unless said.")]
 PortOption = Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")]
@@ -109,7 +110,7 @@ def one_page(total: int) -> dict[str, Any]:
     return {**whole, "has_next": False, "has_prev": False}
 
 
-FIRST_STEP = "There is no proxy yet. Create one: proxyfleet proxies create --name first --protocol http --port 3128"
+FIRST_STEP = "There is no proxy yet. Create one: proxyfleet proxies create first --protocol http --port 3128"
 
 
 @command(group, "show")
@@ -121,6 +122,7 @@ def show_proxy(session: Session, proxy: ProxyArgument) -> None:
 @command(group, "create", OPTIONS)
 def create_proxy(
     session: Session,
+    name_: NameArgument = None,
     name: NameOption = None,
     protocol: ProtocolOption = None,
     port: PortOption = None,
@@ -136,7 +138,8 @@ def create_proxy(
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
-    """Create a proxy and start it. A name, a protocol and a port are needed, by options or by a file."""
+    """Create a proxy and start it. A name, a protocol and a port are needed, as arguments or in a file."""
+    name = either("--name", name_, name)
     given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, cert_file, key_file, tag)
     body = body_of(given, settings, file)
     socks4 = body.get("protocol") == "socks4"
@@ -164,6 +167,8 @@ def update_proxy(
     key_file: KeyFileOption = None,
     no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Tags in place of those it has.")] = None,
+    add_tag: Annotated[list[str] | None, typer.Option("--add-tag", help="One more tag; may be repeated.")] = None,
+    remove_tag: Annotated[list[str] | None, typer.Option("--remove-tag", help="A tag to take away.")] = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
@@ -173,11 +178,25 @@ def update_proxy(
         given["auth.enabled"] = False
     body = body_of(given, settings, file)
     _credentials(body, username, password_stdin, wants_password=password_stdin)
+    path, headers = _path(session, proxy), {}
+    if add_tag or remove_tag:
+        headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
     if not body:
         raise Trouble("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
-    data = session.api.patch(_path(session, proxy), body)
+    data = session.api.call("PATCH", path, body=body, headers=headers)
     session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
     _warn(session, data)
+
+
+def _change_tags(
+    session: Session, path: str, body: dict[str, Any], more: list[str], fewer: list[str]
+) -> dict[str, str | bytes]:
+    """Put the tags that it has then into `body`; the header that binds the change to what was read."""
+    if "tags" in body:
+        raise Trouble("--tag replaces all tags", "Give either --tag, or --add-tag and --remove-tag", Status.USAGE)
+    tags = session.api.get(path)["proxy"]["tags"]
+    body["tags"] = [each for each in dict.fromkeys([*tags, *more]) if each not in fewer]
+    return {"If-Match": session.api.etag or "*"}
 
 
 @command(group, "delete")
@@ -341,21 +360,21 @@ def _act(session: Session, proxies: list[str], action: str) -> None:
 
 
 def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str | None) -> None:
-    """Act on each; what fails is told, the others are done all the same."""
-    results, first = [], None
+    """Act on each; what fails is reported at the end, the others are done all the same."""
+    results: list[Any] = []
+    failures: list[tuple[str, Trouble]] = []
     for one in found:
         try:
             answer = act(one)
         except Trouble as trouble:
-            session.out.note(f"{one['name']}: {trouble.message}") if session.out.form != "json" else None
-            first = first or trouble
+            failures.append((one["name"], trouble))
             continue
         results.append(answer)
         _warn(session, answer)
         session.out.message(f"{one['name']}: {done or answer['message']}")
     session.out.data({"results": results}, lambda: None)
-    if first is not None:
-        raise first
+    if failures:
+        raise together(failures)
 
 
 def _show(session: Session, data: dict[str, Any]) -> None:

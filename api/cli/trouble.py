@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -63,7 +63,7 @@ class Trouble(Exception):
 
     def label(self, field: str) -> str:
         """How a problem's field is called for people: `url (--target)`. A field inside of one has its option."""
-        names = (name for name in self.options if field == name or field.startswith(f"{name}."))
+        names = (name for name in self.options if field == name or field.startswith((f"{name}.", f"{name}[")))
         option = next((self.options[name] for name in names), None)
         return f"{field} ({option})" if option else field
 
@@ -71,3 +71,16 @@ class Trouble(Exception):
         """For programs: the API's error object, or one made in its form."""
         made = {"code": self.status.name, "message": self.message, "details": {}}
         return {**(self.error or made), "hint": self.hint, "exit_status": int(self.status)}
+
+
+def together(failures: Sequence[tuple[str, Trouble]]) -> Trouble:
+    """What went wrong with several things, by their names, as one: hint and exit status are those of the first."""
+    message = "\n".join(f"{name}: {each.message}" for name, each in failures)
+    alone = len(failures) == 1
+    problems = tuple(
+        (field if alone or not field else f"{name}: {field}", error)
+        for name, each in failures
+        for field, error in each.problems
+    )
+    first = failures[0][1]
+    return Trouble(message, first.hint, first.status, problems, first.error)

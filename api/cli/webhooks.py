@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any, Literal
 
 import typer
 
 from api.cli.bodies import FileOption, SetOption, body_of
 from api.cli.client import quoted
-from api.cli.commands import Session, YesOption, command
+from api.cli.commands import Session, YesOption, command, either
 from api.cli.completion import webhook_names
 from api.cli.finding import WEBHOOK, find, find_id
 from api.cli.output import Column
 from api.cli.trouble import Status, Trouble
+from config.units import parse_moment
 
 group = typer.Typer(help="Webhooks and their deliveries.", no_args_is_help=True)
 
@@ -37,6 +39,12 @@ def _last(delivery: Any) -> str | None:
     return str(last["error"] or last["status_code"])
 
 
+def _next(delivery: Any) -> str | None:
+    """When it is sent; one whose time has come waits for those before it."""
+    moment = delivery["next_attempt_at"]
+    return moment if moment is None or parse_moment(moment) > time.time() else "after others"
+
+
 COLUMNS = (
     Column("NAME", "name"),
     Column("URL", "url"),
@@ -53,7 +61,7 @@ DELIVERIES = (
     Column("STATUS", "status"),
     Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True, spare=True),
     Column("LAST", _last),
-    Column("NEXT", "next_attempt_at", spare=True),
+    Column("NEXT", _next, spare=True),
     Column("ID", "id"),
 )
 
@@ -79,6 +87,7 @@ _OPTIONS = {"url": "--target", "events": "--event", "headers": "--header", "enab
 @command(group, "create", _OPTIONS)
 def create_webhook(
     session: Session,
+    name_: Annotated[str | None, typer.Argument(metavar="NAME", help="What it is called; or --name.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="What it is called.")] = None,
     target: UrlArgument = None,
     event: EventOption = None,
@@ -88,6 +97,7 @@ def create_webhook(
     file: FileOption = None,
 ) -> None:
     """Create a webhook. Its secret is shown this once."""
+    name = either("--name", name_, name)
     data = session.api.post("/webhooks", body_of(_given(name, target, event, header, enabled), settings, file))
     made = data["webhook"]
 
@@ -163,9 +173,14 @@ def redeliver(
 ) -> None:
     """Send a delivery once more."""
     data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)
-    session.out.data(
-        data, lambda: session.out.message(f"{delivery}: {data['delivery']['status']}, {_last(data['delivery'])}")
-    )
+    session.out.data(data, lambda: session.out.message(sent_again(webhook, data["delivery"])))
+
+
+def sent_again(webhook: str, delivery: dict[str, Any]) -> str:
+    """What became of it: attempts of the time before say nothing about this one."""
+    if delivery["status"] == "waiting":
+        return f"{delivery['id']} is sent again; how it goes: proxyfleet webhooks deliveries {webhook}"
+    return f"{delivery['id']} is {delivery['status']}: {_last(delivery)}"
 
 
 def _given(

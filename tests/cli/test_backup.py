@@ -416,3 +416,14 @@ def test_a_backup_says_that_an_upgrade_was_cut_off(site: Site, monkeypatch: pyte
     ran = site.shell("backup", str(site.folder / "b.tar.gz"), "--without-keys")
     assert ran.status == 1
     assert "an upgrade of them was cut off" in ran.err
+
+
+def test_a_directory_that_is_not_there_does_not_become_a_file(site: Site) -> None:
+    missing = site.folder / "new"
+    refused = site.shell("backup", str(missing), "--without-keys", "--keep", "30")
+    assert (refused.status, missing.exists()) == (2, False)
+    assert f"{missing}: there is no such directory" in refused.err
+    assert "mkdir -p" in refused.err
+    file = site.folder / "x.tgz"
+    assert "--keep: TARGET must be a directory" in site.shell("backup", str(file), "--without-keys", "--keep", "2").err
+    site.shell.good("backup", str(file), "--without-keys")

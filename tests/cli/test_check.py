@@ -39,7 +39,11 @@ def pair(folder: Path, days: float) -> str:
 
 @pytest.mark.parametrize(
     ("days", "status", "words"),
-    [(-1, 1, "has ended at"), (10, 0, "note: server.tls.cert_file: "), (100, 0, "Looked at: 1")],
+    [
+        (-1, 1, "has ended at"),
+        (10, 0, "note: server.tls.cert_file: "),
+        (100, 0, "Looked at: data_dir; server.tls.cert_file."),
+    ],
 )
 def test_a_certificate_is_judged_by_its_end(shell: Shell, tmp_path: Path, days: int, status: int, words: str) -> None:
     file = tmp_path / "fleet.toml"

@@ -159,7 +159,7 @@ def test_secrets_travel_under_a_passphrase(shell: Shell, fleet: Product, tmp_pat
     by_hand = tmp_path / "by-hand.toml"
     by_hand.write_text('[[proxies]]\nname = "chained"\n')
     mistaken = shell("import", str(by_hand), "--yes")
-    assert (mistaken.status, "proxyfleet apply -f" in mistaken.err) == (1, True)
+    assert (mistaken.status, "proxyfleet apply FILE" in mistaken.err) == (1, True)
     unasked = shell("import", str(file), "--yes")
     assert (unasked.status, "--passphrase-file" in unasked.err) == (2, True)
     secret.write_text("another passphrase\n")
