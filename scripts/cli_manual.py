@@ -90,9 +90,13 @@ into the data directory, with which it would be lost.
   names, so keep it private.
 - **`restore FILE`**, while the product is stopped, reads and checks all of it first: sums, the seal, that this
   release knows every document, that the keys open every secret, the hash chain of the audit trail. It shows which
-  resources and keys it would add, change and remove, and asks. `--dry-run` ends there. Where nothing differs, nothing
+  resources and keys it would add, change and remove, and asks. `--dry-run` ends there, and works while the product
+  runs, too. Where nothing differs, nothing
   is done unless `--force` says so, which is the way to audit trail, metrics and records alone. What was there is kept
   beside, in `before-restore-…`; the newest two of these stay.
+- **`restore FILE --without-secrets`** needs neither passphrase nor keys: for an archive made without keys, or a lost
+  passphrase. Users, accounts and API keys keep their credentials, which are hashed. Passwords for upstream proxies and
+  header values of webhooks are removed, and webhooks get new signing secrets; the command lists what to enter again.
 - A restore that is killed leaves the old state, or, once it was decided, is completed by the next start. What is no
   whole archive, is of a later format, or can't be read by this release is refused, and nothing is touched.
 - **After a restore** everybody signs in again: what was signed out since the backup stays so. An API key that was

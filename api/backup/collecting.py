@@ -13,7 +13,7 @@ from pathlib import Path
 from actors.sqlite import open_for_reading
 from api.backup.manifest import NAME, OPTIONAL
 from api.store import StoreError, check_files
-from config.data_format import DataFormatError, read_mark
+from config.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.paths import DataDir
 
 ATTEMPTS = 200
@@ -57,6 +57,24 @@ def _told(data: DataDir, target: Path, error: OSError | sqlite3.Error) -> str:
     else:
         full, text = error.errno in (errno.ENOSPC, errno.EDQUOT), error.strerror or str(error)
     return f"the disk of {target.parent.parent} is full" if full else f"{data.path}: {text}"
+
+
+def snapshot(data: DataDir, target: Path) -> DataDir:
+    """What a restore compares with, copied into `target` while the product runs: store, keys, audit trail, format.
+
+    Raises `CollectError`.
+    """
+    copy = DataDir(target)
+    number = format_of(data)
+    try:
+        copy.keys.mkdir(mode=0o700)
+        for name, content in _store_and_keys(data, target).items():
+            (copy.keys / name).write_bytes(content)
+        _databases(data.path / "audit", target / "audit")
+        write_mark(target, Mark(number))
+    except (OSError, sqlite3.Error) as error:
+        raise CollectError(_told(data, target, error)) from error
+    return copy
 
 
 def format_of(data: DataDir) -> int:

@@ -15,9 +15,10 @@ from api import users
 from api.api_keys import ApiKey
 from api.audit import Broken, Trail, verify
 from api.audit.context import on_behalf_of
-from api.backup import replacing, sealed_keys
+from api.backup import lost_secrets, replacing, sealed_keys
 from api.backup.archive import Opened, Progress, no_progress
 from api.backup.differing import Difference, bodies_of, differences, of_keys, of_trail
+from api.backup.lost_secrets import LostSecret
 from api.backup.manifest import BadArchive, Manifest
 from api.backup.present import Present, present
 from api.backup.replacing import Completed
@@ -40,20 +41,26 @@ _SPARE = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A restore that could happen: what it would change, and what is there now."""
+    """A restore that could happen: what it would change, what is there now, and the secrets that it loses."""
 
     manifest: Manifest
     differences: tuple[Difference, ...]
     present: Present
+    lost: tuple[LostSecret, ...] = ()
 
 
 @contextmanager
 def prepared(
-    data: DataDir, archive: Opened, passphrase: str | None, progress: Progress = no_progress
+    data: DataDir,
+    archive: Opened,
+    passphrase: str | None,
+    progress: Progress = no_progress,
+    without_secrets: bool = False,
 ) -> Iterator[Prepared]:
     """Everything of `archive` beside `data`, checked. `commit` inside of the block makes it happen; else it is undone.
 
-    The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
+    With `without_secrets` the keys of the archive are not used, and secrets that the present keys do not open are
+    removed. The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
     """
     _refuse_newer(archive.manifest)
     _refuse_full(data, archive.manifest)
@@ -63,10 +70,12 @@ def prepared(
         now = present(data, fresh.path.with_name("now"))
         archive.extract(fresh.path, progress)
         _check_store(fresh)
-        _put_keys(now, fresh, archive, passphrase)
+        sealed = None if without_secrets else archive.sealed
+        _put_keys(now, fresh, archive, sealed, passphrase)
         _bring_up_to_date(fresh, archive.manifest)
         _check_audit(fresh)
-        yield Prepared(archive.manifest, tuple(_compared(data, now, fresh, archive.sealed is not None)), now)
+        lost = _remove_lost_secrets(fresh) if without_secrets else []
+        yield Prepared(archive.manifest, tuple(_compared(data, now, fresh, sealed is not None)), now, tuple(lost))
     finally:
         if not (data.path / replacing.RESTORING / "ready").exists():
             replacing.give_up(data)
@@ -165,18 +174,31 @@ def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
             )
 
 
-def _put_keys(now: Present, fresh: DataDir, archive: Opened, passphrase: str | None) -> None:
+def _put_keys(now: Present, fresh: DataDir, archive: Opened, sealed: bytes | None, passphrase: str | None) -> None:
     """Those of the archive; else those that are here."""
     keys = now.keys
-    if archive.sealed is not None:
+    if sealed is not None:
         if passphrase is None:
             raise BadArchive("its keys are sealed under a passphrase, which is needed")
-        keys = sealed_keys.unseal(archive.sealed, passphrase, archive.head)
+        keys = sealed_keys.unseal(sealed, passphrase, archive.head)
     fresh.keys.mkdir(mode=0o700)
     for name, key in keys.items():
         path = fresh.keys / Path(name).name
         path.touch(mode=0o600)
         path.write_bytes(key)
+
+
+def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
+    try:
+        seal = seal_of(fresh)
+        seal.ensure()
+        store = open_store(fresh)
+        try:
+            return lost_secrets.remove(store, seal)
+        finally:
+            store.close()
+    except (StoreError, SealError, ValidationError) as error:
+        raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
 
 
 def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> list[Difference]:
@@ -192,7 +214,7 @@ def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> l
             raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
         raise BadArchive(
             f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
-            " installation that it was made of there, or take an archive with keys"
+            " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
         ) from error
     keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
     return [*differences(now.bodies, then), *of_keys(now.keys, keys), *of_trail(now.audit_head)]

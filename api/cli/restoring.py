@@ -21,7 +21,9 @@ from api.cli.offline import (
     finish_restore,
     open_ours,
     refuse_newer,
+    refuse_others,
     take_lock,
+    translated,
 )
 from api.cli.output import Column, Output
 from api.cli.progress import progress
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from config.paths import DataDir
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
+LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -48,6 +51,13 @@ def restore(
     passphrase_file: PassphraseOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and check all of it, and show what differs.")
+    ] = False,
+    without_secrets: Annotated[
+        bool,
+        typer.Option(
+            "--without-secrets",
+            help="Restore without the keys of the archive; remove the secrets that need them, and list them.",
+        ),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also when nothing differs, for audit trail, metrics and records.")
@@ -68,10 +78,11 @@ def restore(
         raise Trouble(f"{file}: is not a regular file", "An archive is read more than once; save it as a file first")
     try:
         with opened(file) as archive, _place(config, data_dir, dry_run) as data:
-            passphrase = passphrase_of(passphrase_file, twice=False) if archive.manifest.keys else None
+            wanted = archive.manifest.keys and not without_secrets
+            passphrase = passphrase_of(passphrase_file, twice=False) if wanted else None
             with contextlib.ExitStack() as stack:
                 with progress(out, "Reading") as told:
-                    found = stack.enter_context(prepared(data, archive, passphrase, told))
+                    found = stack.enter_context(prepared(data, archive, passphrase, told, without_secrets))
                 if _decided(out, data, file, found, dry_run, force, yes):
                     _commit(out, data, found, archive.digest())
     except BadArchive as error:
@@ -87,6 +98,9 @@ def _decided(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: b
         made, files = told["created_at"], len(found.manifest.files)
         out.message(f"{file}: made {made} by release {found.manifest.product}, {files} files, all good.")
         out.table(COLUMNS, told["changes"], "Configuration and keys are those that are there.")
+        if found.lost:
+            out.message("These secrets are not restored; enter them again afterwards:")
+            out.table(LOST_COLUMNS, told["lost_secrets"], "")
     if dry_run or not (told["changes"] or force):
         why = "Nothing was touched." if dry_run else "Nothing to restore; --force replaces what is there all the same."
         out.data({**told, "dry_run": dry_run}, lambda: out.message(why))
@@ -101,7 +115,8 @@ def _told(found: Prepared) -> dict[str, Any]:
         {"change": one.change, "kind": one.kind, "name": one.name, "fields": one.fields} for one in found.differences
     ]
     made = timestamp_text(found.manifest.created_at)
-    described = {"created_at": made, "product": found.manifest.product, "changes": rows}
+    lost = [{"kind": one.kind, "name": one.name, "field": one.field} for one in found.lost]
+    described = {"created_at": made, "product": found.manifest.product, "changes": rows, "lost_secrets": lost}
     return {**described, "dry_run": False, "restored": False, "kept": None}
 
 
@@ -119,12 +134,38 @@ def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
 
 @contextlib.contextmanager
 def _place(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
-    """The data directory, locked until the end of the block: of a product that doesn't run, or none yet.
+    """The data directory to restore into, locked until the end of the block. Raises `Trouble` while the product runs.
 
-    Other than elsewhere the data in it may be damaged, or of a newer release: they are replaced. A directory that was
-    made for this and stayed empty goes again.
+    A dry run only reads: while the product runs, it gets a private copy of the data instead.
     """
-    found = data_of(config, data_dir)
+    from actors.supervision.locks import holder
+
+    data = data_of(config, data_dir)
+    if dry_run and holder(data.lock) is not None:
+        with _copied(data) as copy:
+            yield copy
+    else:
+        with _locked(data, dry_run) as locked:
+            yield locked
+
+
+@contextlib.contextmanager
+def _copied(data: DataDir) -> Iterator[DataDir]:
+    from api.backup.collecting import CollectError, snapshot
+    from api.backup.target import staging
+
+    refuse_newer(data.path)
+    refuse_others(data.path)
+    with staging(data.path) as folder:
+        yield translated(CollectError, lambda: snapshot(data, folder))
+
+
+@contextlib.contextmanager
+def _locked(found: DataDir, dry_run: bool) -> Iterator[DataDir]:
+    """Other than elsewhere the data in it may be damaged, or of a newer release: they are replaced.
+
+    A directory that was made for this and stayed empty goes again.
+    """
     made = [each for each in (found.path, *found.path.parents) if not each.exists()]
     data = open_ours(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)

@@ -157,7 +157,57 @@ def test_without_keys_it_is_good_where_they_are_and_nowhere_else(site: Site, fol
     refused = elsewhere.shell("restore", str(folder / "k.tar.gz"), "--yes")
     assert refused.status == 1
     assert f"{elsewhere.data.keys} don't open its secrets" in refused.err
+    assert "--without-secrets" in refused.err
     assert "Nothing was touched" in refused.err
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_without_its_secrets_it_is_restored_on_another_machine_and_the_lost_ones_are_listed(
+    site: Site, folder: Path, with_keys: bool
+) -> None:
+    file = site.backup() if with_keys else folder / "b.tar.gz"
+    if not with_keys:
+        site.shell.good("backup", str(file), "--without-keys")
+    elsewhere = Site(folder, folder / "elsewhere")
+    done = elsewhere.shell("restore", str(file), "--without-secrets", "--yes", "-o", "json")
+    assert done.status == 0, done.err
+    lost = json.loads(done.out)["lost_secrets"]
+    assert lost == [
+        {"kind": "proxies", "name": "chained", "field": "upstreams[0].auth.password"},
+        {"kind": "webhooks", "name": "h", "field": "secret"},
+        {"kind": "webhooks", "name": "h", "field": "headers.X-Secret"},
+    ]
+    assert elsewhere.names() == ["chained", "plain"]
+    again = elsewhere.shell("restore", str(elsewhere.backup("again.tar.gz")), "--dry-run", "-o", "json")
+    assert again.status == 2  # its own keys are in that one, so it asks for the passphrase
+
+
+@pytest.mark.product
+def test_restored_without_its_secrets_the_product_starts_and_sends_with_a_new_one(original: Path, folder: Path) -> None:
+    shutil.copytree(original, folder / "data")
+    file = Site(folder, folder / "data").backup()
+    product = Product()
+    Site(folder, product.data_dir).shell.good("restore", str(file), "--without-secrets", "--yes")
+    with product:
+        assert {proxy["name"] for proxy in product.data("GET", "/proxies")["proxies"]} == {"chained", "plain"}
+        (hook,) = product.data("GET", "/webhooks")["webhooks"]
+        assert product.data("POST", f"/webhooks/{hook['id']}/rotate-secret")["webhook"]["secret"].startswith("whsec_")
+
+
+@pytest.mark.product
+def test_a_dry_run_compares_with_a_product_that_runs(original: Path, folder: Path) -> None:
+    shutil.copytree(original, folder / "data")
+    file = Site(folder, folder / "data").backup()
+    with Product() as product:
+        product.proxy(name="newer")
+        site = Site(folder, product.data_dir)
+        before = sorted(product.data_dir.iterdir())
+        shown = site.restore(file, "--dry-run")
+        assert shown.status == 0, shown.err
+        assert "removed\tproxies\tnewer" in shown.out
+        assert "added\tproxies\tplain" in shown.out
+        assert sorted(product.data_dir.iterdir()) == before
+        assert site.restore(file, "--yes").status == 1
 
 
 def test_unattended_the_keys_are_sealed_when_there_is_a_passphrase_and_left_out_else(site: Site, folder: Path) -> None:

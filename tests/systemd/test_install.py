@@ -44,7 +44,15 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
     assert service.state == "active"
     assert bare.systemctl("is-enabled", SERVICE).strip() == "enabled"
     assert bare.run("stat", "-c", "%U:%G %a", "/etc/proxyfleet/config.toml").strip() == "root:proxyfleet 640"
+    passphrase = "/etc/proxyfleet/credentials/backup-passphrase"
+    assert passphrase in said
+    assert bare.run("stat", "-c", "%U %a", passphrase).strip() == "root 600"
     first = service.pid
+
+    bare.systemctl("start", "proxyfleet-backup.service")
+    archive = bare.run("find", "/var/backups/proxyfleet", "-name", "*.tar.gz").strip()
+    elsewhere = ("--data-dir", "/var/elsewhere", "--passphrase-file", passphrase, "--yes")
+    assert "Restored" in bare.run(str(RELEASES / "1" / "bin" / "proxyfleet"), "restore", archive, *elsewhere)
 
     assert "Upgraded from 1.0.0 to 2.0.0" in bare.run(SCRIPT, "--environment", str(RELEASES / "2"))
     assert service.pid == first

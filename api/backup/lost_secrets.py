@@ -1,0 +1,81 @@
+"""A restore without the keys: what was sealed with them is removed, and the operator learns what to enter again.
+
+Hashed secrets (passwords of users and accounts, API keys) need no key and are restored. Sealed ones, which the product
+sends to others, are lost: passwords for upstream proxies, signing secrets and header values of webhooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from api.store import Store
+from api.store.contract import Write
+from config.proxies import ProxyRecord
+from config.sealing import Seal, SealError
+from config.upstreams import PURPOSE, ProxyUpstream
+from config.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
+
+
+@dataclass(frozen=True, slots=True)
+class LostSecret:
+    """One secret that could not be opened: the kind and name of its resource, and the field."""
+
+    kind: str
+    name: str
+    field: str
+
+
+def remove(store: Store, seal: Seal) -> list[LostSecret]:
+    """Remove from `store` each secret that `seal` does not open, in one commit. Raises `SealError`, `StoreError`."""
+    lost: list[LostSecret] = []
+    writes = [*_from_proxies(store, seal, lost), *_from_webhooks(store, seal, lost)]
+    if writes:
+        store.commit(writes)
+    return lost
+
+
+def _opens(seal: Seal, sealed: str, purpose: str) -> bool:
+    try:
+        seal.open(sealed, purpose)
+    except SealError:
+        return False
+    return True
+
+
+def _from_proxies(store: Store, seal: Seal, lost: list[LostSecret]) -> Iterator[Write]:
+    for document in store.find("proxies"):
+        record = ProxyRecord.model_validate(document.body)
+        kept = [_without_password(each, seal) for each in record.upstreams]
+        fields = [
+            f"upstreams[{index}].auth.password" for index, each in enumerate(kept) if each != record.upstreams[index]
+        ]
+        if fields:
+            lost += [LostSecret("proxies", record.name, field) for field in fields]
+            body = record.model_copy(update={"upstreams": kept}).model_dump(mode="json")
+            yield Write("proxies", document.id, body)
+
+
+def _without_password(upstream: ProxyUpstream, seal: Seal) -> ProxyUpstream:
+    if upstream.password is None or _opens(seal, upstream.password, PURPOSE):
+        return upstream
+    return upstream.model_copy(update={"password": None})
+
+
+def _from_webhooks(store: Store, seal: Seal, lost: list[LostSecret]) -> Iterator[Write]:
+    """A webhook gets a new signing secret, which a rotation shows."""
+    for document in store.find("webhooks"):
+        record = WebhookRecord.model_validate(document.body)
+        headers = {name: value for name, value in record.headers.items() if _opens(seal, value, HEADER_PURPOSE)}
+        previous = [each for each in record.previous_secrets if _opens(seal, each.sealed, SECRET_PURPOSE)]
+        secret = record.secret_sealed
+        if not _opens(seal, secret, SECRET_PURPOSE):
+            lost.append(LostSecret("webhooks", record.name, "secret"))
+            secret = seal.seal(new_secret(), SECRET_PURPOSE)
+        lost += [
+            LostSecret("webhooks", record.name, f"headers.{name}") for name in record.headers if name not in headers
+        ]
+        changed = {"headers": headers, "previous_secrets": previous, "secret_sealed": secret}
+        body = record.model_copy(update=changed).model_dump(mode="json")
+        if body != document.body:
+            yield Write("webhooks", document.id, body)
