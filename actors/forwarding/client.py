@@ -27,6 +27,7 @@ from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
 
 if TYPE_CHECKING:
+    from actors.forwarding.bound import Bound
     from actors.forwarding.meter import Meter
     from actors.forwarding.proxy_protocol import Ends
     from actors.forwarding.upstreams.parent import Parent
@@ -45,6 +46,7 @@ class Client:
     - `sock` is the client's side with `out`, the bytes that it doesn't take yet, and `client_readable`, `client_ended`;
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `dial` is the way to it that is being looked for, `relay` the socket for datagrams that it may become;
+    - `bound` has the origin connection that belongs to this client alone, where there ever was one;
     - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for choosing;
     - `up` and `down` are the bodies that are moved past the session;
     - `closing` means that it ends when all is sent, `over` that it is no more, or is somebody else's.
@@ -53,6 +55,7 @@ class Client:
     __slots__ = (
         "_short_is_all",
         "_unsent",
+        "bound",
         "bytes_in",
         "bytes_out",
         "client_ended",
@@ -107,6 +110,7 @@ class Client:
         self.dial: Dial | Inbound | Route | None = None
         self.parent: Parent | None = None
         self.session_word: str | None = None
+        self.bound: Bound | None = None
         self.relay: socket.socket | None = None
         self.up: AnyFlow | None = None
         self.down: AnyFlow | None = None
@@ -414,6 +418,8 @@ class Client:
         if self.relay is not None:
             self.relay.close()
         leave_origin(self, LeaveOrigin(reusable=False))
+        if self.bound is not None:
+            self.bound.end()
         self.serving.ended(self)
 
     def __repr__(self) -> str:

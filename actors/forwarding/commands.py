@@ -66,9 +66,13 @@ class Associate(NamedTuple):
 
 
 class LeaveOrigin(NamedTuple):
-    """The origin connection is done with: into the pool when it is `reusable`, closed when not."""
+    """The origin connection is done with: into the pool when it is `reusable`, closed when not.
+
+    `authenticated`: it is, or is about to be, and serves this client connection alone from now on.
+    """
 
     reusable: bool
+    authenticated: bool = False
 
 
 class ParentRefused(NamedTuple):

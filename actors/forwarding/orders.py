@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from actors.forwarding.bound import Bound
 from actors.forwarding.bulk import end_flows, relay_to_client, relay_to_origin
 from actors.forwarding.commands import (
     Associate,
@@ -25,6 +26,7 @@ from actors.forwarding.commands import (
     Tunnel,
 )
 from actors.forwarding.datagrams import Association
+from actors.forwarding.pool import Origin
 from actors.forwarding.questions import associate, authorize, listen, open_origin
 from actors.forwarding.tunnel import Tunnel as RunningTunnel
 
@@ -49,10 +51,20 @@ def leave_origin(client: Client, command: LeaveOrigin) -> None:
         return
     if origin.parent is not None:
         origin.parent.left()
-    if command.reusable and not client.origin_ended and origin.quiet:
+    reusable = command.reusable and not client.origin_ended and origin.quiet
+    if command.authenticated or origin.authenticated:
+        _leave_bound(client, origin, reusable)
+    elif reusable:
         client.serving.pool.give(origin)
     else:
         client.serving.pool.close(origin)
+
+
+def _leave_bound(client: Client, origin: Origin, reusable: bool) -> None:
+    origin.authenticated = True
+    if client.bound is None:
+        client.bound = Bound(client)
+    client.bound.rest(origin, reusable)
 
 
 def _tunnel(client: Client, command: Tunnel) -> None:

@@ -27,10 +27,14 @@ class Origin:
     `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused about it.
     `parent` is the parent proxy that it goes through, if any. `hop` are the field lines that requests in absolute-form
     carry for that parent, or None where requests go in origin-form. `plain`: it is a socket, and not TLS.
+    `announced`: its parent was told of the client. `authenticated`: what a client sent authenticates the connection
+    itself, or may. Neither of the two ever serves another client.
     """
 
     __slots__ = (
         "_pool",
+        "announced",
+        "authenticated",
         "deadline",
         "epoch",
         "fd",
@@ -56,6 +60,8 @@ class Origin:
         self.plain = isinstance(sock, socket.socket)
         self.out = bytearray()
         self.readable = False
+        self.announced = False
+        self.authenticated = False
         self.deadline = float("inf")
         self.noted = NEVER
         self._pool: Pool | None = None
@@ -136,7 +142,7 @@ class Pool:
 
     def give(self, origin: Origin) -> None:
         """Keep a connection whose last exchange ended well."""
-        if self.count >= self._limit or origin.epoch != self.epoch:
+        if self.count >= self._limit or origin.epoch != self.epoch or origin.announced or origin.authenticated:
             self.close(origin)
             return
         self._idle[origin.key].append(origin)

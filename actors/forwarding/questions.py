@@ -82,6 +82,11 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     refused = _refused(client)
     if refused is not None:
         return refused
+    if client.bound is not None:
+        bound = client.bound.take(command)
+        if bound is not None:
+            return _go_on_with(client, bound)
+        command = command._replace(fresh=True)
     if serving.upstreams is not None:
         from actors.forwarding.upstreams.through import open_through_parent  # only proxies with parents pay for it
 
@@ -94,6 +99,15 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial), client)
     client.dial = dial
     return None
+
+
+def _go_on_with(client: Client, origin: Origin) -> list[Command]:
+    """The client's own connection, once more. No other may take its place, so it isn't `reused` to the session."""
+    client.parent = origin.parent
+    if origin.parent is not None:
+        origin.parent.taken()
+    join(client, origin)
+    return client.session.opened(False, client.loop.now, None, origin.hop)
 
 
 def _refused(client: Client) -> list[Command] | None:

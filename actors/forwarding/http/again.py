@@ -49,7 +49,9 @@ class Memory(Generic[Head]):
 
 def _is_secret(head: RequestHead | AnswerHead) -> bool:
     fields = head.fields
-    return fields.credentials is not None or any(line.lower().startswith(_SECRETS) for line in fields.lines)
+    if fields.credentials is not None or fields.per_connection:
+        return True
+    return any(line.lower().startswith(_SECRETS) for line in fields.lines)
 
 
 request_head = Memory(parse_request)

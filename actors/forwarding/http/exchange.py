@@ -23,7 +23,7 @@ from actors.forwarding.commands import Command, ParentRefused, RelayToClient, Re
 from actors.forwarding.errors import Refused
 from actors.forwarding.http.again import answer_head, let_go, passed_to_client, passed_to_origin, route_of, url_of
 from actors.forwarding.http.bodies import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
-from actors.forwarding.http.fields import answer_to_client, request_to_parent
+from actors.forwarding.http.fields import PROXY_SUPPORT, answer_to_client, request_to_parent
 from actors.forwarding.http.heads import AnswerHead, RequestHead, find_end
 from actors.forwarding.http.targets import parse_authority
 
@@ -231,7 +231,17 @@ class Exchange:
             return False
         if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
             return False  # it may have a body in the eyes of who wrote it, and that may be on its way
+        return self._goes_on(answer)
+
+    @staticmethod
+    def _goes_on(answer: AnswerHead) -> bool:
+        """Does the origin leave its connection open behind this answer?"""
         return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
+
+    @property
+    def authenticates_connection(self) -> bool:
+        """Has either side authenticated the connection with it, or begun to (NTLM, Negotiate: RFC 4559)?"""
+        return self.head.fields.per_connection or (self.answer is not None and self.answer.fields.per_connection)
 
     def report(self, status: int, reason: str, now: float) -> Report:
         """What is to be told of it at its end."""
@@ -318,7 +328,11 @@ class Exchange:
         self._recoded = modern and isinstance(body, Chunked)
         delimited = self._recoded or not isinstance(body, (Chunked, UntilClose))
         self.persists = may_persist and delimited and self.request_body is None
+        if self.authenticates_connection and not self._goes_on(answer):
+            self.persists = False  # the client's connection ends with the one that was authenticated
         connection = None if self.persists else b"close"
+        if self.persists and answer.fields.per_connection:
+            connection = PROXY_SUPPORT
         start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
         # An answer may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""

@@ -18,6 +18,11 @@ NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
 """The answer to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110 9.3.8)."""
 
 
+PROXY_SUPPORT = b"Proxy-Support"
+"""The option of `Connection` for a field of this name, which says that the connection behind the client's belongs to it
+alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy without it."""
+
+
 def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
     """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name."""
     fields = head.fields
@@ -62,6 +67,8 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
         parts.append(b"Connection: " + connection)
         if fields.upgrade is not None and connection == b"upgrade":
             parts.append(b"Upgrade: " + fields.upgrade)
+        elif connection == PROXY_SUPPORT:
+            parts.append(PROXY_SUPPORT + b": Session-Based-Authentication")
     return b"\r\n".join(parts) + _END
 
 

@@ -43,6 +43,9 @@ CREDENTIALS = 7
 EXPECT = 8
 VIA = 9
 MAX_FORWARDS = 10
+AUTHORIZATION = 11
+CHALLENGE = 12
+HOP_CHALLENGE = 13
 
 _MEANING = {
     b"connection": CONNECTION,
@@ -52,14 +55,27 @@ _MEANING = {
     b"host": HOST,
     b"keep-alive": HOP,
     b"te": HOP,
-    b"proxy-authenticate": HOP,
+    b"proxy-authenticate": HOP_CHALLENGE,
     b"proxy-authentication-info": HOP,
     b"upgrade": UPGRADE,
     b"proxy-authorization": CREDENTIALS,
     b"expect": EXPECT,
     b"via": VIA,
     b"max-forwards": MAX_FORWARDS,
+    b"authorization": AUTHORIZATION,
+    b"www-authenticate": CHALLENGE,
 }
+
+_PER_REQUEST = re.compile(
+    rb"(?:basic|bearer|concealed|digest|dpop|gnap|hoba|mutual|oauth|privatetoken|scram-sha-1|scram-sha-256|vapid"
+    rb"|apikey|api-key|aws|aws4-hmac-sha256|hawk|hmac|jwt|key|mac|sharedkey|sharedkeylite|signature|token)"
+    rb"(?:[ \t,]|\Z)",
+    re.IGNORECASE,
+)
+"""Schemes of `Authorization` that speak for their own request: those of the IANA registry but Negotiate, and well-known
+others. Any other scheme may authenticate the connection (RFC 4559)."""
+_PER_CONNECTION = re.compile(rb"(?:\A|,)[ \t]*(?:ntlm|negotiate|nego2|kerberos)(?:[ \t,]|\Z)", re.IGNORECASE)
+"""A challenge of a scheme that authenticates the connection, anywhere in a list of challenges."""
 
 _NEVER_NAMED = frozenset((b"content-length", b"transfer-encoding", b"host", b"connection", b"content-type"))
 """Fields that `Connection` may not take out: naming one is an attempt to make two parties read differently."""
@@ -70,6 +86,7 @@ class Fields:
     """The field section of a head: `lines` are those to pass on, each `name: value` without its CRLF.
 
     `length` is None when there is no Content-Length; `close` and `keep_alive` are the options of `Connection`.
+    `per_connection`: it authenticates the connection that it is on, or offers to.
     """
 
     lines: list[bytes]
@@ -84,6 +101,7 @@ class Fields:
     expects: bool = False
     via: bytes | None = None
     max_forwards: int | None = None
+    per_connection: bool = False
 
 
 @dataclass(slots=True)
@@ -235,8 +253,15 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
         fields.lines.append(line)
     elif meaning == VIA:
         fields.via = value if fields.via is None else fields.via + b", " + value
-    else:
+    elif meaning == MAX_FORWARDS:
         _limit_forwards(fields, value)
+    elif meaning == AUTHORIZATION:
+        fields.per_connection |= not _PER_REQUEST.match(value)
+        fields.lines.append(line)
+    else:
+        fields.per_connection |= _PER_CONNECTION.search(value) is not None
+        if meaning == CHALLENGE:
+            fields.lines.append(line)
 
 
 def _limit_forwards(fields: Fields, value: bytes) -> None:

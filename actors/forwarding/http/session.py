@@ -271,7 +271,7 @@ class HttpSession(Conversation):
 
     def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
         out.append(exchange.report(0, "", now))
-        out.append(LeaveOrigin(exchange.origin_persists))
+        out.append(LeaveOrigin(exchange.origin_persists, exchange.authenticates_connection))
         if exchange.persists and not self._client_ended and self._policy.keep_alive:
             self._await_next(out, now)
         else:

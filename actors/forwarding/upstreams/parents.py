@@ -39,8 +39,6 @@ ANNOUNCED_WITHIN = 60.0
 """Of parents that go down, at most so many are told of within so many seconds; a list may hold hundreds."""
 
 TESTS_KEPT = 64
-NEVER_KEPT = -1
-"""No epoch of the pool's: what belongs to one client serves no other."""
 
 _ANYWHERE = EgressSpec("off", (), ())
 """The operator has written where the parents are: no guard holds for their addresses."""
@@ -145,9 +143,8 @@ class Upstreams:
 
     def made(self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str) -> Origin:
         """The connection for the client."""
-        if parent.spec.proxy_protocol is not None:
-            epoch = NEVER_KEPT
         origin = Origin(transport, _pool_key(parent, wanted), epoch, reported)
+        origin.announced = parent.spec.proxy_protocol is not None
         origin.readable = True  # what came behind the handshake gives no event any more
         origin.parent = parent
         if _forwards(parent, wanted):
