@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
 import socket
+import tempfile
 import time
 from typing import Any
 
@@ -23,6 +25,7 @@ from api.server import ApiServer
 from api.services import ApiSettings, Services
 from api.store import StoreError, open_store
 from api.webhook_link import WebhookLink
+from config.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +49,12 @@ class ApiActor(Actor):
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
+            keep_temporary_files_in(self.data_dir)
             self._store = open_store(self.data_dir)
             keys = SigningKeys(self.data_dir)
             pid = boot.params.get("supervisor_pid")
             self._services = Services(self._store, self._bridge, settings, keys, self.data_dir, pid)
-        except StoreError as error:
+        except (StoreError, PathError) as error:
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
@@ -125,6 +129,18 @@ class ApiActor(Actor):
         else:
             log.error("the supervisor did not take the wish: %r", reply)
             self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)
+
+
+def keep_temporary_files_in(data: DataDir) -> None:
+    """Large bodies never lie in /tmp. What an earlier process left is deleted. Raises `PathError`."""
+    folder = data.temporary
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        pass  # the first start
+    except OSError as error:
+        raise PathError(f"{folder}: cannot be emptied: {error.strerror}") from error
+    tempfile.tempdir = str(private_directory(folder))
 
 
 def _warn_of_a_locked_door(settings: ApiSettings) -> None:

@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from api.accounts import CollectorLost
 from api.audit import origin
 from api.everywhere import SAFE, Everywhere
+from api.http.bodies import BodyAwaited
 from api.http.body import read_body, read_model
 from api.http.call import AFTER, Call, Reply
 from api.http.errors import (
@@ -216,7 +217,7 @@ def _require_accepted(req: falcon.Request, media_type: str) -> None:
 def _body(operation: Operation, req: falcon.Request) -> Any:
     if operation.model is not None:
         return read_model(req, operation.model, operation.read_only, operation.optional_body, operation.max_body)
-    read_body(req)  # unused, but the connection must come to the next request
+    read_body(req, operation.max_body)  # unused, but the connection must come to the next request
     return None
 
 
@@ -261,6 +262,12 @@ def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
     app.add_error_handler(SenderLost, _on_sender_lost)
     app.add_error_handler(ProviderLost, _on_provider_lost)
     app.add_error_handler(ApiError, _on_api_error)
+    app.add_error_handler(BodyAwaited, _on_body_awaited)
+
+
+def _on_body_awaited(_req: Any, resp: falcon.Response, _error: BodyAwaited, _params: Any) -> None:
+    """The server sends nothing of this: it reads the body and calls again."""
+    resp.status = falcon.HTTP_204
 
 
 def _on_api_error(_req: Any, resp: falcon.Response, error: ApiError, _params: Any) -> None:

@@ -15,6 +15,7 @@ import falcon
 
 from api.audit import Origin, serving
 from api.caps import counted_as
+from api.http.bodies import GATE, BodyGate
 from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
 from api.services import Services
@@ -55,6 +56,9 @@ class Everywhere:
         """Nobody guesses at what a body is."""
         resp.set_header("X-Content-Type-Options", "nosniff")
         serving(None)
+        gate: BodyGate | None = req.env.get(GATE)
+        if gate is not None and gate.opened:
+            return  # it is called again when the body is here
         if self._services.settings.security.request_logging and req.path not in self._exempt:
             _log(req, resp)
 
@@ -63,17 +67,17 @@ class Everywhere:
         refusal = self._refusal(req)
         if refusal is not None:
             if limited:
-                self._count(address, resp)
+                self._count(address, req, resp)
             raise refusal
         if limited and self._services.rates.exhausted(address) and _costs_a_hash(req):
-            self._count(address, resp)
+            self._count(address, req, resp)
         self._identify(req)
         if limited:
             caller = req.context.caller
             if caller is None:
-                self._count(address, resp)
+                self._count(address, req, resp)
             else:
-                self._count(caller.identity, resp, caller.interactive, caller.user.id if caller.key else None)
+                self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
 
     def _refusal(self, req: falcon.Request) -> ApiError | None:
         """Why this client may not reach the API at all; None when it may."""
@@ -99,10 +103,22 @@ class Everywhere:
                 return
             req.context.caller = req.context.origin.caller = caller
 
-    def _count(self, caller: str, resp: falcon.Response, interactive: bool = False, owner: str | None = None) -> None:
+    def _count(
+        self,
+        caller: str,
+        req: falcon.Request,
+        resp: falcon.Response,
+        interactive: bool = False,
+        owner: str | None = None,
+    ) -> None:
+        gate: BodyGate | None = req.env.get(GATE)
+        if gate is not None and gate.rate_headers is not None:  # it was counted before its body was read
+            resp.set_headers(gate.rate_headers)
+            return
         verdict = self._services.rates.hit(caller, interactive, owner)
-        for name, value in verdict.headers.items():
-            resp.set_header(name, value)
+        resp.set_headers(verdict.headers)
+        if gate is not None:
+            gate.rate_headers = verdict.headers
         if verdict.retry_after:
             raise rate_limited(verdict.retry_after)
 

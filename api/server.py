@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,20 +17,20 @@ from typing import Any
 
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from actors.complaints import Complaint
-from actors.forwarding.proxy_protocol import BadHeader, read_header
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
+from api.http.body import MAX_BODY
 from api.http.call import AFTER
-from api.http.parser import MAX_TAKEN_IN, Parser
+from api.http.parser import Bodies
 from api.older_address import OlderAddress
 from api.refusals import Refused
 from api.security.hashing import AT_ONCE
-from api.server_tasks import MAX_HEAD, Answer, Refusal
+from api.server_channel import Channel
+from api.server_tasks import MAX_HEAD
 from api.slots import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
@@ -38,137 +39,16 @@ logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few 
 THREADS = 8 + AT_ONCE + TAILS_MAX + EXPORTS_MAX
 """Enough for all that may wait for a password to be hashed, for records or for a client that reads many, and for the
 others beside them."""
-HEAD_TIMEOUT = 10.0
-REQUEST_TIMEOUT = 60.0
 IDLE_TIMEOUT = 60
-STALLED_AFTER = 60.0
-"""Seconds without taking a byte of an answer after which a client counts as gone."""
-LINGER = 2.0
-OUTDATED = 2.0
-FIRST_REQUEST = 0.5
-KEPT_ALIVE = 0.2
-"""Seconds that a connection may still send its first request, or another one, when the last requests have begun."""
 NO_CONNECTIONS = 2
 """What waitress counts as connections and aren't: the listener and the trigger of its loop."""
 OnRefused = Callable[[Refused], dict[str, str]]
 
 
-class _Channel(HTTPChannel):  # type: ignore[misc]
-    """One connection. `began` is when the request that is being read began, None between requests.
-
-    One that is outdated came by an address that the API has left: its next answer is its last, and it is closed when it
-    asks nothing for `OUTDATED`; at once would be under the hands of who is just asking.
-
-    One that `lingers` is closed in two steps (RFC 9112, section 9.6): our half first, and the rest when the client has
-    heard the answer or had `LINGER` seconds. Closed at once with bytes unread, the kernel would send a reset, and
-    the client might lose the answer that says what was wrong.
-    """
-
-    parser_class = Parser
-    task_class = Answer
-    error_task_class = Refusal
-    served = False
-    began: float | None = None
-    lingers = False
-    outdated_since: float | None = None
-    lingering_until: float | None = None
-    known = False
-    header = b""
-    last_seen = 0.0
-    moved_at = 0.0
-
-    def handle_close(self) -> None:
-        if not self.lingers or self.lingering_until is not None:
-            super().handle_close()
-            return
-        self.lingering_until = time.monotonic() + LINGER
-        self.will_close = False
-        try:
-            self.socket.shutdown(socket.SHUT_WR)
-        except OSError:  # the client is gone already
-            super().handle_close()
-
-    def readable(self) -> bool:
-        return self.lingering_until is not None or bool(super().readable())
-
-    def handle_read(self) -> None:
-        if self.lingering_until is None:
-            super().handle_read()
-            return
-        try:
-            self.recv(65536)  # to be forgotten; at the end of the stream it closes this channel
-        except OSError:
-            self.handle_close()
-
-    def _announced(self, data: bytes) -> bytes:
-        """What is behind the header of the TLS front, whose client this is from then on; nothing before it is whole."""
-        if self.known:
-            return data
-        self.header += data
-        try:
-            header = read_header(self.header)
-        except BadHeader as error:
-            log.error("the TLS front sent no good header: %s", error)
-            self.handle_close()
-            return b""
-        if header is None:
-            return b""
-        if header.source is not None:
-            self.addr = header.source
-        self.known = True
-        return self.header[header.size :]
-
-    def received(self, data: bytes) -> bool:
-        if self.server.behind_tls:
-            data = self._announced(data)
-            if not data:
-                return False
-        if self.began is None:
-            self.began = time.monotonic()
-        more = bool(super().received(data))
-        if self.request is None:
-            self.began = None
-            self.served = True
-        return more
-
-    @property
-    def between_requests(self) -> bool:
-        """Nothing is being read, done or written."""
-        return self.began is None and not self.requests and not self.total_outbufs_len
-
-    def lapsed(self, now: float) -> bool:
-        """Whether it came by an address that was left, and nothing has come since then."""
-        return self.outdated_since is not None and now - self.outdated_since > OUTDATED and self.between_requests
-
-    def may_send_more(self, waited: float) -> bool:
-        """Whether a request may still come, so many seconds after the last requests have begun."""
-        return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
-
-    def stalled(self, now: float) -> bool:
-        """Whether the client takes nothing of an answer any more, which holds a thread when it is a long one."""
-        if self.total_outbufs_len == 0 or self.last_activity != self.last_seen:
-            self.last_seen, self.moved_at = self.last_activity, now  # waitress goes by the wall clock, which may leap
-        return now - self.moved_at > STALLED_AFTER
-
-    @property
-    def loiters(self) -> bool:
-        """Is a request being read, rather than the rest of what a refused client sends?"""
-        return self.lingering_until is None and self.request is not None
-
-    def overdue(self, now: float) -> bool:
-        """Whether the request that is being read takes too long, or the client's half of a close."""
-        if self.lingering_until is not None:
-            return now > self.lingering_until
-        if self.began is None or self.request is None:
-            return False
-        limit = REQUEST_TIMEOUT if self.request.headers_finished else HEAD_TIMEOUT
-        return now - self.began > limit
-
-
 class _Server(TcpWSGIServer):  # type: ignore[misc]
     """waitress with a cap for each address and deadlines for requests."""
 
-    channel_class = _Channel
+    channel_class = Channel
     per_address = 0
     behind_tls = False
     on_refused: OnRefused
@@ -310,14 +190,15 @@ class ApiServer:
             cleanup_interval=1,
             channel_timeout=IDLE_TIMEOUT,
             max_request_header_size=MAX_HEAD,
-            max_request_body_size=MAX_TAKEN_IN,
-            inbuf_overflow=MAX_TAKEN_IN,
+            max_request_body_size=sys.maxsize,  # the parser asks the application about large ones
+            inbuf_overflow=MAX_BODY,
             asyncore_use_poll=True,
             clear_untrusted_proxy_headers=False,  # the application judges X-Forwarded-For itself
             ident=None,
             url_scheme="https" if behind_tls else "http",
             log_socket_errors=False,
         )
+        self.bodies = adjustments.bodies = Bodies()
         self._dispatcher = ThreadedTaskDispatcher()
         self._dispatcher.set_thread_count(THREADS)
         self._server = _Server(

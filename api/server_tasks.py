@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from waitress.task import ErrorTask, WSGITask
 
-from api.http.body import MAX_BODY, MAX_IMPORT
+from api.http.bodies import GATE
+from api.http.body import MAX_BODY, MAX_IMPORT, RETRY_AFTER
 from api.http.call import AFTER
 from api.http.client import request_id
 from api.http.errors import INVALID_REQUEST, envelope_bytes
@@ -20,8 +23,10 @@ _MESSAGES = {
     400: "The request can't be understood",
     413: "The body is too large",
     HEAD_TOO_LARGE: "The head of the request is too large",
+    503: "The server has no room for one more body; try again in a moment",
     501: "This transfer coding is not supported",
 }
+_CODES = {500: "INTERNAL_ERROR", 503: "UNAVAILABLE"}
 _REASONS = {
     413: f"must have at most {MAX_BODY} bytes ({MAX_IMPORT} of an import)",
     HEAD_TOO_LARGE: f"must have at most {MAX_HEAD} bytes",
@@ -35,7 +40,7 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
         error = self.request.error
         status = error.code if error.code in _MESSAGES else 500
         identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
-        code = INVALID_REQUEST if status != 500 else "INTERNAL_ERROR"
+        code = _CODES.get(status, INVALID_REQUEST)
         details = (
             {"request_id": identifier}
             if status == 500
@@ -44,6 +49,8 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
         body = envelope_bytes(code, _MESSAGES.get(status, "The server could not do this"), details)
         self.status = f"{error.code} {error.reason}"
         self.response_headers += [("Content-Type", "application/json"), ("X-Request-Id", identifier), NOSNIFF]
+        if status == 503:
+            self.response_headers.append(("Retry-After", str(RETRY_AFTER)))
         self.response_headers += self._told(error.code, str(error.body), identifier).items()
         self.set_close_on_finish()
         self.content_length = len(body)
@@ -63,7 +70,28 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
 
 
 class Answer(WSGITask):  # type: ignore[misc]
-    """A request that the application answers."""
+    """A request that the application answers.
+
+    What it `refused` before the body was read is refused so, and the connection ends.
+    """
+
+    def execute(self) -> None:
+        refused = self.request.refused
+        if refused is None:
+            super().execute()
+            return
+        self.complete = True
+        self.status, self.response_headers, body = refused
+        self.request.headers["CONNECTION"] = "close"
+        self.channel.lingers = True
+        self.content_length = len(body)
+        self.write(body)
+
+    def get_environment(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environment()
+        if self.request.gate is not None:
+            environ[GATE] = self.request.gate
+        return environ
 
     def build_response_header(self) -> bytes:
         leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves

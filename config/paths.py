@@ -121,6 +121,11 @@ class DataDir:
         return self.path / "telemetry"
 
     @property
+    def temporary(self) -> Path:
+        """The folder of large bodies of requests and responses, while the API has them. Emptied at its start."""
+        return self.path / "temporary"
+
+    @property
     def lock(self) -> Path:
         """Locked by whoever may write here: the running product, or one offline command."""
         return self.path / "lock"

@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 import falcon
 from pydantic import BaseModel
 
-from api.http.errors import ApiError, invalid
+from api.http.bodies import GATE, SMALL, BodyAwaited, BodyGate
+from api.http.errors import ApiError, invalid, rate_limited
 from api.http.validation import validated
 
 MAX_BODY = 1024 * 1024
 IMPORT_PATH = "/api/v1/config/import"
 MAX_IMPORT = 8 * 1024 * 1024
 """Bytes of a whole configuration, which is what only this path takes."""
+RETRY_AFTER = 1
+"""Seconds after which a large body may be sent again when there was no room."""
 _DEEPEST = 64
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -28,9 +31,18 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
-    """All of the body. Raises `ApiError` 413 when there are more than `most` bytes of it."""
-    if (request.content_length or 0) > most:
+    """All of the body. Raises `ApiError` 413 when there are more than `most` bytes of it.
+
+    Raises `BodyAwaited` when it has not been read from the connection yet, and 429 when it can't be now.
+    """
+    gate: BodyGate | None = request.env.get(GATE)
+    if (request.content_length or 0) > most or (gate is not None and most <= SMALL):
         raise too_large(most)
+    if gate is not None and not gate.body_is_here:
+        caller = request.context.caller
+        if not gate.open(most, caller.user.id if caller else request.context.address):
+            raise rate_limited(RETRY_AFTER, "Too many large bodies are being received at once")
+        raise BodyAwaited
     content: bytes = request.bounded_stream.read(most + 1)
     if len(content) > most:
         raise too_large(most)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from api.http.bodies import SMALL
 from api.http.body import MAX_BODY
 from api.http.call import Call, Reply
 from api.parameters import Parameter
@@ -33,7 +34,7 @@ class Operation:
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
     What `names_resource` in its query answers 404 when there is no such thing.
     `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
-    them to everybody. Those with a `passphrase` read one from a header. A body has at most `max_body` bytes.
+    them to everybody. Those with a `passphrase` read one from a header. A body has at most `largest_body` bytes.
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
@@ -63,12 +64,17 @@ class Operation:
     open_by: str | None = None
     redirects: bool = False
     passphrase: bool = False
-    max_body: int = MAX_BODY
+    largest_body: int = MAX_BODY
 
     @property
     def permission(self) -> str | None:
         """The permission that is needed, if it is one."""
         return None if self.access.startswith("(") else self.access
+
+    @property
+    def max_body(self) -> int:
+        """Bytes that a body has at most; where no credentials are needed, as many as are read without any."""
+        return min(SMALL, self.largest_body) if self.access == NONE else self.largest_body
 
     @property
     def repeatable(self) -> bool:

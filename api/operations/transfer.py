@@ -40,6 +40,6 @@ OPERATIONS: tuple[Operation, ...] = (
         query=queries.IMPORT_CONFIG,
         matches=True,
         passphrase=True,
-        max_body=MAX_IMPORT,
+        largest_body=MAX_IMPORT,
     ),
 )

@@ -26,7 +26,7 @@ from actors.bus.mailbox import Answer, Exchange
 from actors.bus.messages import Done, Hello, PutWish, Stop
 from api.first_start import ensure_administrator
 from api.offline import reset_password
-from api.server import HEAD_TIMEOUT
+from api.server_channel import HEAD_TIMEOUT
 from api.store import StoreError
 from api.wish import read_wish
 from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
@@ -38,7 +38,7 @@ import json, socket, sys
 import api.server
 from actors.process import Boot, main
 given = json.loads(sys.argv[1])
-api.server.HEAD_TIMEOUT = given["head_timeout"]
+api.server_channel.HEAD_TIMEOUT = given["head_timeout"]
 listener = socket.socket(fileno=given["listener"])
 boot = Boot("api", 1, given["run"], given["data"], params={"settings": given["settings"]})
 sys.exit(main("api.actor:ApiActor", boot, [listener], given["lifeline"]))

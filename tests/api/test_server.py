@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import re
 import socket
@@ -129,31 +128,11 @@ def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_tha
 
 
 def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.server.OUTDATED", 0.0)
+    monkeypatch.setattr("api.server_channel.OUTDATED", 0.0)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
         wait_until(lambda: serving.server._server.active_channels, "it is accepted")
         serving.server.move(listening())
         assert silent.recv(1) == b""
-
-
-@pytest.mark.parametrize(
-    ("path", "size", "status"),
-    [
-        ("/api/v1/proxies", 5 * MIB, 413),
-        ("/api/v1/config/import/", 5 * MIB, 413),
-        ("/api/v1/config/import", 9 * MIB, 200),
-        ("/api/v1/config/import", 17 * MIB, 413),
-    ],
-)
-def test_only_an_import_may_be_large(serving: Serving, path: str, size: int, status: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=LONG)
-    connection.putrequest("POST", path)
-    connection.putheader("Content-Length", str(size))
-    connection.endheaders()
-    with contextlib.suppress(ConnectionError):  # a refusal may come before all of it was sent
-        connection.send(bytes(size))
-    assert connection.getresponse().status == status
-    connection.close()
 
 
 def drain(serving: Serving) -> None:
@@ -224,7 +203,7 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
 def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.server.STALLED_AFTER", 0.5)
+    monkeypatch.setattr("api.server_channel.STALLED_AFTER", 0.5)
     ended = threading.Event()
 
     def endless(_environ: Any) -> Iterator[bytes]:
@@ -243,7 +222,7 @@ def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
 def test_it_is_said_once_that_requests_do_not_come_to_their_end(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("api.server.HEAD_TIMEOUT", 0.1)
+    monkeypatch.setattr("api.server_channel.HEAD_TIMEOUT", 0.1)
     slow = [socket.create_connection(("127.0.0.1", serving.port), LONG) for _ in range(3)]
     for each in slow:
         each.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
