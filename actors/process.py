@@ -82,9 +82,6 @@ class Actor:
         """Finish what is under way within this time, then call `finish`."""
         self.finish()
 
-    def level_changed(self, _level: str) -> None:
-        """`logging.level` is another one from now on."""
-
     def ready(self) -> None:
         """Say hello: it can work. From now on it must keep the promises of its pulse."""
         self.mailbox.tell(SUPERVISOR, Hello(self.boot.instance, os.getpid()))
@@ -105,7 +102,6 @@ class Actor:
             answer(Done())
         elif isinstance(message, SetLogging):
             set_up_logging(message.level, message.format, message.output)
-            self.level_changed(message.level)
             answer(Done())
         else:
             self.receive(sender, message, answer)

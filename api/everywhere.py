@@ -60,7 +60,9 @@ class Everywhere:
         if gate is not None and gate.opened:
             return  # it is called again when the body is here
         if self._services.settings.security.request_logging and req.path not in self._exempt:
-            _log(req, resp)
+            level = logging.DEBUG if _is_poll(req, resp) else logging.INFO
+            if requests_log.isEnabledFor(level):
+                _log(req, resp, level)
 
     def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
         address, limited = counted_as(req.context.address), self._services.rates.enabled
@@ -132,7 +134,13 @@ def _costs_a_hash(req: falcon.Request) -> bool:
     return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
 
 
-def _log(req: falcon.Request, resp: falcon.Response) -> None:
+def _is_poll(req: falcon.Request, resp: falcon.Response) -> bool:
+    """Whether somebody at a screen or a command line has read something: tools do that every few seconds."""
+    caller = req.context.caller
+    return caller is not None and caller.interactive and req.method in SAFE and str(resp.status) < "4"
+
+
+def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:
     context = req.context
     caller = context.caller
     fields = {
@@ -147,4 +155,4 @@ def _log(req: falcon.Request, resp: falcon.Response) -> None:
     }
     who = f"{fields['user']} ({fields['credential']})" if caller else "nobody"
     message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms for " + who.replace("%", "%%")
-    requests_log.info(message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})
+    requests_log.log(level, message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})

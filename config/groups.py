@@ -28,13 +28,15 @@ def good_output(text: str) -> str:
 
 
 class Logging(Group):
-    """`logging`: the product's own log and the access records. What is below `level` is not kept.
+    """`logging`: the product's own log (`level`, `format`) and the access records (`access`, `retention_…`).
 
+    `errors` are the records of requests that failed or were refused.
     `output` is where the log goes, and where records go beside their index. Records are kept for `retention_days`, and
     as many of them as fit into `retention_size` bytes; 0: any number.
     """
 
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    access: Literal["all", "errors", "off"] = "all"
     format: Literal["text", "json"] = "text"
     output: Annotated[str, AfterValidator(good_output)] = "stderr"
     retention_days: int = Field(30, ge=1, le=3650)

@@ -53,6 +53,7 @@ class LoggingInput(_Input):
     """`logging` of a change; it holds at once, in all processes."""
 
     level: Literal["debug", "info", "warning", "error", "critical"] | None = None
+    access: Literal["all", "errors", "off"] | None = None
     format: Literal["text", "json"] | None = None
     output: (
         Annotated[StrictStr, AfterValidator(good_output), Field(json_schema_extra={"pattern": OUTPUT_PATTERN})] | None
@@ -128,7 +129,7 @@ def groups(settings: Grouped) -> dict[str, dict[str, Any]]:
             "ssl_enabled": server.tls.enabled,
             "max_connections": server.max_connections,
         },
-        "logging": {"level": logging.level, "format": logging.format, "output": logging.output},
+        "logging": {name: getattr(logging, name) for name in ("level", "access", "format", "output")},
         "auth": {
             "enabled": True,
             "session_timeout": auth.access_token_ttl,

@@ -45,6 +45,7 @@ ACCESS_FIELDS = (
     "parent",  # the name of the parent proxy that it went through, "" for none
 )
 Row = tuple[Any, ...]
+_STATUS, _REASON = ACCESS_FIELDS.index("status_code"), ACCESS_FIELDS.index("reason")
 
 BATCH_ROWS = 1_000
 KEPT_ROWS = 100_000
@@ -52,6 +53,11 @@ FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
 COMPLAINT_PERIOD = 60.0
 """Seconds between two lines in the log about records that are lost."""
+
+
+def is_error(row: Row) -> bool:
+    """Whether it is the record of a request that failed or was refused."""
+    return row[_STATUS] >= 400 or bool(row[_REASON])
 
 
 class RecordSender:

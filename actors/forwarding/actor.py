@@ -27,11 +27,12 @@ from actors.bus.messages import (
     QueryConnections,
     QueryUpstreams,
     Recovered,
+    SetAccessRecords,
     SetPooling,
     Trouble,
     Upstreams,
 )
-from actors.bus.records import ACCESS_FIELDS, RecordSender, Row
+from actors.bus.records import RecordSender, Row, is_error
 from actors.forwarding import errors
 from actors.forwarding.announcement import Announcement
 from actors.forwarding.client import Client
@@ -46,7 +47,6 @@ from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
 from actors.latency import sparse
-from actors.log_lines import levels_from
 from actors.process import Actor, Boot
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ USAGE_RETRY = 0.05
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
 
-_LEVEL = ACCESS_FIELDS.index("level")
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -81,7 +80,7 @@ class ForwardingActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         params = boot.params.get("proxy", {})
-        self._kept_levels = levels_from(boot.log_level)
+        self._recorded: str = boot.params.get("access_records", "all")
         self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
         self.serving = Serving(
             self.loop,
@@ -133,15 +132,15 @@ class ForwardingActor(Actor):
         elif isinstance(message, SetPooling):
             self.serving.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
             answer(Done())
+        elif isinstance(message, SetAccessRecords):
+            self._recorded = message.access
+            answer(Done())
         else:
             refuse(sender, message, answer)
 
-    def level_changed(self, level: str) -> None:
-        """What is below it is not even sent from now on: by the time it was indexed the level might be another one."""
-        self._kept_levels = levels_from(level)
-
     def _record(self, row: Row) -> None:
-        if row[_LEVEL] in self._kept_levels:
+        """What is not to be kept is not even sent: by the time it was indexed the setting might be another one."""
+        if self._recorded == "all" or (self._recorded == "errors" and is_error(row)):
             self.records.add(row)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:

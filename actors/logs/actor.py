@@ -33,7 +33,7 @@ class LogsActor(Actor):
         self._settings = Logging.model_validate(boot.params.get("logging", {}))
         folder = self.data_dir.logs
         self._outlets = Outlets(folder)
-        self._index = LogIndex(folder, boot.log_level, stored=self._on_stored)
+        self._index = LogIndex(folder, stored=self._on_stored)
         self._outlets.choose(self._settings.output)
         self._searches = Searches(self.loop, folder, lambda: self._index.last)
         self._complained = -COMPLAINT_PERIOD
@@ -56,10 +56,6 @@ class LogsActor(Actor):
             answer(Done())
         else:
             refuse(sender, message, answer)
-
-    def level_changed(self, level: str) -> None:
-        """Keep what is at least of this level."""
-        self._index.set_level(level)
 
     def close(self) -> None:
         """Close the index, too."""

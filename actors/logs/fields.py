@@ -24,7 +24,6 @@ REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
 """A word is looked for in each of them; the first three and the target make up the message of a record."""
 
-LEVEL_AT = ACCESS_FIELDS.index("level")
 _TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID) if name != "status_code")
 _texts_of = itemgetter(*_TEXTS)
 _SOUND: set[tuple[type, ...]] = set()

@@ -18,10 +18,9 @@ from pathlib import Path
 
 from actors.bus.messages import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
-from actors.log_lines import levels_from
 from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
 from actors.logs.earlier import pack_earlier
-from actors.logs.fields import LEVEL_AT, Row, sound
+from actors.logs.fields import Row, sound
 from actors.logs.parts import day_files, day_of
 from actors.logs.search import Searcher
 
@@ -39,25 +38,18 @@ Stored = Callable[[int, Sequence[Row]], None]
 class LogIndex:
     """Owner of the folder of day files. `clock` is wall time, which decides the day."""
 
-    def __init__(
-        self, folder: Path, level: str, clock: Callable[[], float] = time.time, stored: Stored | None = None
-    ) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, stored: Stored | None = None) -> None:
         self._folder = folder
         self._clock = clock
         self._stored = stored
         self._searcher = Searcher(folder)
         self._pack_at = BLOCK_ROWS
         self._refused = 0
-        self.set_level(level)
         self._positions: dict[Sender, int] = {}
         self.last = 0
         """The number of the record that was stored last."""
         self._take_stock()
         self._file = _opened(self._path()) or DayFile(self._path())
-
-    def set_level(self, level: str) -> None:
-        """Records below this level are not kept from now on."""
-        self._kept = levels_from(level)
 
     @property
     def path(self) -> Path:
@@ -70,7 +62,7 @@ class LogIndex:
         position = max(self._positions.get(sender, 0), batch.first - 1)
         if batch.number != position + 1:
             return position
-        rows = self._kept_rows(batch)
+        rows = self._sound_rows(batch)
         first = self.last + 1
         self._today().store(sender, batch.number, first, rows)
         self._positions[sender] = batch.number
@@ -100,12 +92,12 @@ class LogIndex:
         self._searcher.close()
         self._file.close()
 
-    def _kept_rows(self, batch: Batch) -> list[Row]:
+    def _sound_rows(self, batch: Batch) -> list[Row]:
         rows = sound(batch.rows)
         if len(rows) < len(batch.rows):
             self._refused += len(batch.rows) - len(rows)
             log.error("%d records so far are none, the last of them from %s", self._refused, batch.source)
-        return [row for row in rows if row[LEVEL_AT] in self._kept]
+        return rows
 
     def _pack_when_due(self) -> None:
         """What can't be packed now is found all the same, and packed with the next ones."""

@@ -38,6 +38,7 @@ from actors.bus.messages import (
     Program,
     ProxySpec,
     PutSettings,
+    SetAccessRecords,
     SetLogging,
     SetMaxConnections,
     SetPooling,
@@ -179,6 +180,7 @@ class Service:
             {
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+                "access_records": settings.logging.access,
             },
             {"publish": settings.metrics.publish},
             {
@@ -338,6 +340,8 @@ class Service:
         pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
         if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
             self._fleet.tell_proxies(pooling, gate)
+        if now.logging.access != before.logging.access:
+            self._fleet.tell_proxies(SetAccessRecords(now.logging.access), gate)
         self._api_params["settings"] = self._shown()  # for the API's next start
         self._tls_params["max_connections"] = now.server.max_connections
         if now.server.max_connections != before.server.max_connections:

@@ -17,9 +17,13 @@ class ServerSettings(Form):
 
 
 class LoggingSettings(Form):
-    """The product's own log and its access records. `output`: `stderr`, `stdout`, `journald`, `jsonl` or `jsonl:/…`."""
+    """The product's own log, and which access records are kept.
+
+    `output`: `stderr`, `stdout`, `journald`, `jsonl` or `jsonl:/…`.
+    """
 
     level: Literal["debug", "info", "warning", "error", "critical"]
+    access: Literal["all", "errors", "off"]
     format: Literal["text", "json"]
     output: str
 

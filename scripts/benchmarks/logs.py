@@ -100,7 +100,7 @@ _PATHS = ("a", "img", "api/v1/items", "search", "static/js", "static/css", "user
 def measure(folder: Path, records: int) -> list[Row]:
     """All rows about an index of so many records in `folder`."""
     now = FIRST_MIDNIGHT
-    index = LogIndex(folder / "logs", "info", lambda: now)
+    index = LogIndex(folder / "logs", lambda: now)
     each = DAYS * DAY / records
     spent = 0.0
     for number, batch in enumerate(Records(each).batches(FIRST_MIDNIGHT), 1):

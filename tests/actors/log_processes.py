@@ -98,7 +98,7 @@ class Load:
 
 def targets(data: Path) -> list[str]:
     """All that a stopped indexer has stored, in the order of storing."""
-    index = LogIndex(data / "logs", "debug")
+    index = LogIndex(data / "logs")
     found: list[str] = []
     after = 0
     while after < index.last:

@@ -24,7 +24,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
-    made = LogIndex(tmp_path / "logs", "info", clock)
+    made = LogIndex(tmp_path / "logs", clock)
     yield made
     made.close()
 
@@ -88,13 +88,6 @@ def test_filters(index: LogIndex, query: dict[str, object], found: list[str]) ->
     assert find(index, **query) == found
 
 
-def test_what_is_below_the_level_is_acknowledged_and_not_kept(index: LogIndex) -> None:
-    assert store(index, 1, row(1, level="debug"), row(2, level="info")) == 1
-    index.set_level("error")
-    assert store(index, 2, row(3, level="warning"), row(4, level="critical")) == 2
-    assert sorted(find(index)) == ["host:2", "host:4"]
-
-
 def test_a_batch_that_comes_again_or_skips_is_not_stored(index: LogIndex) -> None:
     assert store(index, 1, row(1)) == 1
     assert store(index, 1, row(1)) == 1
@@ -107,7 +100,7 @@ def test_positions_survive_a_restart_and_a_change_of_day(index: LogIndex, tmp_pa
     store(index, 1, row(1))
     clock.now += DAY
     index.close()
-    again = LogIndex(tmp_path / "logs", "info", clock)
+    again = LogIndex(tmp_path / "logs", clock)
     assert store(again, 1, row(1)) == 1
     assert store(again, 2, row(2)) == 2
     assert sorted(find(again)) == ["host:1", "host:2"]
@@ -143,7 +136,7 @@ def test_a_file_of_an_earlier_release_is_packed_at_the_start_with_fields_that_it
             rows = [row(at, target_url=f"{day}:{at}")[:-1] for at in range(count)]
             database.executemany(f"INSERT INTO records ({', '.join(fields)}) VALUES ({', '.join('?' * 14)})", rows)
     for _start in range(2):
-        again = LogIndex(tmp_path / "logs", "info", clock)
+        again = LogIndex(tmp_path / "logs", clock)
         found = again.find(QueryLogs(0, NOON + DAY, 10_000, 0, None, None, None))
         assert [each["target_url"] for each in found.rows[:2]] == ["2026-01-02:0", "2026-01-01:4999"]
         assert (found.total, found.rows[0]["parent"]) == (5_001, "")

@@ -27,7 +27,7 @@ def clock() -> Clock:
 @pytest.fixture
 def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
     """Five days, the last of them today, with one record each and a file of lines for the first two."""
-    made = LogIndex(tmp_path, "info", clock)
+    made = LogIndex(tmp_path, clock)
     for day in range(5):
         clock.now = NOON + day * DAY
         fill(made, day + 1, 1, clock.now)

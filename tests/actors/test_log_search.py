@@ -33,7 +33,7 @@ class Log:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.clock = Clock(NOON)
-        self.index = LogIndex(Path(self.folder.name) / "logs", "debug", self.clock)
+        self.index = LogIndex(Path(self.folder.name) / "logs", self.clock)
         self.records: list[Record] = []
         self._batches = 0
 
@@ -237,7 +237,7 @@ def test_a_tail_gives_each_record_once_in_the_order_of_storing_over_blocks_days_
         log.clock.now = NOON + batch * DAY / 4
         log.store(*(row(batch * 10 + at, timestamp=NOON + dice.randrange(1000)) for at in range(dice.randrange(6))))
     log.index.close()
-    log.index = LogIndex(Path(log.folder.name) / "logs", "debug", log.clock)
+    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
     assert [each["target_url"] for each in tail(log, after)] == [each["target_url"] for each in log.records]
 
 
@@ -256,7 +256,7 @@ def test_numbers_go_on_above_those_of_files_that_are_gone(log: Log) -> None:
     for file in (Path(log.folder.name) / "logs").iterdir():
         file.unlink()
     log.clock.now += 1
-    log.index = LogIndex(Path(log.folder.name) / "logs", "debug", log.clock)
+    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
     assert log.index.last > last
 
 
@@ -330,7 +330,7 @@ def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
     log.store(*numbered(2))
     log.index.close()
     log.index.path.write_bytes(b"no database, but long enough to be looked at" * 99)
-    log.index = LogIndex(Path(log.folder.name) / "logs", "debug", log.clock)
+    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
     log.index.commit(Batch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
     assert targets(log.find()) == ["host:3", "host:1"]
     assert "is damaged and set aside" in caplog.text

@@ -212,6 +212,20 @@ def test_a_request_is_logged_with_its_caller_and_id_but_without_its_query(
     assert "404" in second.getMessage()
 
 
+def test_what_an_interactive_session_reads_is_logged_at_debug_and_what_it_changes_at_info(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = api.services.tokens.issue(api.admin.id, "interactive").access_token
+    headers = {"Authorization": f"Bearer {token}"}
+    with caplog.at_level(logging.DEBUG, "api.requests"):
+        api.get("/proxies", headers)
+        api.get("/proxies/gone", headers)
+        api.patch("/settings", {}, headers)
+        api.get("/proxies", api.token())
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "api.requests"]
+    assert [level for level, _ in logged] == ["DEBUG", "INFO", "INFO", "INFO"], logged
+
+
 def test_without_request_logging_nothing_is_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     guarded(api, security=Security(request_logging=False, rate_limiting=OFF))
     with caplog.at_level(logging.INFO, "api.requests"):

@@ -16,7 +16,7 @@ from tests.api.support import PROXY, QUIET, Api, error_of
 
 SAMPLE = {
     "server": {"host": "127.0.0.1", "port": 8080, "ssl_enabled": False, "max_connections": 1000},
-    "logging": {"level": "info", "format": "text", "output": "stderr"},
+    "logging": {"level": "info", "access": "all", "format": "text", "output": "stderr"},
     "auth": {"enabled": True, "session_timeout": 3600, "max_login_attempts": 5},
     "proxy": {"default_timeout": 30, "keep_alive_timeout": 60, "max_idle_connections": 100},
 }
@@ -86,6 +86,7 @@ def test_tokens_live_as_long_as_the_sessions_from_now_on(api: Api) -> None:
         ({"server": {"max_connections": 0}}, "server.max_connections"),
         ({"logging": {"level": "loud"}}, "logging.level"),
         ({"logging": {"format": "xml"}}, "logging.format"),
+        ({"logging": {"access": "some"}}, "logging.access"),
         ({"logging": {"output": "/etc/passwd"}}, "logging.output"),
         ({"auth": {"enabled": False}}, "auth.enabled"),
         ({"auth": {"session_timeout": 0}}, "auth.session_timeout"),

@@ -49,7 +49,7 @@ def everything(index: LogIndex) -> list[str]:
 
 @pytest.fixture
 def index(bench: Bench) -> Iterator[LogIndex]:
-    made = LogIndex(bench.run_dir.path / "logs", "debug", lambda: NOON)
+    made = LogIndex(bench.run_dir.path / "logs", lambda: NOON)
     yield made
     made.close()
 
@@ -100,7 +100,7 @@ def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_ar
             bench.until(lambda: False, "the indexer dies")
         receiver.close()
         index.close()
-        index = LogIndex(folder, "debug", lambda: NOON)
+        index = LogIndex(folder, lambda: NOON)
     receiver = receive(bench, index.commit)
     bench.until(lambda: sender.settled, "everything is acknowledged")
     assert everything(index) == [f"host:{each}" for each in range(number)]
@@ -158,7 +158,7 @@ def test_an_indexer_that_lost_its_files_waits_for_nothing_that_will_not_come(
     bench.until(lambda: sender.settled, "the first is acknowledged")
     receiver.close()
     index.close()
-    fresh = LogIndex(bench.run_dir.path / "other", "debug", lambda: NOON)
+    fresh = LogIndex(bench.run_dir.path / "other", lambda: NOON)
     receiver = receive(bench, fresh.commit)
     sender.add(row(1))
     bench.until(lambda: sender.settled, "the second is acknowledged")

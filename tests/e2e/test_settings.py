@@ -76,24 +76,35 @@ def answered(url: str) -> bool:
         return False
 
 
-def test_level_and_format_hold_at_once_in_all_processes(own_product: Product, origin: Origin) -> None:
+def test_level_format_and_what_is_recorded_hold_at_once_in_all_processes(own_product: Product, origin: Origin) -> None:
     product = own_product
     proxy = product.proxy()
 
-    def fetch(path: str) -> None:
+    def fetch(path: str, status: int = 200) -> None:
         with Client(proxy["port"]) as client:
-            assert client.get(origin.url(path)).status == 200
+            assert client.get(origin.url(path)).status == status
 
     def found(path: str) -> list[dict[str, Any]]:
         logs: list[dict[str, Any]] = product.data("GET", f"/logs?search={path}")["logs"]
         return logs
 
     assert product.api("PATCH", "/settings", {"logging": {"level": "warning", "format": "json"}}).status_code == 200
-    fetch("/hello?quiet")
-    assert product.api("PATCH", "/settings", {"logging": {"level": "info"}}).status_code == 200
-    fetch("/hello?loud")
-    wait_until(lambda: found("loud"), "what is of the level again is found")
-    assert found("quiet") == []
+    fetch("/hello?warning")
+    wait_until(lambda: found("warning"), "records don't depend on the level of the log")
+    change = {"logging": {"level": "info", "access": "errors"}}
+    assert product.api("PATCH", "/settings", change).status_code == 200
+    fetch("/hello?errors")
+    fetch("/missing?errors", 404)
+    product.data("POST", f"/proxies/{proxy['id']}/restart")
+    fetch("/hello?restarted")
+    assert product.api("PATCH", "/settings", {"logging": {"access": "off"}}).status_code == 200
+    fetch("/missing?off", 404)
+    assert product.api("PATCH", "/settings", {"logging": {"access": "all"}}).status_code == 200
+    fetch("/hello?all")
+    wait_until(lambda: found("all"), "all are kept again")
+    wait_until(lambda: found("errors"), "errors are kept")
+    assert [record["status_code"] for record in found("errors")] == [404]
+    assert (found("restarted"), found("off")) == ([], [])
     product.data("POST", f"/proxies/{proxy['id']}/restart")
     lines = wait_until(lambda: json_lines(product.log), "lines are JSON")
     assert {line["level"] for line in lines} == {"info"}

@@ -81,6 +81,7 @@ from actors.bus.messages.forwarding import (
     ExplainedAddress,
     Explanation,
     QueryConnections,
+    SetAccessRecords,
     SetPooling,
 )
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
@@ -184,6 +185,7 @@ __all__ = [
     "RestartProxy",
     "Runtime",
     "SenderState",
+    "SetAccessRecords",
     "SetGroup",
     "SetLogging",
     "SetMaxConnections",

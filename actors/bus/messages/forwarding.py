@@ -23,6 +23,13 @@ class SetPooling:
 
 
 @message
+class SetAccessRecords:
+    """Supervisor → forwarding actor: `logging.access` has changed: `all`, `errors` or `off`. → `Done`."""
+
+    access: str
+
+
+@message
 class AdmitTester:
     """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`.
 
