@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from actors.forwarding.bound import Bound
     from actors.forwarding.meter import Meter
     from actors.forwarding.proxy_protocol import Ends
+    from actors.forwarding.questions import Check
     from actors.forwarding.upstreams.parent import Parent
     from actors.forwarding.upstreams.route import Route
 
@@ -58,6 +59,7 @@ class Client:
         "bound",
         "bytes_in",
         "bytes_out",
+        "check",
         "client_ended",
         "client_ip",
         "client_readable",
@@ -76,7 +78,6 @@ class Client:
         "out",
         "over",
         "parent",
-        "question",
         "relay",
         "reported",
         "serving",
@@ -102,7 +103,7 @@ class Client:
         self.out = bytearray()
         self.closing = False
         self.over = False
-        self.question: object | None = None
+        self.check: Check | None = None
         self._unsent = 0
         self.origin: Origin | None = None
         self.origin_ended = False
@@ -415,6 +416,8 @@ class Client:
         """Everything but the client's socket is given back."""
         self.over = True
         self._cancel_dial()
+        if self.check is not None:
+            self.check.cancel()
         if self.relay is not None:
             self.relay.close()
         leave_origin(self, LeaveOrigin(reusable=False))

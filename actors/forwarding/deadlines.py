@@ -1,11 +1,11 @@
 """Deadlines of many connections at next to no cost: a wheel of quarter seconds that turns only while it is needed.
 
-A connection moves its `deadline` as often as it likes; only when the quarter comes for which it was last noted does
-somebody look, and then it is noted again for later or expired. A note that an earlier one has overtaken is recognised
-by `noted` and passed over. Nobody expires before the deadline, nor later than a quarter of a second after it.
+A connection moves its `deadline` as often as it likes; only when the quarter comes for which it was last noted is it
+checked, and then it is noted again for later or expired. Each is noted in one quarter at most. None expires before its
+deadline, nor later than a quarter of a second after it.
 
-The wheel holds what is noted in it, ended connections too. So nobody is noted for later than `HORIZON`: with deadlines
-of an hour, the connections of an hour would stay in memory.
+What has ended is forgotten at once: at ten thousand new connections a second those of half a minute would be most of
+the heap, and every full garbage collection would walk over them while all others wait.
 """
 
 from __future__ import annotations
@@ -40,20 +40,33 @@ class Deadlines:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._quarters: dict[float, list[Mortal]] = {}
+        self._quarters: dict[float, set[Mortal]] = {}
 
     def note(self, mortal: Mortal) -> None:
         """See that it is looked at in time; cheap when it already is."""
         when = self._when(mortal.deadline)
         if when >= mortal.noted:
             return
+        if mortal.noted != NEVER:
+            self.forget(mortal)
         mortal.noted = when
         quarter = self._quarters.get(when)
         if quarter is not None:
-            quarter.append(mortal)
+            quarter.add(mortal)
             return
-        self._quarters[when] = [mortal]
+        self._quarters[when] = {mortal}
         self._loop.call_later(max(0.0, when - self._loop.now), lambda: self._look(when))
+
+    def forget(self, mortal: Mortal) -> None:
+        """Hold it no longer, since it has ended; harmless when it is not noted."""
+        quarter = self._quarters.get(mortal.noted)
+        if quarter is not None:
+            quarter.discard(mortal)
+        mortal.noted = NEVER
+
+    def __len__(self) -> int:
+        """How many are noted."""
+        return sum(map(len, self._quarters.values()))
 
     def _when(self, deadline: float) -> float:
         horizon = self._loop.now + HORIZON
@@ -63,7 +76,7 @@ class Deadlines:
 
     def _look(self, when: float) -> None:
         for mortal in self._quarters.pop(when):
-            if mortal.noted == when:
+            if mortal.noted == when:  # else one that was checked before it in this quarter has ended it
                 self._look_at(mortal)
 
     def _look_at(self, mortal: Mortal) -> None:

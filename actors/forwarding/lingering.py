@@ -70,5 +70,6 @@ class _Lingering:
         if self.deadline != float("inf"):
             self.deadline = float("inf")
             self._serving.lingering -= 1
+            self._serving.deadlines.forget(self)
             self._serving.loop.forget(self._sock.fileno())
             self._sock.close()

@@ -88,6 +88,10 @@ class Gate:
         self.waiting = True
         short.wait(woken)
 
+    def close(self) -> None:
+        """Its connection has ended; the place in the queue stays and wakes nothing."""
+        self._wake = None
+
 
 class Meter:
     """Both directions of one connection, and the account that it belongs to at present."""
@@ -128,6 +132,13 @@ class Meter:
             account.meters[self] = None
         self.inward.bind(account)
         self.outward.bind(account)
+
+    def close(self) -> None:
+        """The connection has ended: hold it no longer, though a gate may wait in the queue of a bucket."""
+        self.leave()
+        self.holder = None
+        self.inward.close()
+        self.outward.close()
 
     def leave(self) -> None:
         """The connection is gone, or another's."""

@@ -71,26 +71,27 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     origin = client.origin
     assert origin is not None
     report = _marked(client, command.report)
-    client.origin = None
-    client.over = True
     out = bytes(client.out)
     readable = client.client_readable or client.client_ended
     tunnel = RunningTunnel(
         client.serving, client.sock, client.client_ip, origin, out, report, client.number, client.meter, readable
     )
+    client.origin = None
+    client.over = True
+    client.serving.pool.leave(origin)
     client.serving.replaced(client, tunnel)
 
 
 def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
-    relay, client.relay = client.relay, None
-    control = client.sock
+    relay, control = client.relay, client.sock
     assert relay is not None
     assert isinstance(control, socket.socket)
-    client.over = True
     out = bytes(client.out)
     association = Association(
         client.serving, control, client.client_ip, relay, out, command, client.number, client.meter
     )
+    client.relay = None
+    client.over = True
     client.serving.replaced(client, association)
 
 

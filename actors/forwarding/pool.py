@@ -162,9 +162,14 @@ class Pool:
 
     def close(self, origin: Origin) -> None:
         """Close a connection that is not in the pool."""
-        origin.leave()
+        self.leave(origin)
         self._loop.forget(origin.fd)
         origin.sock.close()
+
+    def leave(self, origin: Origin) -> None:
+        """A connection that is not in the pool will not come back to it."""
+        origin.leave()
+        self._deadlines.forget(origin)
 
     def flush(self) -> None:
         """Close all that is idle, and keep nothing that is in use now: what was allowed then may not be now."""

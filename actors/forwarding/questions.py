@@ -26,41 +26,81 @@ if TYPE_CHECKING:
     from actors.forwarding.client import Client
 
 
-def authorize(client: Client, command: Authorize) -> list[Command] | None:
-    """Have the credentials checked; `authorized` may be called at once or later."""
-    credentials = client.serving.credentials
-    assert credentials is not None
-    answers: list[list[Command]] = []
-    asking = True
-    question = client.question = object()
-    user = _account(client, command.user)
+class Check:
+    """A check of credentials that is under way. It holds the client no longer than the client waits for it."""
 
-    def checked(user: str | None) -> None:
-        # An answer that comes too late must not be taken for that of a later request.
-        if client.over or client.question is not question or not client.session.authorizing:
+    __slots__ = ("_asking", "_client", "client_ip", "commands")
+
+    def __init__(self, client: Client) -> None:
+        self._client: Client | None = client
+        self._asking = True
+        self.client_ip = client.client_ip
+        self.commands: list[Command] | None = None
+        """What follows, when the result was there at once."""
+
+    @property
+    def waits(self) -> bool:
+        """See `asker.Asker`."""
+        client = self._client
+        return client is not None and client.check is self and client.waits
+
+    def __call__(self, user: str | None) -> None:
+        """The result: the user, or None for no."""
+        client = self._end()
+        # A result that comes too late must not be taken for that of a later request.
+        if client is None or client.over or not client.session.authorizing:
             return
-        client.question = None
-        if user is None and not client.serving.policy.wants_credentials:
-            user = ""  # nobody has to be known here, or not any more
-        client.user = user or ""
-        client.vouched = credentials.stored(client.user)
-        commands = client.session.authorized(user, client.loop.now)
-        if asking:
-            answers.append(commands)
+        commands = _checked(client, user)
+        if self._asking:
+            self.commands = commands
         else:
             client.perform(commands)
             client.go_on()
 
-    def gone() -> None:
-        if client.question is question:
+    def gone(self) -> None:
+        """Nothing was checked, since the client did not wait any more when its turn came."""
+        client = self._end()
+        if client is not None:
             client.end("connection_terminated")
 
+    def asked(self) -> None:
+        """From now on the result is late, and what follows from it is performed."""
+        self._asking = False
+
+    def cancel(self) -> None:
+        """The client has gone."""
+        self._client = None
+
+    def _end(self) -> Client | None:
+        """The client, if it is still this check that it waits for."""
+        client, self._client = self._client, None
+        if client is None or client.check is not self:
+            return None
+        client.check = None
+        return client
+
+
+def authorize(client: Client, command: Authorize) -> list[Command] | None:
+    """Have the credentials checked; `authorized` may be called at once or later."""
+    credentials = client.serving.credentials
+    assert credentials is not None
+    check = client.check = Check(client)
+    user = _account(client, command.user)
     if not client.serving.policy.wants_credentials and not (user or "").startswith(TESTERS):
-        checked("")
+        check("")
     else:
-        credentials.check(user, command.password, client, checked, gone)
-    asking = False
-    return answers[0] if answers else None
+        credentials.check(user, command.password, check, check, check.gone)
+    check.asked()
+    return check.commands
+
+
+def _checked(client: Client, user: str | None) -> list[Command]:
+    serving = client.serving
+    if user is None and not serving.policy.wants_credentials:
+        user = ""  # nobody has to be known here, or not any more
+    client.user = user or ""
+    client.vouched = None if serving.credentials is None else serving.credentials.stored(client.user)
+    return client.session.authorized(user, client.loop.now)
 
 
 def _account(client: Client, user: str | None) -> str | None:

@@ -219,8 +219,9 @@ class Serving:
     def ended(self, connection: Open) -> None:
         """A client has gone."""
         self.open.discard(connection)
+        self.deadlines.forget(connection)
         if connection.meter is not None:
-            connection.meter.leave()
+            connection.meter.close()
         if self.limits.counts_clients:
             self.limits.gone(connection)
         if not self.open and self.on_empty is not None:
@@ -229,6 +230,7 @@ class Serving:
     def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""
         self.open.discard(connection)
+        self.deadlines.forget(connection)
         self.open.add(tunnel)
         if tunnel.meter is not None:
             tunnel.meter.holder = tunnel

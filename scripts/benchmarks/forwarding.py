@@ -23,14 +23,21 @@ def small(bench: Bench) -> list[Row]:
 def fresh(bench: Bench) -> list[Row]:
     """1 KiB GETs, each on a client connection of its own, 50 at a time."""
     results = _results(bench, entrants.http(bench), Requests("1k", 50, close=True))
-    return cpu_rows("1 KiB GET, new connection each", "us/request", results, {"squid": Bar(factor=0.6)}, RATE)
+    bars = {"squid": Bar(factor=0.6)}
+    p99 = Comparison("1 KiB GET, new connection each, p99", "p99", "ms")
+    return [
+        *cpu_rows("1 KiB GET, new connection each", "us/request", results, bars, RATE),
+        *p99.rows(results, only=bars),
+    ]
 
 
 def medium(bench: Bench) -> list[Row]:
     """100 KiB GETs on 20 keep-alive connections."""
     present = [*entrants.http(bench), entrants.haproxy(bench, "http")]
     results = _results(bench, present, Requests("100k", 20))
-    return cpu_rows("100 KiB GET", "us/request", results, {"squid": Bar(factor=0.4)}, RATE)
+    bars = {"squid": Bar(factor=0.4)}
+    p99 = Comparison("100 KiB GET, p99", "p99", "ms")
+    return [*cpu_rows("100 KiB GET", "us/request", results, bars, RATE), *p99.rows(results, only=bars)]
 
 
 def _results(bench: Bench, present: list[Entrant], load: Requests) -> Results:

@@ -115,7 +115,7 @@ class Origin(Program):
             daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
             events {{ worker_connections 16384; }}
             http {{
-                access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 600;
+                access_log off; sendfile on; tcp_nopush off; keepalive_requests 1000000000; keepalive_timeout 600;
                 client_header_timeout 600;
                 client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fcgi;
                 uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;

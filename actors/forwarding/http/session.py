@@ -201,7 +201,7 @@ class HttpSession(Conversation):
         report = exchange.report(200, "", now)
         # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
         out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
-        self._exchange = None  # the wheel of deadlines may hold this session for a while yet
+        self._exchange = None
 
     # --- the origin ---
 
