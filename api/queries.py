@@ -6,7 +6,7 @@ from actors.forwarding.connections import SORTS
 from actors.metrics.names import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
-from api.resources.logs import LEVELS, OFFSET_MAX, TAIL_MAX
+from api.resources.logs import LEVELS, OFFSET_MAX, SEARCH_MAX, STATUS_CLASSES, TAIL_MAX
 from api.resources.metrics import INCLUDED
 from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
@@ -65,6 +65,11 @@ _LOG_FILTERS = (
     choice("min_level", "At least this level", LEVELS),
     one_address("client_ip", "Only of this client"),
     integer("status_code", "Only with this status", 100, 599),
+    choice("status_class", "Only with a status of this hundred", STATUS_CLASSES),
+    text("user", "Only of this user of the proxy", "alice", 255, 1),
+    text("method", "Only with this method; `CONNECT` of tunnels", "GET", 64, 1),
+    text("target", "Only with this in the target, whatever the case of A to Z", "example.com", SEARCH_MAX, 1),
+    text("reason", "Only with this reason", "dns_error", 128, 1),
     text("search", "Words that must all occur, each as a part of a text", "example.com"),
     text("proxy_id", "Only of this proxy", "prx_0123456789abcdef", 128),
 )

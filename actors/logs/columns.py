@@ -100,7 +100,8 @@ class Texts:
     def among(self, wanted: Collection[str]) -> bytes | None:
         """The mask of rows whose value is one of these; None: no row."""
         framed = b"\n" + self.blob + b"\n"
-        found = [framed.find(b"\n" + each.encode("utf-8", "surrogatepass") + b"\n") for each in wanted]
+        asked = (each.encode("utf-8", "surrogatepass") for each in wanted if "\n" not in each)
+        found = [framed.find(b"\n" + each + b"\n") for each in asked]
         places = [framed.count(b"\n", 0, at) for at in found if at >= 0]
         return self._rows_at(places) if places else None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any, Literal
 
 import typer
@@ -15,9 +17,10 @@ from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
 from api.cli.moments import PERIOD, SinceOption, UntilOption, ago
-from api.cli.output import BAD, DIM, WARN, Column, safe
+from api.cli.output import Column
 from api.cli.progress import progress
-from api.cli.quantities import Size, binary
+from api.cli.quantities import Size
+from api.cli.record_lines import RecordLines
 from api.cli.trouble import Status, Trouble
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -41,6 +44,7 @@ _COLUMNS = (
     Column("IN", lambda row: Size(row["bytes_in"]), right=True),
     Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
     Column("REASON", "reason"),
+    Column("PARENT", "parent"),
 )
 
 
@@ -71,7 +75,13 @@ NAMES_PAUSE = 30.0
 """Seconds until names are asked for again: there may be new proxies while records are followed."""
 
 
-_OPTIONS = {**PERIOD, "client_ip": "--client", "status_code": "--status", "proxy_id": "--proxy"}
+_OPTIONS = {
+    **PERIOD,
+    "client_ip": "--client",
+    "status_code": "--status",
+    "status_class": "--status",
+    "proxy_id": "--proxy",
+}
 
 
 def add_logs(app: typer.Typer) -> None:
@@ -97,7 +107,11 @@ def logs(
     level: Annotated[Level | None, typer.Option("--level", help="Exactly this level.")] = None,
     min_level: Annotated[Level | None, typer.Option("--min-level", help="At least this level.")] = None,
     client: Annotated[str | None, typer.Option("--client", help="Only of this client address.")] = None,
-    status: Annotated[int | None, typer.Option("--status", min=100, max=599, help="Only with this status.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only of this user of a proxy.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Only with this in the target.")] = None,
+    method: Annotated[str | None, typer.Option("--method", help="Only with this method; CONNECT of tunnels.")] = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only with this status: 404, or 5xx.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Only with this reason, such as dns_error.")] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
@@ -115,7 +129,11 @@ def logs(
         "level": level,
         "min_level": min_level,
         "client_ip": client,
-        "status_code": status,
+        "user": user,
+        "target": target,
+        "method": method.upper() if method else None,
+        **_status(status),
+        "reason": reason,
         "start_time": ago(since) if since else None,
         "end_time": ago(until, "--until") if until else None,
         "limit": limit,
@@ -129,12 +147,21 @@ def logs(
     if not follow:
         session.out.data(data, lambda: _show(session, names, data))
         return
-    if session.out.form != "json" and not session.out.terminal:
-        session.out.line("\t".join(column.title for column in names.columns))
-    _print_all(session, names, data["logs"])
+    printer = _Printer(session, names)
+    printer.titles()
+    printer.add(data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
     for entry in _following(session, of_tail, data["tail_cursor"]):
-        _print_all(session, names, [entry])
+        printer.add([entry])
+
+
+def _status(text: str | None) -> dict[str, str | None]:
+    """The filter that `404` or `5xx` is. Raises `Trouble`."""
+    if text is not None and not re.fullmatch(r"[1-5]([0-9]{2}|[xX]{2})", text, re.ASCII):
+        raise Trouble(f"--status {text!r}: must be 100 to 599, or 1xx to 5xx", status=Status.USAGE)
+    if text is None or text.isdigit():
+        return {"status_code": text}
+    return {"status_class": text.lower()}
 
 
 def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
@@ -157,12 +184,14 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
 
 
 def _show(session: Session, names: Names, data: dict[str, Any]) -> None:
-    if session.out.terminal:
-        _print_all(session, names, data["logs"])
-        if not data["logs"]:
-            session.out.note("There is no such record; --since 1d looks further back.")
-    else:
+    if not session.out.terminal:
         session.out.table(names.columns, data["logs"])
+    elif data["logs"]:
+        printer = _Printer(session, names)
+        printer.add(data["logs"])
+        printer.end()
+    else:
+        session.out.note("There is no such record; --since 1d looks further back.")
     if data["has_more"]:
         total = f"{data['total']} or more" if data["total_is_lower_bound"] else str(data["total"])
         session.out.note(f"These are the last {len(data['logs'])} of {total}; --limit shows more.")
@@ -199,25 +228,33 @@ def _until_again(trouble: Trouble) -> float:
     raise trouble
 
 
-def _print_all(session: Session, names: Names, entries: list[dict[str, Any]]) -> None:
-    if session.out.form == "json":
-        session.out.lines(json.dumps(entry) for entry in entries)
-    elif session.out.terminal:
-        session.out.lines(_line(session, names, entry) for entry in entries)
-    else:
-        session.out.lines("\t".join(column.cell(entry, plain=True) for column in names.columns) for entry in entries)
+class _Printer:
+    """Prints records as they are wanted: JSON, lines at a terminal, or tabs in a pipe under one line of titles."""
 
+    def __init__(self, session: Session, names: Names) -> None:
+        self._out = session.out
+        self._names = names
+        self._lines = RecordLines(session.out, names.of, get_terminal_size().columns)
 
-def _line(session: Session, names: Names, entry: dict[str, Any]) -> str:
-    """One record for people: what matters, in a line."""
-    out, code = session.out, entry["status_code"]
-    status = out.colour(f"{code:>3}", BAD if code >= 500 else WARN if code >= 400 else None)
-    moment = out.colour(str(entry["timestamp"])[11:23], DIM)
-    sizes = out.colour(f"{binary(entry['bytes_in'])}/{binary(entry['bytes_out'])} {entry['duration']} ms", DIM)
-    who = entry["client_ip"] + (f" {entry['user']}" if entry["user"] else "")
-    what = f"{entry['method'] or '-'} {entry['target_url'] or '-'}"
-    reason = out.colour(f" {safe(entry['reason'])}", WARN) if entry["reason"] else ""
-    return f"{moment} {status} {safe(names.of(entry['proxy_id']))} {safe(who)} {safe(what)} {sizes}{reason}"
+    def titles(self) -> None:
+        """Where records follow in a pipe; a terminal has them above the first lines."""
+        if self._out.form != "json" and not self._out.terminal:
+            self._out.line("\t".join(column.title for column in self._names.columns))
+
+    def add(self, entries: list[dict[str, Any]]) -> None:
+        """Print these."""
+        if self._out.form == "json":
+            self._out.lines(json.dumps(entry) for entry in entries)
+        elif self._out.terminal:
+            self._out.lines(self._lines.lines(entries))
+        else:
+            columns = self._names.columns
+            self._out.lines("\t".join(column.cell(entry, plain=True) for column in columns) for entry in entries)
+
+    def end(self) -> None:
+        """Say what there was no room for."""
+        if self._lines.left_out:
+            self._out.note(f"Left out: {', '.join(self._lines.left_out)} (the terminal is narrow).")
 
 
 def _resource(row: Any) -> str | None:

@@ -19,6 +19,7 @@ from config.printable import printable, printable_json
 from config.units import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 HOUR = 3600.0
 SEARCH_MAX = 500
 WORDS_MAX = 20
@@ -168,6 +169,11 @@ def _filters(call: Call, start: float, end: float, limit: int) -> QueryLogs:
         min_level=query.one_of("min_level", LEVELS),
         client_ip=query.address("client_ip"),
         status_code=query.integer("status_code", 0, 100, 599) or None,
+        status_class=_status_class(query),
+        user=query.text("user"),
+        method=query.text("method"),
+        reason=query.text("reason"),
+        target=query.text("target"),
         search=_words(query),
         proxy_ids=meant_proxies(call),
     )
@@ -180,7 +186,8 @@ def _cursor(question: QueryLogs, page: LogPage) -> PageCursor:
 
 def _checksum(question: QueryLogs) -> int:
     asked = question
-    return checksum([asked.level, asked.min_level, asked.client_ip, asked.status_code, asked.search, asked.proxy_ids])
+    first = [asked.level, asked.min_level, asked.client_ip, asked.status_code, asked.search, asked.proxy_ids]
+    return checksum([*first, asked.status_class, asked.user, asked.method, asked.reason, asked.target])
 
 
 def _page(call: Call, question: QueryLogs) -> LogPage:
@@ -196,6 +203,11 @@ def _refusal(call: Call, answer: Any) -> Exception:
     if isinstance(answer, Failed):
         return internal(call.request_id, "The log can't be read")
     return unavailable("The log indexer does not answer; try again in a moment")
+
+
+def _status_class(query: Query) -> int | None:
+    chosen = query.one_of("status_class", STATUS_CLASSES)
+    return None if chosen is None else int(chosen[0])
 
 
 def _words(query: Query) -> str | None:

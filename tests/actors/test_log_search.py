@@ -66,12 +66,14 @@ class Log:
 
 def fits(record: Record, query: Record) -> bool:
     """The contract, word by word."""
-    exact = {name: query.get(name) for name in ("level", "client_ip", "status_code")}
+    exact = {name: query.get(name) for name in ("level", "client_ip", "status_code", "user", "method", "reason")}
     least = LEVELS.index(query.get("min_level") or "debug")
     return (
         query["start"] <= record["timestamp"] <= query["end"]
         and all(value is None or record[name] == value for name, value in exact.items())
         and LEVELS.index(record["level"]) >= least
+        and record["status_code"] // 100 == (query.get("status_class") or record["status_code"] // 100)
+        and folded(query.get("target") or "") in folded(record["target_url"])
         and (query["proxy_ids"] is None or record["proxy_id"] in query["proxy_ids"])
         and all(any(folded(word) in folded(text) for text in texts(record)) for word in words(query["search"]))
     )
@@ -103,12 +105,13 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
 HOSTS = st.sampled_from(["example.com", "EXAMPLE.org", "a.b.example.com", "é.example", "host-1", "10.0.0.1", "ample"])
 PATHS = st.text("abcxyz019/?=&%._-", max_size=12)
 ROWS = st.builds(
-    lambda at, level, proxy, client, method, host, path, status, reason: row(
+    lambda at, level, proxy, client, user, method, host, path, status, reason: row(
         0,
         timestamp=NOON + at / 4,
         level=level,
         proxy_id=proxy,
         client_ip=client,
+        user=user,
         method=method,
         target_url=f"http://{host}/{path}",
         status_code=status,
@@ -118,6 +121,7 @@ ROWS = st.builds(
     st.sampled_from(LEVELS),
     st.sampled_from(["prx_1", "prx_12", "prx_2"]),
     st.sampled_from(["10.0.0.1", "10.0.0.11", "::1"]),
+    st.sampled_from(["", "alice", "Alice", "alicea"]),
     st.sampled_from(["GET", "CONNECT"]),
     HOSTS,
     PATHS,
@@ -138,6 +142,11 @@ QUERIES = st.fixed_dictionaries(
         "min_level": st.sampled_from(LEVELS),
         "client_ip": st.sampled_from(["10.0.0.1", "::1", "10.0.0.2"]),
         "status_code": st.sampled_from([200, 404, 599]),
+        "status_class": st.sampled_from([1, 2, 5]),
+        "user": st.sampled_from(["alice", "Alice", "ali", "alice\nalicea"]),
+        "method": st.sampled_from(["GET", "get", "CONNECT"]),
+        "reason": st.sampled_from(["dns_error", "dns", "(dns_error)"]),
+        "target": st.sampled_from(["EXAMPLE.", "http://a.b", "é", "/x", "nowhere"]),
         "proxy_ids": st.sampled_from([(), ("prx_1",), ("prx_1", "prx_2"), ("nobody",)]),
         "start": st.integers(0, 40).map(lambda at: NOON + at / 4),
         "end": st.integers(0, 40).map(lambda at: NOON + at / 4),

@@ -59,6 +59,8 @@ def test_a_key_of_one_proxy_hears_of_no_other_in_the_health_report(api: Api, hea
         ("foo=1", "foo"),
         ("status_code=abc", "status_code"),
         ("min_level=loud", "min_level"),
+        ("status_class=6xx", "status_class"),
+        ("user=", "user"),
         ("search=" + "+".join("abcdefghijklmnopqrstuvwxyz"), "search"),
         ("search=" + "x" * 501, "search"),
     ],
@@ -81,6 +83,11 @@ def test_filters_of_records_reach_the_indexer(api: Api, headers: dict[str, str])
     (question,) = asked
     assert isinstance(question, QueryLogs)
     assert (question.status_code, question.client_ip, question.min_level) == (407, "10.0.0.1", "warning")
+    filters = "status_class=5xx&user=alice&method=GET&reason=dns_error&target=Example.com"
+    assert api.get(f"/logs?{filters}", headers).status_code == 200
+    question = asked[-1]
+    assert (question.status_class, question.user, question.method) == (5, "alice", "GET")
+    assert (question.reason, question.target) == ("dns_error", "Example.com")
 
 
 @pytest.mark.parametrize("path", ["/logs", "/logs/tail", "/logs/export", "/metrics", "/metrics/realtime"])

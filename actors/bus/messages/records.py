@@ -13,7 +13,8 @@ class QueryLogs:
 
     `search` is words that must all occur.
 
-    `level` is exact, `min_level` at least; the others are exact too; None means all.
+    `level` is exact, `min_level` at least; `status_class` is the first digit of the status; `target` is a part of the
+    target, whatever the case of A to Z; the others are exact; None means all.
     `start` and `end` are Unix seconds; `proxy_ids` None means all. `before` and `upto` are `next` and `upto` of the
     page that this one follows. Without `count` the total is not asked for.
     """
@@ -31,6 +32,11 @@ class QueryLogs:
     before: tuple[int, int] | None = None
     upto: int | None = None
     count: bool = True
+    status_class: int | None = None
+    user: str | None = None
+    method: str | None = None
+    reason: str | None = None
+    target: str | None = None
 
 
 @message
