@@ -11,7 +11,7 @@ second reading of another kind can come of it:
 - `http.client` takes an interim answer other than 100 for the final one; they are to be read over (RFC 9110 15.2).
 - `http.client` waits for the body of a 304 that names a coding; there is none (RFC 9112 6.3).
 - httptools ends a request that asks for an upgrade with its head, though it has a body (RFC 9110 7.8).
-- h11 and `http.server` refuse an empty line before the request line, which is to be ignored (RFC 9112 2.2).
+- h11 and `http.server` refuse empty lines before the request line, which are to be ignored (RFC 9112 2.2).
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def check_requests(data: bytes) -> None:
     for passed in requests_passed(data):
         if passed.refused:  # its body was found to be broken, and the connection was cut
             return
-        rest = rest.removeprefix(b"\r\n")
+        while rest.startswith(b"\r\n"):
+            rest = rest[2:]
         head = passed.exchange.head
         upgrades = head.fields.upgrade is not None and bool(head.fields.length or head.fields.chunked)
         without = set() if head.method in _KNOWN_METHODS and not upgrades else {"llhttp"}

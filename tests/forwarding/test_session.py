@@ -21,7 +21,7 @@ from actors.forwarding.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.http.session import HttpSession, Phase
+from actors.forwarding.http.session import EMPTY_LINES_MAX, HttpSession, Phase
 from actors.forwarding.policy import Policy
 from tests.forwarding.talk import Conversation
 
@@ -504,9 +504,54 @@ def test_an_upgrade_is_not_asked_for_behind_a_body() -> None:
     assert talk.report.status == 502
 
 
-def test_only_one_empty_line_before_a_request_is_passed_over_however_it_comes() -> None:
-    for pieces in ((b"\r\n\r\n" + GET,), (b"\r\n", b"\r\n", GET), (b"\r", b"\n", b"\r\n" + GET)):
-        assert Talk().client(*pieces).report.status == 400
+EMPTY = b"\r\n" * EMPTY_LINES_MAX
+
+
+@pytest.mark.parametrize("pieces", [(EMPTY + GET,), (b"\r\n",) * EMPTY_LINES_MAX + (GET,), (EMPTY[:-1], b"\n" + GET)])
+def test_a_handful_of_empty_lines_before_a_request_is_passed_over_and_more_are_400(pieces: tuple[bytes, ...]) -> None:
+    assert Talk().client(*pieces).kinds == ["Open"]
+    assert exchange().client(*pieces).kinds[-1] == "Open"
+    assert Talk().client(b"\r\n", *pieces).report.status == 400
+
+
+def test_empty_lines_between_pipelined_requests_are_counted_for_each() -> None:
+    talk = Talk().client((EMPTY + GET) * 3)
+    for _ in range(3):
+        talk.opened().origin(OK)
+    assert [report.status for report in talk.all(Report)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("offered", [b"h2c", b"H2C , websocket", b"websocket, h2c"])
+def test_an_upgrade_to_http_2_in_the_clear_is_not_passed_on_and_its_settings_never(offered: bytes) -> None:
+    lines = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + offered + b"\r\nHTTP2-Settings: AAMA\r\n\r\n"
+    talk = Talk().client(GET[:-2] + lines).opened()
+    assert b"h2c" not in talk.to_origin.lower()
+    assert b"http2" not in talk.to_origin.lower()
+    assert (b"\r\nUpgrade: websocket\r\nConnection: upgrade\r\n" in talk.to_origin) == (b"websocket" in offered)
+    talk.origin(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+    assert talk.report.status == 502
+
+
+def test_settings_of_http_2_that_connection_does_not_name_are_not_passed_on_either() -> None:
+    assert b"HTTP2" not in Talk().client(GET[:-2] + b"HTTP2-Settings: AAMA\r\n\r\n").opened().to_origin
+
+
+@pytest.mark.parametrize("status", [b"600", b"999", b"099"])
+def test_an_answer_with_a_status_that_does_not_exist_is_502(status: bytes) -> None:
+    talk = exchange(answer=OK.replace(b"200", status))
+    assert (talk.report.status, talk.report.reason) == (502, "http_protocol_error")
+
+
+def test_trace_does_not_go_to_a_parent_with_our_credentials() -> None:
+    talk = Talk().client(b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
+    talk.out += talk.session.opened(False, 0.0, None, b"Proxy-Authorization: Basic dTpw\r\n")
+    assert talk.to_origin == b""
+    assert talk.to_client.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nAllow: GET" in talk.to_client
+    assert talk.kinds[-2:] == ["LeaveOrigin", "CloseClient"]
+    open_parent = Talk().client(b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n")
+    open_parent.out += open_parent.session.opened(False, 0.0, None, b"")
+    assert open_parent.to_origin.startswith(b"TRACE http://a.example/ HTTP/1.1\r\n")
 
 
 def test_requests_behind_one_that_is_refused_are_not_served() -> None:

@@ -30,7 +30,7 @@ class Conversation:
 
     __slots__ = (
         "_client_ended",
-        "_empty_line",
+        "_empty_lines",
         "_exchange",
         "_head_size",
         "_in",
@@ -49,7 +49,7 @@ class Conversation:
         self._in: bytes | bytearray = b""
         self._searched = 0
         self._head_size = 0
-        self._empty_line = False
+        self._empty_lines = 0
         self._started = now
         self._client_ended = False
         self._served = False

@@ -25,7 +25,7 @@ FIELDS_MAX = 100
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _FIELDS = rb"((?:" + _TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n"
 _REQUEST = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + _FIELDS)
-_ANSWER = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
+_ANSWER = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _FOREIGN = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]*+)?")
@@ -55,6 +55,7 @@ _MEANING = {
     b"host": HOST,
     b"keep-alive": HOP,
     b"te": HOP,
+    b"http2-settings": HOP,
     b"proxy-authenticate": HOP_CHALLENGE,
     b"proxy-authentication-info": HOP,
     b"upgrade": UPGRADE,
@@ -177,6 +178,8 @@ def parse_answer(head: bytes) -> AnswerHead:
         fields = _sort(block)
     except Refused as refused:
         raise bad_answer(refused.failure.detail) from None
+    if not b"100" <= status <= b"599":
+        raise bad_answer("the origin's status is not one from 100 to 599")  # RFC 9110 15
     answer = AnswerHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
     if fields.chunked and (fields.length is not None or not answer.minor):
         raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
@@ -243,7 +246,7 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
             raise malformed("Host is not a host and a port")
         fields.host = value
     elif meaning == UPGRADE:
-        fields.upgrade = value if fields.upgrade is None else fields.upgrade + b", " + value
+        _offer(fields, value)
     elif meaning == CREDENTIALS:
         if fields.credentials is not None:
             raise malformed("more than one Proxy-Authorization field")
@@ -262,6 +265,16 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
         fields.per_connection |= _PER_CONNECTION.search(value) is not None
         if meaning == CHALLENGE:
             fields.lines.append(line)
+
+
+def _offer(fields: Fields, value: bytes) -> None:
+    """Protocols that the client would change to. HTTP/2 in the clear is left out: it is for one hop alone, and obsolete
+    (RFC 9113 3.1).
+    """
+    offered = [each for each in (part.strip(b" \t") for part in value.split(b",")) if each.lower() != b"h2c"]
+    if offered:
+        known = [] if fields.upgrade is None else [fields.upgrade]
+        fields.upgrade = b", ".join(known + offered)
 
 
 def _limit_forwards(fields: Fields, value: bytes) -> None:

@@ -41,6 +41,9 @@ from actors.forwarding.http.exchange import Exchange, Stage
 from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
 from actors.forwarding.http.heads import RequestHead, find_end
 
+EMPTY_LINES_MAX = 8
+"""Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
+
 
 class HttpSession(Conversation):
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
@@ -73,13 +76,13 @@ class HttpSession(Conversation):
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
         if self.phase is Phase.IDLE:
-            if self._in.startswith(b"\r\n") and not self._empty_line:
-                self._empty_line = True  # RFC 9112 2.2: one before the request line is ignored
+            while self._empty_lines < EMPTY_LINES_MAX and self._in.startswith(b"\r\n"):
+                self._empty_lines += 1
                 self._take(2)
             if not self._in or self._in == b"\r":
                 return
             self.phase = Phase.HEAD
-            self._empty_line = False
+            self._empty_lines = 0
             self._exchange = None
             self._started = now
             self.deadline = now + self._policy.handshake_timeout
@@ -152,14 +155,20 @@ class HttpSession(Conversation):
     def _open(self, exchange: Exchange, out: list[Command], now: float) -> None:
         head = exchange.head
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
-            # RFC 9110 7.6.2: this proxy is the final recipient.
-            trace = head.method == b"TRACE"
-            exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._policy.date(now)), out)
-            out.extend((exchange.report(405 if trace else 200, "", now), CloseClient()))
-            self.phase = Phase.CLOSED
+            self._answer_as_recipient(exchange, out, now)  # RFC 9110 7.6.2
             return
         self.phase = Phase.OPEN
         out.append(Open(exchange.target, not exchange.retriable, False, not exchange.is_connect, head.fields.via))
+
+    def _answer_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        """OPTIONS and TRACE that end at this proxy."""
+        trace = exchange.head.method == b"TRACE"
+        exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._policy.date(now)), out)
+        out.append(exchange.report(405 if trace else 200, "", now))
+        if self.phase is Phase.OPEN:
+            out.append(LeaveOrigin(reusable=True))
+        self.phase = Phase.CLOSED
+        out.append(CloseClient())
 
     def opened(
         self, reused: bool, now: float, _address: tuple[str, int] | None = None, hop: bytes | None = None
@@ -171,6 +180,9 @@ class HttpSession(Conversation):
         if exchange.is_connect:
             exchange.say(dated(ESTABLISHED, self._policy.date(now)), out)
             self._tunnel(exchange, out, now)
+            return out
+        if hop and exchange.head.method == b"TRACE":
+            self._answer_as_recipient(exchange, out, now)  # an echo would show our credentials to the client
             return out
         self.phase = Phase.EXCHANGE
         exchange.begin(reused, out, hop)
