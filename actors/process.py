@@ -28,14 +28,17 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop
+from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
 from actors.log_lines import JsonLines, TextLines
+from actors.signals import IGNORED, ignore, let_in
 from config.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 
 ORPHAN_GRACE = 1.0
 """Seconds that an actor may take to end after its supervisor died."""
+TERMINATED_WAIT = 2.0
+"""Seconds that the supervisor has to say whether a SIGTERM was for the whole product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Actor:
         self.events = Publisher(self.context, self.run_dir.events_in)
         self.sockets = sockets
         self._stopping = False
+        self._terminated = False
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """A message that the base doesn't know; answer it, now or later, if it was asked."""
@@ -112,6 +116,19 @@ class Actor:
             self._stopping = True
             self.drain(drain)
 
+    def terminate(self) -> None:
+        """End after a SIGTERM: by the supervisor's word when the whole product ends, else by itself."""
+
+        def judged(reply: object) -> None:
+            self._terminated = False
+            if not isinstance(reply, Done):
+                log.info("%s ends: SIGTERM", self.boot.name)
+                self.stop(0.0)
+
+        if not self._stopping and not self._terminated:
+            self._terminated = True
+            self.mailbox.ask(SUPERVISOR, Terminated(self.boot.instance), judged, TERMINATED_WAIT)
+
 
 def main(
     entry: str, boot: Boot, sockets: list[socket.socket], lifeline: int, promise: Callable[[float], None] = unheard
@@ -125,8 +142,7 @@ def main(
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
     actor.loop.promise = promise
     _end_with_the_supervisor(actor, lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the supervisor decides
-    signal.signal(signal.SIGTERM, lambda _number, _frame: actor.loop.interrupt(lambda: actor.stop(0.0)))
+    _listen_to_signals(actor)
     try:
         actor.loop.run()
     finally:
@@ -149,6 +165,13 @@ def _handler(style: str, output: str) -> logging.Handler:
         handler = logging.StreamHandler(sys.stdout if output == "stdout" else sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
     return handler
+
+
+def _listen_to_signals(actor: Actor) -> None:
+    interrupt = actor.loop.interrupter(actor.terminate)
+    ignore(*IGNORED)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: interrupt())
+    let_in()  # they have waited since the fork
 
 
 def _end_with_the_supervisor(actor: Actor, lifeline: int) -> None:

@@ -77,6 +77,7 @@ class Loop:
         self._stale = False
         """May a ZeroMQ socket have something that its descriptor will not tell of?"""
         self._pumps: dict[zmq.Socket[bytes], Callable[[list[bytes]], object]] = {}
+        self._eventfds: list[int] = []
         self._stopped = False
 
     # --- plain descriptors ---
@@ -134,16 +135,18 @@ class Loop:
         """Call in the next turn, without waiting for anything."""
         self._soon.append(call)
 
-    def interrupt(self, call: Callable[[], None]) -> None:
-        """Call in the next turn, and end the wait for it: for signal handlers, after which a wait goes on (PEP 475)."""
-        ready = os.eventfd(1, os.EFD_CLOEXEC)
+    def interrupter(self, call: Callable[[], None]) -> Callable[[], None]:
+        """A function for signal handlers: `call` is called in the next turn, and the wait, which goes on after a
+        handler (PEP 475), ends for it. The descriptor that it takes is made now, since none may be left later."""
+        ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._eventfds.append(ready)
 
         def woken(_mask: int) -> None:
-            self.unwatch(ready)
-            os.close(ready)
+            os.eventfd_read(ready)
             call()
 
         self.watch(ready, select.EPOLLIN, woken)
+        return lambda: os.eventfd_write(ready, 1)
 
     def when_stirred(self, call: Callable[[], None]) -> None:
         """Call once, after the next turn in which something happened at a descriptor: time alone doesn't count.
@@ -211,8 +214,10 @@ class Loop:
             call()
 
     def close(self) -> None:
-        """Give the epoll descriptor back."""
+        """Give the descriptors of its own back."""
         self._epoll.close()
+        while self._eventfds:
+            os.close(self._eventfds.pop())
 
     def _run_due(self) -> None:
         timers = self._timers

@@ -1,8 +1,9 @@
 """The running product: loop, bus, zygote, fleet and signals put together.
 
-Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end; SIGHUP
-rereads the configuration; SIGUSR2 upgrades to the program that is installed now; SIGCHLD reaps what a dead zygote left
-behind (the supervisor is a child subreaper).
+Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end, unless
+it is the same at nearly the same time: `timeout` sends SIGTERM to its child and to the group. SIGHUP rereads the
+configuration; SIGUSR2 upgrades to the program that is installed now; SIGCHLD reaps what a dead zygote left behind (the
+supervisor is a child subreaper).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from actors.bus.messages import (
     SetMaxConnections,
     SetPooling,
     SetSettings,
+    Terminated,
     Upgrade,
 )
 from actors.bus.messages.common import TLS
@@ -72,6 +74,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 STATUS_PERIOD = 10.0
 END_GRACE = 5.0
 """Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
+SAME_SIGNAL = 0.3
+"""Seconds within which the same signal is the same order: many senders signal a process and its group."""
+GROUP_WAIT = 0.5
+"""Seconds that a signal to the whole group may take to reach this process after it has reached an actor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,7 @@ class Service:
         self._on_ready = on_ready
         self._last_instance = 0
         self._ending = False
+        self._ended_by: tuple[str, float] = "", 0.0
         self._heir = False
         self._patience: Timer
         """Of an upgrade: when the next program comes, whatever has not ended."""
@@ -231,10 +238,23 @@ class Service:
             self._put_settings(message, answer)
         elif isinstance(message, Upgrade):
             self._succession.upgrade(answer)
+        elif isinstance(message, Terminated):
+            self._terminated(sender, answer)
         elif isinstance(message, DescribeProgram):
             answer(Program(VERSION, self._started_at, self._is_ready))
         else:
             self._fleet.receive(sender, message, answer)
+
+    def _terminated(self, sender: str, answer: Callable[[Any], None]) -> None:
+        """An actor got a SIGTERM. The same one may be on its way to us."""
+        if self._is_over:
+            answer(Done())
+            return
+
+        def judge() -> None:
+            answer(Done() if self._is_over else Failed(f"only {sender} was to end"))
+
+        self._loop.call_later(GROUP_WAIT, judge)
 
     def _ready(self) -> None:
         self._is_ready = True
@@ -397,12 +417,15 @@ class Service:
         if self._heir:
             self._heir = self._ending = False  # whoever ends it doesn't want a successor
             self._patience.cancel()
+        if self._ending and self._ended_by[0] == why and time.monotonic() - self._ended_by[1] < SAME_SIGNAL:
+            return
         if self._ending:
             log.warning("%s again: ending at once", why)
             self._status = 1
             self._loop.stop()
             return
         self._ending = True
+        self._ended_by = why, time.monotonic()
         log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
         longest = self._settings.server.drain_timeout + END_GRACE
         notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int((longest + END_GRACE) * 1e6)}")

@@ -25,6 +25,7 @@ import msgpack
 from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.pulse import PulsePage
+from actors.signals import held
 from actors.supervision.descriptors import FOR_PROCESSES, require
 from actors.supervision.restarts import Backoff
 from actors.supervision.zygote import PACKET_MAX
@@ -309,12 +310,13 @@ class Spawner:
 
     def _popen(self, control: socket.socket) -> subprocess.Popen[bytes]:
         descriptors = (control.fileno(), self._page.descriptor)
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(*descriptors, *self._inherited),
-            env=_environment(),
-        )
+        with held():
+            return subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(*descriptors, *self._inherited),
+                env=_environment(),
+            )
 
     def _zygote_ended(self) -> None:
         log.error("the zygote ended; its children live on, and another one is started")

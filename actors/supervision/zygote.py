@@ -39,6 +39,7 @@ from setproctitle import setproctitle
 
 from actors.process import Boot, main
 from actors.pulse import open_page, promiser
+from actors.signals import OF_THE_GROUP, hold, ignore, let_in
 from actors.supervision import children
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,8 @@ def _wake_on_child() -> int:
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the supervisor
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # and so is what a service manager sends to the whole group
+    ignore(*OF_THE_GROUP)
+    let_in()  # they have waited since the supervisor made this process
     return reading
 
 
@@ -104,10 +105,12 @@ def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
     if not packet:
         return False
     request: dict[str, Any] = msgpack.unpackb(packet)
+    hold()  # until the child has its handlers
     pid = os.fork()
     if pid == 0:
         control.close()
         _become(request, descriptors, pulses)
+    let_in()
     for descriptor in descriptors:
         os.close(descriptor)
     pidfd = os.pidfd_open(pid)
@@ -145,7 +148,6 @@ def _leave_zygote() -> None:
     old = signal.set_wakeup_fd(-1)
     os.close(old)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.enable()
 
 

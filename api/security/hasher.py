@@ -19,6 +19,7 @@ import threading
 
 from setproctitle import setproctitle
 
+from actors.signals import OF_THE_GROUP
 from config.passwords import check_prehashed
 
 NICENESS = 10
@@ -29,7 +30,8 @@ LONGEST = 512
 def main(cores: list[int], descriptors: list[int]) -> None:
     """Answer until the lanes end."""
     setproctitle("proxyfleet: hashing")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; the API's end is ours
+    for number in OF_THE_GROUP:  # the API's end is ours
+        signal.signal(number, signal.SIG_IGN)
     _give_way(cores)
     lanes = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     threads = [threading.Thread(target=_serve, args=(lane,)) for lane in lanes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import threading
@@ -173,11 +174,15 @@ def test_stirred_is_said_once_after_a_descriptor_was_ready_and_not_by_time_alone
 
 
 def test_a_signal_handler_ends_the_wait(bench: Bench) -> None:
-    before = signal.signal(signal.SIGALRM, lambda _number, _frame: bench.loop.interrupt(bench.loop.stop))
+    interrupt = bench.loop.interrupter(bench.loop.stop)
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: interrupt())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # there is no descriptor left for it
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         began = time.monotonic()
         bench.loop.run()
     finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - began < LONGEST_WAIT / 2

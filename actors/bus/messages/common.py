@@ -63,6 +63,17 @@ class Stop:
 
 
 @message
+class Terminated:
+    """Actor → supervisor: a SIGTERM has come to this process; was it for the whole product?
+
+    Answered by `Done` when the product ends, so that the actor's `Stop` will come in its turn; by `Failed` half a
+    second later when it does not, and the actor ends by itself.
+    """
+
+    instance: int
+
+
+@message
 class SetLogging:
     """Supervisor → actor: `logging.level`, `logging.format` or where the log goes has changed. → `Done`.
 

@@ -1,0 +1,43 @@
+"""Signals that reach a whole process group: the supervisor's word is what counts.
+
+Ctrl-C, `timeout`, service managers and container engines often send a signal to all processes of the product, where
+the supervisor alone would be enough. Were each of them to end by itself, those that others report to would be gone
+before the others. So a process that isn't the supervisor ignores all but SIGTERM, and at SIGTERM it asks the
+supervisor first (`actors.process.Actor.terminate`).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+"""For the supervisor alone: end, read the configuration again, upgrade."""
+OF_THE_GROUP = (signal.SIGTERM, *IGNORED)
+
+
+def ignore(*numbers: signal.Signals) -> None:
+    """Ignore them from now on."""
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def hold() -> None:
+    """Let signals to the group wait: a process that is just starting must not be ended by one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
+
+
+def let_in() -> None:
+    """Take those that have waited, and those to come."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, OF_THE_GROUP)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Within the block they wait, and a process that is started in it begins so."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_THE_GROUP)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
