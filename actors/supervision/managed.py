@@ -259,7 +259,7 @@ class Managed:
             log.error("%s (pid %s) %s at its start; the older process goes on", self.name, process.pid, how)
             self._tell_outcome(Failed(f"the new process {how}"))
         else:
-            self._died(f"process {process.pid} {how}")
+            self._died(f"its process {how}" if process.pid is None else f"process {process.pid} {how}")
 
     # --- inside ---
 

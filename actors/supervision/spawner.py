@@ -7,6 +7,7 @@ children of a zygote that is dead.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -38,6 +39,10 @@ UNDER_WAY_MAX = 16
 
 ZYGOTE_SILENCE = 20.0
 """Seconds after which a zygote that has requests and answers none of them is killed. It imports before the first."""
+
+NOT_NOW = frozenset({errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM})
+"""What sending a request to the zygote fails with when only the moment is bad."""
+SEND_AGAIN = 0.05
 
 STATUS_WAIT = 0.1
 """Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
@@ -227,21 +232,28 @@ class Spawner:
 
     def _send_waiting(self) -> None:
         while self._waiting and self._control is not None and len(self._under_way) < UNDER_WAY_MAX:
-            process, entry, sockets = self._waiting.popleft()
+            process, entry, sockets = self._waiting[0]
             self._tokens += 1
-            self._under_way[self._tokens] = process
             request = {"token": self._tokens, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
-            self._send(self._control, msgpack.packb(request), [process.take_far_end(), *sockets])
+            if not self._send(self._control, msgpack.packb(request), [process.take_far_end(), *sockets]):
+                self._loop.call_later(SEND_AGAIN, self._send_waiting)
+                return
+            self._waiting.popleft()
+            self._under_way[self._tokens] = process
             process.sent()
             for fd in sockets:
                 os.close(fd)
 
-    def _send(self, control: socket.socket, packet: bytes, descriptors: list[int]) -> None:
+    def _send(self, control: socket.socket, packet: bytes, descriptors: list[int]) -> bool:
+        """False when it has to be tried again: the socket is full, or too many descriptors are in flight."""
         try:
             socket.send_fds(control, [packet], descriptors)
         except OSError as error:
+            if error.errno in NOT_NOW:
+                return False
             # Its end of the socket says the same in the next turn, and there all requests under way are failed.
             log.warning("the zygote doesn't take requests: %s", error)
+        return True
 
     def _on_packet(self, _mask: int) -> None:
         control = self._control
@@ -263,9 +275,11 @@ class Spawner:
             return
         process = self._under_way.pop(said["token"])
         self._heard = self._loop.now
-        if not descriptors:
-            process.close()  # out of descriptors: it can't be watched, so it can't be kept
-            process.watcher.process_ended(process, "could not be watched: out of descriptors")
+        if "failed" in said or not descriptors:
+            process.close()  # without a pidfd it can't be watched, so it can't be kept
+            self._send_waiting()
+            why = f"was not made: {said['failed']}" if "failed" in said else "could not be watched: out of descriptors"
+            process.watcher.process_ended(process, why)
             return
         process.started(said["started"], descriptors[0])
         self._living[said["started"]] = process

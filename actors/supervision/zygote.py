@@ -12,6 +12,7 @@ direction  packet                                              descriptors with 
 =========  ==================================================  ======================================
 to it      `{token, entry, boot, slot}`: make this actor       the lifeline, then the actor's sockets
 from it    `{started: pid, token}`                             a pidfd of the new process
+from it    `{failed: why, token}`: there is no such process    none
 from it    `{ended: pid, status}`: exit code or -signal        none
 =========  ==================================================  ======================================
 
@@ -21,6 +22,7 @@ zygote has mapped and every fork of it shares.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import logging
@@ -99,24 +101,45 @@ def _report_ended(control: socket.socket) -> None:
 
 def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
     try:
-        packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+        packet, descriptors, flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
     except ConnectionResetError:
         return False  # the supervisor was killed with packets under way
     if not packet:
         return False
     request: dict[str, Any] = msgpack.unpackb(packet)
-    hold()  # until the child has its handlers
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        _become(request, descriptors, pulses)
-    let_in()
-    for descriptor in descriptors:
-        os.close(descriptor)
-    pidfd = os.pidfd_open(pid)
-    _send(control, {"started": pid, "token": request["token"]}, pidfd)
-    os.close(pidfd)
+    try:
+        if flags & socket.MSG_CTRUNC:  # not all of its descriptors could be received
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        pid, pidfd = _fork(control, request, descriptors, pulses)
+    except OSError as error:
+        _send(control, {"failed": error.strerror, "token": request["token"]})
+    else:
+        _send(control, {"started": pid, "token": request["token"]}, pidfd)
+        os.close(pidfd)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
     return True
+
+
+def _fork(
+    control: socket.socket, request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]
+) -> tuple[int, int]:
+    """The new process's id and a pidfd of it. Raises `OSError`, and then there is no process."""
+    hold()  # until the child has its handlers
+    try:
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _become(request, descriptors, pulses)
+    finally:
+        let_in()
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _send(control: socket.socket, packet: dict[str, Any], *descriptors: int) -> None:

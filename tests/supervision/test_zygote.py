@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import psutil
 import pytest
 import zmq
@@ -16,6 +20,7 @@ import zmq
 from actors.bus.loop import LONGEST_WAIT, Loop
 from actors.bus.mailbox import Exchange
 from actors.process import Boot
+from actors.supervision import zygote
 from actors.supervision.spawner import ActorProcess, Spawner, describe_status
 from config.paths import open_run_dir
 from tests.folders import FOLDERS
@@ -127,6 +132,61 @@ def test_an_actor_that_fails_at_its_start_is_told_and_the_zygote_lives(nursery: 
     assert "status 1" in nursery.ended[0][1]
     nursery.spawn("next")
     nursery.until(lambda: "next" in nursery.hellos, "the next one lives")
+
+
+@pytest.mark.parametrize("spare", [0, 1], ids=["for the request", "for the pidfd"])
+def test_a_process_that_the_zygote_has_no_descriptor_for_fails_alone(nursery: Nursery, spare: int) -> None:
+    """The zygote lives, and so does no process that nobody knows of."""
+    nursery.spawn("first")
+    nursery.until(lambda: "first" in nursery.hellos, "the first one lives")
+    parent = psutil.Process(nursery.spawner.zygote_pid)
+    taken = {int(each) for each in os.listdir(f"/proc/{parent.pid}/fd")}
+    first_free = next(number for number in range(len(taken) + 1) if number not in taken)
+    before = resource.prlimit(parent.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, (first_free + spare, before[1]))
+    nursery.spawn("second")
+    nursery.until(lambda: nursery.ended, "its failure is told")
+    assert nursery.ended[0][1] == "was not made: Too many open files"
+    assert len(parent.children()) == 1
+    resource.prlimit(parent.pid, resource.RLIMIT_NOFILE, before)
+    nursery.spawn("third")
+    nursery.until(lambda: "third" in nursery.hellos, "the third one lives")
+    assert nursery.spawner.zygote_pid == parent.pid
+
+
+def test_a_fork_that_fails_is_told_and_the_zygote_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", no_fork)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reading, writing = os.pipe()
+    with ours, theirs:
+        socket.send_fds(ours, [msgpack.packb({"token": 7, "entry": QUIET, "boot": {}, "slot": 0})], [reading])
+        assert zygote._fork_on_request(theirs, memoryview(bytearray(8)).cast("d"))
+        assert msgpack.unpackb(ours.recv(1000)) == {"failed": "Resource temporarily unavailable", "token": 7}
+    os.close(reading)
+    with pytest.raises(BrokenPipeError):
+        os.write(writing, b"x")  # its copy of the lifeline is closed, too
+    os.close(writing)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ETOOMANYREFS])
+def test_a_request_that_does_not_go_out_at_once_is_sent_again(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real, refusals = socket.send_fds, [number] * 3
+
+    def send(*arguments: Any) -> int:
+        if refusals:
+            raise OSError(refusals.pop(), "not now")
+        return real(*arguments)
+
+    monkeypatch.setattr(socket, "send_fds", send)
+    nursery.spawn("one")
+    nursery.spawn("two")
+    nursery.until(lambda: {"one", "two"} <= set(nursery.hellos), "both live")
+    assert refusals == []
 
 
 def test_a_killed_zygote_is_replaced_and_deaths_of_its_children_are_still_told(nursery: Nursery) -> None:
