@@ -52,8 +52,6 @@ SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """What a process lacks, which is no mistake in a program."""
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
-CREATES_PROXY = "createProxy"
-"""What would be outside of any scope of proxies."""
 REPLAYED = {"Idempotency-Replayed": "true"}
 NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess", "importConfig"))
 """What is sent by POST and does nothing that anybody would want to hear of, or has rows for everything it does."""
@@ -174,10 +172,10 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise lacks_permission(operation.access, by_key=caller.key is not None)
     if caller.key is not None and caller.key.scope is not None and operation.permission in UNSCOPED:
         raise forbidden("a key with a scope can't do this: it would reach more than it has")
+    if caller.scope is not None and not operation.within_scope:
+        raise forbidden("a key with a scope of proxies can only do what is about these proxies")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
         raise forbidden("the proxy is not in the key's scope")
-    if caller.scope is not None and operation.id == CREATES_PROXY:
-        raise forbidden("a key with a scope of proxies can't create proxies")
     return caller
 
 

@@ -24,6 +24,7 @@ OPERATIONS: tuple[Operation, ...] = (
         produces=MEDIA_TYPE,
         names_resource=True,
         open_by="public_pac",
+        scoped=True,
     ),
     Operation(
         "GET",

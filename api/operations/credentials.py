@@ -110,6 +110,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns the identity behind the credentials of this request: a key with its permissions, or a user. "
             "It changes nothing, so a client can use it to check its credentials."
         ),
+        scoped=True,
     ),
     Operation(
         "GET",

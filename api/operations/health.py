@@ -58,6 +58,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "own status. The overall `status` is `healthy`, `degraded` or `unhealthy`."
         ),
         may_be_unwell=True,
+        scoped=True,
     ),
     Operation(
         "GET",

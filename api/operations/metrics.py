@@ -20,6 +20,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         query=queries.QUERY_METRICS,
         names_resource=True,
+        scoped=True,
     ),
     Operation(
         "GET",
@@ -34,6 +35,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         query=queries.REALTIME,
         names_resource=True,
+        scoped=True,
     ),
     Operation(
         "GET",
@@ -49,5 +51,6 @@ OPERATIONS: tuple[Operation, ...] = (
         enveloped=False,
         produces="text/plain",
         by_token=True,
+        scoped=True,
     ),
 )

@@ -38,6 +38,9 @@ class Operation:
 
     `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
     account; their handler says what of it may be changed. `role` may do it without having the permission.
+
+    A key that is restricted to some proxies may use operations with a proxy in their path, and `scoped` ones, whose
+    handler leaves out all other proxies. Everything else is 403.
     """
 
     method: str
@@ -65,6 +68,12 @@ class Operation:
     redirects: bool = False
     passphrase: bool = False
     largest_body: int = MAX_BODY
+    scoped: bool = False
+
+    @property
+    def within_scope(self) -> bool:
+        """Whether a key that is restricted to some proxies may do it, as far as it is about them."""
+        return self.scoped or "{proxy_id}" in self.path or self.access == NONE
 
     @property
     def permission(self) -> str | None:

@@ -20,6 +20,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "and `protocol` filter the list."
         ),
         query=queries.LIST_PROXIES,
+        scoped=True,
     ),
     Operation(
         "POST",

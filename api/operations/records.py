@@ -20,6 +20,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "that exceeds its time limit returns what it found so far."
         ),
         query=queries.QUERY_LOGS,
+        scoped=True,
     ),
     Operation(
         "GET",
@@ -33,6 +34,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "of the response as `cursor` of the next request, so that no record is missed."
         ),
         query=queries.TAIL_LOGS,
+        scoped=True,
     ),
     Operation(
         "GET",
@@ -48,6 +50,7 @@ OPERATIONS: tuple[Operation, ...] = (
         query=queries.EXPORT_LOGS,
         produces=logs.NDJSON,
         enveloped=False,
+        scoped=True,
     ),
     Operation(
         "GET",

@@ -99,6 +99,15 @@ ROLES = {
     "auditor": frozenset(("proxy.read", "metrics.read", "users.read", "settings.read")),
 }
 AUDITORS_ALSO = f"{V1}/audit"
+ABOUT_THEIR_PROXIES = {
+    ("proxy.read", f"{V1}/proxies"),
+    ("proxy.read", "/proxy.pac"),
+    *(("metrics.read", f"{V1}/{path}") for path in ("logs", "logs/tail", "logs/export", "metrics", "metrics/realtime")),
+    ("metrics.read", "/metrics"),
+    (ANYBODY, f"{V1}/health"),
+    (ANYBODY, f"{V1}/auth/test"),
+}
+"""What a key of some proxies may ask beside those proxies themselves, which these requests don't name."""
 BEYOND_SCOPES = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 
 Refusal = tuple[int, str] | None
@@ -132,10 +141,9 @@ def key(has: frozenset[str], scoped: bool = False, proxies: bool = False) -> Cal
             return 403, "FORBIDDEN"
         if required != ANYBODY and required not in has:
             return 403, "INSUFFICIENT_PERMISSIONS"
-        beyond = scoped and (required in BEYOND_SCOPES or (proxies and "/proxies/" in path))
-        creates = proxies and path == f"{V1}/proxies" and required == "proxy.write"
-        told_of_all = proxies and path.endswith(("/deliveries", "/status"))  # of other proxies, too
-        return (403, "FORBIDDEN") if beyond or creates or told_of_all else None
+        beyond = scoped and required in BEYOND_SCOPES
+        not_theirs = proxies and (required, path) not in ABOUT_THEIR_PROXIES
+        return (403, "FORBIDDEN") if beyond or not_theirs else None
 
     return fate
 
@@ -301,6 +309,10 @@ def test_a_key_gets_into_the_proxy_of_its_scope_and_sees_no_other(callers: Api) 
     headers = callers.key(scope={"proxies": made[:1]})
     assert callers.get(f"/proxies/{made[0]}", headers).status_code == 200
     assert error_of(callers.get(f"/proxies/{made[1]}", headers))[:2] == (403, "FORBIDDEN")
+    for operation in OPERATIONS:
+        if "{proxy_id}" in operation.path and operation.method != "DELETE":
+            path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path.replace("{proxy_id}", made[0]))
+            assert outcome(callers.client.simulate_request(operation.method, path, headers=headers)) is None, path
     assert [each["id"] for each in callers.get("/proxies", headers).json["data"]["proxies"]] == made[:1]
 
 
