@@ -7,6 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from config.access_fields import ACCESS_FIELDS
+from config.access_format import FORMATS, compiled
+
 RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 
 
@@ -16,14 +19,23 @@ class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-OUTPUTS = ("stderr", "stdout", "journald", "jsonl")
-"""Values of `logging.output`; `jsonl:` and an absolute path is another one, in the configuration alone."""
+FILE_FORMATS = ("jsonl", *FORMATS, "template")
+"""Formats of access records in files."""
+OUTPUTS = ("stderr", "stdout", "journald", *FILE_FORMATS)
+"""Values of `logging.output`; a format, a colon and an absolute path is another one, in the configuration alone."""
 
 
 def good_output(text: str) -> str:
     """A good value of `logging.output`. Raises `ValueError`."""
-    if text not in OUTPUTS and not re.fullmatch(r"jsonl:/[^\0]+", text):
-        raise ValueError(f"must be one of {', '.join(OUTPUTS)}, or jsonl: and an absolute path")
+    if text not in OUTPUTS and not re.fullmatch(rf"({'|'.join(FILE_FORMATS)}):/[^\0]+", text):
+        formats = ", ".join(FILE_FORMATS)
+        raise ValueError(f"must be one of {', '.join(OUTPUTS)}; or one of {formats}, a colon and an absolute path")
+    return text
+
+
+def good_template(text: str) -> str:
+    """A good value of `logging.template`. Raises `ValueError`."""
+    compiled(text, ACCESS_FIELDS)
     return text
 
 
@@ -31,7 +43,8 @@ class Logging(Group):
     """`logging`: the product's own log (`level`, `format`) and the access records (`access`, `retention_…`).
 
     `errors` are the records of requests that failed or were refused.
-    `output` is where the log goes, and where records go beside their index. Records are kept for `retention_days`, and
+    `output` is where the log goes, and where records go beside their index; `template` is how its format `template`
+    writes a record (`config.access_format`). Records are kept for `retention_days`, and
     as many of them as fit into `retention_size` bytes; 0: any number.
     """
 
@@ -39,6 +52,7 @@ class Logging(Group):
     access: Literal["all", "errors", "off"] = "all"
     format: Literal["text", "json"] = "text"
     output: Annotated[str, AfterValidator(good_output)] = "stderr"
+    template: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(good_template)] = FORMATS["squid"]
     retention_days: int = Field(30, ge=1, le=3650)
     retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)
 

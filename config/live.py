@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from config.groups import OUTPUTS, Logging, good_output
+from config.groups import FILE_FORMATS, OUTPUTS, Logging, good_output
 from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
 from config.settings import Auth, Proxy, Server
 
@@ -32,7 +32,7 @@ Stored = dict[str, dict[str, Any]]
 LONGEST_SESSION = 366 * 24 * 3600
 
 
-OUTPUT_PATTERN = r"^(stderr|stdout|journald|jsonl|jsonl:/[^\x00]{1,4096})$"
+OUTPUT_PATTERN = rf"^({'|'.join(OUTPUTS)}|({'|'.join(FILE_FORMATS)}):/[^\x00]{{1,4096}})$"
 PATH_REASON = "a path is chosen in the configuration alone, since who may change settings may not write anywhere"
 
 

@@ -6,9 +6,9 @@ record is stored once, whoever dies in between. The sender keeps at most `KEPT_R
 dropped and counted, and traffic never waits.
 
 A batch is one frame, msgpack: `[source, instance, number, first, rows]`, where `rows` is msgpack in its turn, packed
-once however often it is sent: lists with the fields of `ACCESS_FIELDS`. (Several frames would let libzmq 4.3.5 abort
-when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are on
-disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
+once however often it is sent: lists with the fields of `config.access_fields`. (Several frames would let libzmq 4.3.5
+abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are
+on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
@@ -24,26 +24,10 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, bind, new_socket
+from config.access_fields import ACCESS_FIELDS
 
 log = logging.getLogger(__name__)
 
-ACCESS_FIELDS = (
-    "timestamp",  # Unix seconds, when the request ended
-    "level",  # debug, info, warning, error, critical
-    "proxy_id",
-    "client_ip",
-    "user",  # the client's user name, "" for none
-    "method",  # CONNECT for tunnels
-    "target_url",  # the URL, or host:port of a tunnel
-    "status_code",
-    "response_time",  # milliseconds from the head of the request to the end of the answer's head
-    "duration",  # milliseconds from the head of the request to the end
-    "bytes_in",  # what the client sent for this request
-    "bytes_out",  # what the client received
-    "request_id",
-    "reason",  # the Proxy-Status error type or the rule, "" when all went well
-    "parent",  # the name of the parent proxy that it went through, "" for none
-)
 Row = tuple[Any, ...]
 _STATUS, _REASON = ACCESS_FIELDS.index("status_code"), ACCESS_FIELDS.index("reason")
 

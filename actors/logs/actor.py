@@ -34,7 +34,7 @@ class LogsActor(Actor):
         folder = self.data_dir.logs
         self._outlets = Outlets(folder)
         self._index = LogIndex(folder, stored=self._on_stored)
-        self._outlets.choose(self._settings.output)
+        self._outlets.choose(self._settings.output, self._settings.template)
         self._searches = Searches(self.loop, folder, lambda: self._index.last)
         self._complained = -COMPLAINT_PERIOD
         self._stored: dict[tuple[str, int], int] = {}
@@ -51,7 +51,7 @@ class LogsActor(Actor):
             self._searches.tail(message, answer)
         elif isinstance(message, SetGroup):
             self._settings = Logging.model_validate(message.settings)
-            self._outlets.choose(self._settings.output)
+            self._outlets.choose(self._settings.output, self._settings.template)
             self._retain()
             answer(Done())
         else:

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgpack
 
-from actors.bus.records import ACCESS_FIELDS
 from actors.logs.fields import FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from config.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
 """Of the compression: what more of it gains in size it costs three times over in time."""

@@ -23,11 +23,11 @@ from typing import Any
 
 import msgpack
 
-from actors.bus.records import ACCESS_FIELDS
 from actors.logs.columns import SEGMENTS, Columns
 from actors.logs.fields import SEARCHED, Row
 from actors.logs.grams import filter_of
 from actors.sqlite import open_database
+from config.access_fields import ACCESS_FIELDS
 
 BLOCK_ROWS = 1024
 """Records of a block: more make smaller files, fewer make what is read for one record smaller."""

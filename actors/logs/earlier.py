@@ -7,9 +7,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from actors.bus.records import ACCESS_FIELDS
 from actors.logs.dayfile import BLOCK_ROWS, DayFile
 from actors.logs.fields import empty_record, sound
+from config.access_fields import ACCESS_FIELDS
 
 
 def pack_earlier(paths: list[Path]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from actors.bus.records import ACCESS_FIELDS
+from config.access_fields import ACCESS_FIELDS
 from config.printable import printable
 
 Row = list[Any]

@@ -1,4 +1,4 @@
-"""Where records go beside the index: lines of JSON in a file, or the journal (`logging.output`).
+"""Where records go beside the index: lines in a file, or the journal (`logging.output`).
 
 The index comes first: a record is handed on when it is stored, so neither a full disk nor a slow journal holds up
 anything; what can't be handed on is counted and said. Handing on is a best effort across the death of this process: the
@@ -15,10 +15,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from actors.bus.records import ACCESS_FIELDS
 from actors.journal import PRIORITIES, SOCKET, Journal
 from actors.logs.fields import Row
-from config.printable import printable_json
+from config.access_fields import ACCESS_FIELDS
+from config.access_format import FORMATS, compiled
+from config.groups import FILE_FORMATS
+from config.printable import printable, printable_json
 from config.units import timestamp_text
 
 log = logging.getLogger(__name__)
@@ -38,18 +40,22 @@ class Outlet(Protocol):
         ...
 
 
-class JsonFile:
-    """Lines of JSON in the file that `path` gives at the moment: always the same, or one for each day."""
+class LineFile:
+    """A line for each record in the file that `path` gives at the moment: always the same, or one for each day.
 
-    def __init__(self, path: Callable[[], Path]) -> None:
+    `write_line` gives the line of a row, with its end.
+    """
+
+    def __init__(self, path: Callable[[], Path], write_line: Callable[[Row], str]) -> None:
         self._path = path
+        self._write_line = write_line
         self._opened: Path | None = None
         self._file = -1
 
     def write(self, rows: Sequence[Row]) -> int:
         """All in one piece; a piece that only half fits is taken back, so that there are whole lines."""
         file = self._today()
-        lines = "".join(map(line_of, rows)).encode()
+        lines = "".join(map(self._write_line, rows)).encode()
         size = os.fstat(file).st_size
         try:
             written = os.write(file, lines)
@@ -111,22 +117,24 @@ class Outlets:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
-        self._choice = "stderr"
+        self._choice, self._template = "stderr", ""
         self._outlet: Outlet | None = None
         self._complained = float("-inf")
         self.lost = 0
         """Records that were not taken."""
 
-    def choose(self, output: str) -> None:
-        """`logging.output` is this from now on."""
-        if output == self._choice:
+    def choose(self, output: str, template: str = "") -> None:
+        """`logging.output` and `logging.template` are these from now on."""
+        if (output, template) == (self._choice, self._template):
             return
         self.close()
-        self._choice = output
-        kind, _, path = output.partition(":")
-        if kind == "jsonl":
-            self._outlet = JsonFile(lambda: Path(path)) if path else JsonFile(self._day_file)
-        elif kind == "journald":
+        self._choice, self._template = output, template
+        form, _, path = output.partition(":")
+        if form in FILE_FORMATS:
+            suffix = "jsonl" if form == "jsonl" else "log"
+            place = (lambda: Path(path)) if path else (lambda: self._day_file(suffix))
+            self._outlet = LineFile(place, line_of if form == "jsonl" else _lines_by(FORMATS.get(form, template)))
+        elif form == "journald":
             self._outlet = JournalOutlet()
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -147,8 +155,8 @@ class Outlets:
             self._outlet.close()
             self._outlet = None
 
-    def _day_file(self) -> Path:
-        return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.jsonl"
+    def _day_file(self, suffix: str) -> Path:
+        return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.{suffix}"
 
     def _complain(self, why: str) -> None:
         now = time.monotonic()
@@ -171,6 +179,12 @@ def line_of(row: Row) -> str:
     record["timestamp"] = timestamp_text(record["timestamp"])
     record["message"] = message_of(record)
     return printable_json(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + "\n"
+
+
+def _lines_by(template: str) -> Callable[[Row], str]:
+    """The function that writes a row by a template of `config.access_format`."""
+    line = compiled(template, ACCESS_FIELDS)
+    return lambda row: printable(line(dict(zip(ACCESS_FIELDS, row, strict=True)))) + "\n"
 
 
 def _entry(row: Row) -> dict[str, object]:

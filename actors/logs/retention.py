@@ -50,7 +50,7 @@ def _fit(index: LogIndex, size: int) -> None:
 def _deletable(index: LogIndex) -> list[Path]:
     """The oldest first."""
     folder = index.path.parent
-    found = [*folder.glob("????-??-??.sqlite"), *folder.glob("????-??-??.jsonl")]
+    found = [*folder.glob("????-??-??.sqlite"), *folder.glob("????-??-??.jsonl"), *folder.glob("????-??-??.log")]
     today = index.path.stem
     return sorted(path for path in found if path.stem != today)
 

@@ -17,10 +17,7 @@ class ServerSettings(Form):
 
 
 class LoggingSettings(Form):
-    """The product's own log, and which access records are kept.
-
-    `output`: `stderr`, `stdout`, `journald`, `jsonl` or `jsonl:/…`.
-    """
+    """The product's own log, and which access records are kept. `output` is where both go; see `docs/logs.md`."""
 
     level: Literal["debug", "info", "warning", "error", "critical"]
     access: Literal["all", "errors", "off"]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from actors.bus.messages import QueryLogs
-from actors.bus.records import ACCESS_FIELDS, Batch
+from actors.bus.records import Batch
 from actors.logs.index import LogIndex
+from config.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
 

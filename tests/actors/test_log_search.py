@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.bus.messages import LogPage, QueryLogs
-from actors.bus.records import ACCESS_FIELDS, Batch
+from actors.bus.records import Batch
 from actors.log_lines import LEVELS
 from actors.logs import dayfile, index, parts, search
 from actors.logs.index import LogIndex
 from actors.logs.outlets import message_of
+from config.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
 from tests.folders import FOLDERS

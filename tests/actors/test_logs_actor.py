@@ -263,3 +263,31 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
         made.write([row_of(str(number))])
     assert made.lost == 3
     assert len([record for record in caplog.records if "No such file" in record.getMessage()]) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "template", "ending"),
+    [
+        ("combined", "", '"GET http://a.example/ HTTP/1.1" 502 4 "-" "-"\n'),
+        ("template", "%rm %{reason}", "GET dns_error\n"),
+    ],
+)
+def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, template: str, ending: str) -> None:
+    made = outlets.Outlets(tmp_path)
+    made.choose(f"{output}:{tmp_path}/named", template)
+    made.write([row_of("http://a.example/")])
+    made.choose(output, template)
+    made.write([row_of("http://a.example/")])
+    made.close()
+    (daily,) = tmp_path.glob("????-??-??.log")
+    assert (tmp_path / "named").read_text().endswith(ending)
+    assert daily.read_text() == (tmp_path / "named").read_text()
+
+
+def test_another_template_holds_from_the_next_line_on(tmp_path: Path) -> None:
+    made = outlets.Outlets(tmp_path)
+    for template in ("%rm", "%{reason}"):
+        made.choose(f"template:{tmp_path}/access", template)
+        made.write([row_of("http://a.example/")])
+    made.close()
+    assert (tmp_path / "access").read_text() == "GET\ndns_error\n"

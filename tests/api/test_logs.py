@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs, Unreachable
-from actors.bus.records import ACCESS_FIELDS
 from api.http.errors import ApiError
 from api.resources.logs import NDJSON
 from api.security.hashing import AT_ONCE
 from api.server import THREADS
 from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
+from config.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
 from tests.bus.test_records import row
 

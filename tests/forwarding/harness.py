@@ -30,8 +30,9 @@ from actors.bus.messages import (
     Trouble,
     forwarding_name,
 )
-from actors.bus.records import ACCESS_FIELDS, Batch, RecordReceiver
+from actors.bus.records import Batch, RecordReceiver
 from actors.process import Boot
+from config.access_fields import ACCESS_FIELDS
 from config.paths import open_run_dir
 from tests.folders import FOLDERS
 from tests.forwarding.forked import Forked, fork_actor

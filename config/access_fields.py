@@ -1,0 +1,21 @@
+"""The fields of an access record, in the order in which a row has them."""
+
+from __future__ import annotations
+
+ACCESS_FIELDS = (
+    "timestamp",  # Unix seconds, when the request ended
+    "level",  # debug, info, warning, error, critical
+    "proxy_id",
+    "client_ip",
+    "user",  # the client's user name, "" for none
+    "method",  # CONNECT for tunnels
+    "target_url",  # the URL, or host:port of a tunnel
+    "status_code",
+    "response_time",  # milliseconds from the head of the request to the end of the answer's head
+    "duration",  # milliseconds from the head of the request to the end
+    "bytes_in",  # what the client sent for this request
+    "bytes_out",  # what the client received
+    "request_id",
+    "reason",  # the Proxy-Status error type or the rule, "" when all went well
+    "parent",  # the name of the parent proxy that it went through, "" for none
+)
