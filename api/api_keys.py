@@ -21,6 +21,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictInt,
     StrictStr,
     WithJsonSchema,
     model_validator,
@@ -36,6 +37,7 @@ from config.units import parse_moment, timestamp_text
 
 COLLECTION = "api_keys"
 READ_ONLY_FIELDS = frozenset({"id", "prefix", "created_at", "last_used", "key", "user_id"})
+GRACE_MAX = 30 * 86_400
 LAST_USED_STEP = 60.0
 """`last_used` is written at most once in so many seconds for each key."""
 
@@ -87,6 +89,14 @@ class ApiKeyCreate(BaseModel):
         if not isinstance(given, dict):
             return given
         return refuse_nulls({k: v for k, v in given.items() if not (k in ("expires_at", "scope") and v is None)})
+
+
+class ApiKeyRotate(BaseModel):
+    """The optional body of a rotation: for how many seconds the old key stays valid beside the new one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    grace: Annotated[StrictInt, Field(ge=0, le=GRACE_MAX)] = 0
 
 
 class ApiKey(BaseModel):
@@ -146,6 +156,13 @@ def new_key(body: ApiKeyCreate, user_id: str, granted: tuple[str, ...], now: flo
         expires_at=body.expires_at,
     )
     return record, text
+
+
+def rotated(key: ApiKey, now: float) -> tuple[ApiKey, str]:
+    """A key with the rights, the name and the lifetime of `key`, which begins now; and the key itself."""
+    ends = None if key.expires_at is None else now + max(key.expires_at - key.created_at, 1.0)
+    body = ApiKeyCreate.model_construct(name=key.name, permissions=key.permissions, scope=key.scope, expires_at=ends)
+    return new_key(body, key.user_id, (), now)
 
 
 def find_key(store: Store, text: str) -> ApiKey | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from api.cli.bodies import body_of
 from api.cli.commands import Session, YesOption, command
 from api.cli.completion import key_names, proxy_names
 from api.cli.finding import KEY, PROXY, find, find_id
-from api.cli.moments import from_now
+from api.cli.moments import from_now, seconds
 from api.cli.output import Column
 
 group = typer.Typer(help="API keys, for programs.", no_args_is_help=True)
@@ -62,7 +62,7 @@ def show_key(session: Session, key: KeyArgument) -> None:
 @command(group, "create", _OPTIONS)
 def create_key(
     session: Session,
-    name: Annotated[str, typer.Argument(help="What it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
     permission: Annotated[
         list[str] | None, typer.Option("--permission", help="May be given several times; all of yours unless said.")
     ] = None,
@@ -88,12 +88,39 @@ def create_key(
         "scope.ip_whitelist": network or None,
     }
     data = session.api.post("/api-keys", body_of(given, None))
+    session.out.data(data, lambda: _show_once(session, data))
 
-    def view() -> None:
-        session.out.line(data["key"])
-        session.out.note("The key is shown this once; keep it where secrets are kept.")
 
-    session.out.data(data, view)
+@command(group, "rotate", {"grace": "--grace"})
+def rotate_key(
+    session: Session,
+    key: KeyArgument,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            "--grace", metavar="SPAN", help="How long the old one stays valid: 1h, 7d, up to 30d; at once unless said."
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Replace an API key by one with the same rights and lifetime. The new one is shown this once.
+
+    Without --grace the old one is revoked at once, which asks first. Only your own keys.
+    """
+    found = find(session.api, KEY, key)
+    body = {"grace": seconds(grace, "--grace")} if grace else {}
+    if not body:
+        session.confirm(f"Revoke the present key {found['name']} ({found['prefix']}…) at once?", yes)
+    data = session.api.post(f"/api-keys/{found['id']}/rotate", body)
+    session.out.data(data, lambda: _show_once(session, data, data["previous"]))
+
+
+def _show_once(session: Session, data: dict[str, Any], previous: dict[str, Any] | None = None) -> None:
+    session.out.line(data["key"])
+    session.out.note("The key is shown this once; keep it where secrets are kept.")
+    if previous is not None:
+        ends = "is revoked" if previous["revoked"] else f"is valid until {previous['expires_at']}"
+        session.out.note(f"The old one ({previous['id']}) {ends}.")
 
 
 @command(group, "revoke")

@@ -45,6 +45,14 @@ def from_now(text: str, option: str = "--expires") -> str:
     return _moment(text, 1, option)
 
 
+def seconds(text: str, option: str) -> int:
+    """The seconds of a span such as `15m`. Raises `Trouble`."""
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise Trouble(f"{option} {text!r}: is no span of time", "Such as 15m, 2h, 7d", Status.USAGE)
+    return int(span[1]) * _SECONDS[span[2]]
+
+
 def _moment(text: str, direction: int, option: str) -> str:
     now = datetime.fromtimestamp(time.time(), UTC)
     try:

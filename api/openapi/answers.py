@@ -33,6 +33,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "testAuth": forms.WhoAmI,
     "listApiKeys": forms.ApiKeys,
     "createApiKey": forms.NewApiKey,
+    "rotateApiKey": forms.RotatedApiKey,
     "revokeApiKey": forms.Revoked,
     "listProxies": proxy_forms.Proxies,
     "createProxy": proxy_forms.NewProxy,

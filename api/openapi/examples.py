@@ -38,6 +38,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "refreshToken": {"refresh_token": "rt_0123456789abcdef"},
     "finishOAuth2": {"code": "SplxlOBeZQQYbYS6WxSbIA", "state": "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s"},
     "rotateSigningKey": {"revoke_previous": False},
+    "rotateApiKey": {"grace": 3600},
     "createApiKey": {"name": "deploy", "permissions": ["proxy.read"], "expires_at": "2030-01-01T00:00:00Z"},
     "createProxy": _CREATE,
     "replaceProxy": _UPDATE,

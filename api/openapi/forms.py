@@ -266,6 +266,22 @@ class NewApiKey(Form):
     key: str
 
 
+class PreviousApiKey(Form):
+    """The key that was rotated: revoked, or valid until `expires_at`."""
+
+    id: str
+    revoked: bool
+    expires_at: Moment | None
+
+
+class RotatedApiKey(Form):
+    """The key that replaces another one, with its text."""
+
+    api_key: ApiKeyForm
+    key: str
+    previous: PreviousApiKey
+
+
 class Revoked(Form):
     """A key that is dead."""
 

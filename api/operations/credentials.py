@@ -140,6 +140,22 @@ OPERATIONS: tuple[Operation, ...] = (
         status=201,
     ),
     Operation(
+        "POST",
+        f"{V1}/api-keys/{{key_id}}/rotate",
+        PERSON,
+        "rotateApiKey",
+        "Rotate an API key",
+        key_handlers.rotate_key,
+        api_keys.ApiKeyRotate,
+        description=(
+            "Creates a key with the name, the permissions, the scope and the lifetime of this one, and revokes this "
+            "one at once or after `grace` seconds. Only its owner can rotate a key. The new key is in this response "
+            "only."
+        ),
+        status=201,
+        optional_body=True,
+    ),
+    Operation(
         "DELETE",
         f"{V1}/api-keys/{{key_id}}",
         PERSON,

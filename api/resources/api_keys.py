@@ -6,10 +6,11 @@ import time
 
 from api import api_keys, users
 from api.http.call import Call, Reply
-from api.http.errors import invalid, lacks_permission, not_found, unauthorized
+from api.http.errors import forbidden, invalid, lacks_permission, not_found, unauthorized
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
-from api.store import NotStored
+from api.store import NotStored, RevisionConflict, Write
+from config.units import timestamp_text
 
 
 def list_keys(call: Call) -> Reply:
@@ -37,6 +38,46 @@ def create_key(call: Call) -> Reply:
         store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
     return Reply({"api_key": record.view(), "key": text}, 201, headers={"Cache-Control": "no-store"})
+
+
+def rotate_key(call: Call) -> Reply:
+    """Another key with the same rights, in one step with the end of the old one, or with the time of its end.
+
+    Only the owner's: a key of somebody else would let an administrator act in their name.
+    """
+    grace = call.body.grace
+    with users.one_change:
+        while True:
+            document = call.services.store.get(api_keys.COLLECTION, call.params["key_id"])
+            if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
+                raise not_found("The API key")
+            if key.user_id != call.caller.user.id:
+                raise forbidden("only its owner can rotate an API key")
+            try:
+                record, text, ends = _replaced(call, key, document.revision, grace)
+                break
+            except (RevisionConflict, NotStored):
+                continue  # it was used or revoked at this moment
+    call.services.publish("api_key.created", api_keys.about(record))
+    if ends is None:
+        call.services.publish("api_key.revoked", api_keys.about(key))
+    previous = {"id": key.id, "revoked": ends is None, "expires_at": None if ends is None else timestamp_text(ends)}
+    data = {"api_key": record.view(), "key": text, "previous": previous}
+    return Reply(data, 201, headers={"Cache-Control": "no-store"})
+
+
+def _replaced(call: Call, key: api_keys.ApiKey, revision: int, grace: int) -> tuple[api_keys.ApiKey, str, float | None]:
+    """The new key, its text, and when the old one ends; None: it is revoked. Raises as `Store.commit`."""
+    now = time.time()
+    record, text = api_keys.rotated(key, now)
+    ends = None if grace == 0 else min(now + grace, key.expires_at or now + grace)
+    if ends is not None:
+        _refuse_too_many(call, key.user_id)
+    rest = None if ends is None else key.model_copy(update={"expires_at": ends}).model_dump(mode="json")
+    collection = api_keys.COLLECTION
+    new = Write(collection, record.id, record.model_dump(mode="json"), expect=0)
+    call.services.store.commit([new, Write(collection, key.id, rest, expect=revision)])
+    return record, text, ends
 
 
 def revoke_key(call: Call) -> Reply:

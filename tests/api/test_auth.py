@@ -293,6 +293,52 @@ def test_a_revoked_key_is_dead_at_once(api: Api) -> None:
     assert [len(api.fleet.said(f"api_key.{what}")) for what in ("created", "revoked")] == [1, 1]
 
 
+def test_a_rotated_key_has_the_same_rights_and_the_old_one_is_dead_at_once(api: Api) -> None:
+    networks = ["127.0.0.0/8", "192.0.2.0/24"]
+    body = {"name": "ci", "permissions": ["proxy.read"], "scope": {"ip_whitelist": networks}}
+    made = api.post("/api-keys", body, api.token()).json["data"]
+    answer = api.post(f"/api-keys/{made['api_key']['id']}/rotate", None, api.token())
+    data = answer.json["data"]
+    assert (answer.status_code, answer.headers["Cache-Control"]) == (201, "no-store")
+    assert data["previous"] == {"id": made["api_key"]["id"], "revoked": True, "expires_at": None}
+    same = ("name", "permissions", "scope", "expires_at", "user_id")
+    assert [data["api_key"][name] for name in same] == [made["api_key"][name] for name in same]
+    assert api.get("/auth/test", {"X-API-Key": data["key"]}).json["data"]["permissions"] == ["proxy.read"]
+    assert error_of(api.get("/auth/test", {"X-API-Key": made["key"]}))[:2] == (401, "INVALID_API_KEY")
+    assert [each["id"] for each in api.get("/api-keys", api.token()).json["data"]["api_keys"]] == [
+        data["api_key"]["id"]
+    ]
+    assert [len(api.fleet.said(f"api_key.{what}")) for what in ("created", "revoked")] == [2, 1]
+    assert api.post(f"/api-keys/{made['api_key']['id']}/rotate", None, api.token()).status_code == 404
+
+
+def test_a_rotated_key_stays_valid_for_its_grace_and_not_beyond_its_own_end(api: Api) -> None:
+    now = datetime.now(UTC)
+    made = api.post("/api-keys", {"name": "k", "expires_at": (now + timedelta(hours=2)).isoformat()}, api.token())
+    key_id = made.json["data"]["api_key"]["id"]
+    first = api.post(f"/api-keys/{key_id}/rotate", {"grace": 3600}, api.token()).json["data"]
+    ends = datetime.fromisoformat(first["previous"]["expires_at"])
+    assert timedelta(minutes=59) < ends - now < timedelta(minutes=61)
+    fresh = datetime.fromisoformat(first["api_key"]["expires_at"])
+    assert timedelta(minutes=119) < fresh - now < timedelta(minutes=121)
+    assert api.get("/auth/test", {"X-API-Key": made.json["data"]["key"]}).status_code == 200
+    again = api.post(f"/api-keys/{key_id}/rotate", {"grace": 86_400}, api.token()).json["data"]
+    assert datetime.fromisoformat(again["previous"]["expires_at"]) == ends
+    assert api.post(f"/api-keys/{key_id}/rotate", {"grace": -1}, api.token()).status_code == 400
+
+
+def test_a_key_is_rotated_by_its_owner_alone_and_with_grace_only_where_there_is_room(api: Api) -> None:
+    api.services.take_over(ApiSettings(auth=Auth(max_api_keys=1), security=QUIET))
+    api.add_user("eva", role="administrator")
+    key_id = api.post("/api-keys", {"name": "k"}, api.token()).json["data"]["api_key"]["id"]
+    assert error_of(api.post(f"/api-keys/{key_id}/rotate", None, api.token("eva")))[:2] == (403, "FORBIDDEN")
+    assert api.post(f"/api-keys/{key_id}/rotate", {"grace": 60}, api.token()).status_code == 400
+    assert len(api.store.find("api_keys")) == 1
+    data = api.post(f"/api-keys/{key_id}/rotate", None, api.token()).json["data"]
+    refused = api.post(f"/api-keys/{data['api_key']['id']}/rotate", None, {"X-API-Key": data["key"]})
+    assert error_of(refused)[:2] == (403, "FORBIDDEN")
+
+
 def test_a_key_dies_at_its_expiry_and_can_not_be_made_expired(api: Api) -> None:
     now = datetime.now(UTC)
     key = api.key(expires_at=(now + timedelta(hours=1)).isoformat())

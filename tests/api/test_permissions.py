@@ -39,6 +39,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/auth/oauth2/callback": {"POST": OPEN},
     f"{V1}/api-keys": {"GET": PERSON, "POST": PERSON},
     f"{V1}/api-keys/*": {"DELETE": PERSON},
+    f"{V1}/api-keys/*/rotate": {"POST": PERSON},
     f"{V1}/proxies": {"GET": "proxy.read", "POST": "proxy.write"},
     f"{V1}/proxies/*": {"GET": "proxy.read", "PUT": "proxy.write", "PATCH": "proxy.write", "DELETE": "proxy.delete"},
     f"{V1}/proxies/*/start": {"POST": "proxy.write"},

@@ -58,6 +58,29 @@ def test_names_are_arguments_of_every_create_and_the_option_is_still_taken(shell
 
 
 @pytest.mark.product
+def test_a_key_is_rotated_with_and_without_grace(shell: Shell, stranger: Shell) -> None:
+    old = shell.good("keys", "create", "turning", "--permission", "proxy.read", "--expires", "30d").out.strip()
+    kept = shell.good("keys", "rotate", "turning", "--grace", "1h")
+    assert "is valid until" in kept.err
+    for key in (old, kept.out.strip()):
+        stranger.good("proxies", "list", "--key", key)
+    assert shell("keys", "rotate", "turning", "--yes").status == 2  # two have the name for the time of the grace
+    newer = next(
+        each
+        for each in shell.good("keys", "list", "-o", "json").data["api_keys"]
+        if kept.out.startswith(each["prefix"])
+    )
+    assert shell("keys", "rotate", newer["id"]).status == 2  # nobody can be asked
+    last = shell.good("keys", "rotate", newer["id"], "--yes")
+    assert "is revoked" in last.err
+    assert stranger("proxies", "list", "--key", kept.out.strip()).status == 4
+    stranger.good("proxies", "list", "--key", last.out.strip())
+    assert shell("keys", "rotate", newer["id"], "--grace", "soon").status != 0
+    for each in shell.good("keys", "list", "-o", "json").data["api_keys"]:
+        shell.good("keys", "revoke", each["id"], "--yes")
+
+
+@pytest.mark.product
 def test_tags_are_added_and_removed_without_naming_the_others(shell: Shell, product: Product) -> None:
     proxy = product.proxy(tags=["a", "b"])
     changed = shell.good("proxies", "update", proxy["name"], "--add-tag", "c", "--add-tag", "a", "--remove-tag", "b")
