@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.commands import RelayDatagrams
 from actors.forwarding.connections import Live
+from actors.forwarding.datagram_targets import Share, Targets
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
@@ -65,15 +66,14 @@ class Association:
         "_client",
         "_client_port",
         "_control",
-        "_first",
         "_out",
         "_paused",
         "_peers",
-        "_refused",
         "_relay",
         "_report",
         "_senders",
         "_serving",
+        "_targets",
         "_waiting",
         "client_ip",
         "deadline",
@@ -105,10 +105,9 @@ class Association:
         self._client = endpoint_of((client_ip, 0))[0]
         self._client_port = _named_port(command.client, self._client)
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
-        self._peers: OrderedDict[Endpoint, None] = OrderedDict()
+        self._peers: OrderedDict[Endpoint, Share] = OrderedDict()
         self._waiting = 0
-        self._first = ""
-        self._refused: Failure | None = None
+        self._targets = Targets()
         self._bytes_in = 0
         self._bytes_out = 0
         self.noted = NEVER
@@ -120,9 +119,9 @@ class Association:
         serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
 
     def live(self) -> Live:
-        """What it is doing now; its target is the first that was sent to."""
+        """What it is doing now."""
         report = self._report
-        target = self._first or report.url
+        target = str(self._targets) or report.url
         return Live(
             self.client_ip,
             report.user,
@@ -193,19 +192,22 @@ class Association:
         if datagram is None:
             return
         target, payload = datagram.target, data[datagram.start :]
-        self._first = self._first or target.text.decode("ascii")
+        share = self._targets.share(target.text)
+        share.bytes_in += len(data)
         if target.literal:
-            self._send((target.host,), target, payload)
+            self._send((target.host,), target, payload, share)
         elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
             self._waiting += len(payload) + _WAITING_COST
-            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload), self)
+            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload, share), self)
 
-    def _resolved(self, target: Authority, payload: bytes, answer: Answer) -> None:
+    def _resolved(self, target: Authority, payload: bytes, share: Share, answer: Answer) -> None:
         self._waiting -= len(payload) + _WAITING_COST
-        if not self._over and not isinstance(answer, Failure):
-            self._send(answer.addresses, target, payload)
+        if isinstance(answer, Failure):
+            share.failure = answer
+        elif not self._over:
+            self._send(answer.addresses, target, payload, share)
 
-    def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes) -> None:
+    def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
         judge = self._serving.judge
         assert judge is not None
@@ -214,11 +216,11 @@ class Association:
         for address in () if refused else addresses:
             refused = judge.address(target, address).failure or self._serving.dialer.source.refuses(address)
             if refused is None:
-                self._send_to((address, target.port), payload)
+                self._send_to((address, target.port), payload, share)
                 return
-        self._refused = refused or self._refused
+        share.failure = refused or share.failure
 
-    def _send_to(self, peer: Endpoint, payload: bytes) -> None:
+    def _send_to(self, peer: Endpoint, payload: bytes, share: Share) -> None:
         try:
             self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
         except OSError:
@@ -226,7 +228,8 @@ class Association:
         self._moved()
         peers = self._peers
         known = endpoint_of(peer)
-        peers[known] = None
+        peers[known] = share
+        share.reached = True
         peers.move_to_end(known)
         if len(peers) > PEERS_MAX:
             peers.popitem(last=False)
@@ -254,16 +257,18 @@ class Association:
             except OSError:
                 return  # nothing more is there
             source = endpoint_of(address)
-            if source in self._peers:
-                self._to_client(pack_datagram_head(source) + data)
+            share = self._peers.get(source)
+            if share is not None:
+                self._to_client(pack_datagram_head(source) + data, share)
 
-    def _to_client(self, datagram: bytes) -> None:
+    def _to_client(self, datagram: bytes, share: Share) -> None:
         try:
             self._relay.sendto(datagram, (self._client, self._client_port))
         except OSError:
             return  # as above
         self._moved()
         self._bytes_out += len(datagram)
+        share.bytes_out += len(datagram)
         if self.meter is not None:
             self.meter.outward.spend(len(datagram))
         self._serving.count.bytes_out += len(datagram)
@@ -300,23 +305,20 @@ class Association:
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:
-        """Close everything; once. Refused through and through is told as a refusal."""
+        """Close everything; once. Targets that were refused are reported as refusals."""
         if self._over:
             return
         self.deadline = float("inf")
         for sock in (self._control, self._relay, *self._senders.values()):
             self._serving.loop.unwatch(sock.fileno())
             sock.close()
-        refused = self._refused if not self._peers else None
         before = self._report
-        report = before._replace(
-            url=self._first or before.url,
-            status=refused.status if refused else before.status,
-            reason=refused.reason if refused else reason,
-            bytes_in=before.bytes_in + self._bytes_in,
-            bytes_out=before.bytes_out + self._bytes_out,
-        )
-        self._serving.tunnel_ended(self, report)
+        bytes_in, bytes_out = before.bytes_in + self._bytes_in, before.bytes_out + self._bytes_out
+        whole = before._replace(reason=reason, bytes_in=bytes_in, bytes_out=bytes_out)
+        first, *others = self._targets.reports(whole)
+        for report in others:
+            self._serving.also_reported(report, self.client_ip)
+        self._serving.tunnel_ended(self, first)
 
     def __repr__(self) -> str:
         return f"<Association of {self._client} port {self._client_port}, {len(self._peers)} peers>"

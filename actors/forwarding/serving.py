@@ -269,6 +269,12 @@ class Serving:
             self._count_reason(report)
         self._record(report, client_ip, wall, answered)
 
+    def also_reported(self, report: Report, client_ip: str) -> None:
+        """A request has ended that has more than one record: this is a further one."""
+        if report.reason:
+            self._count_reason(report)
+        self._record(report, client_ip, time.time(), 0.0)
+
     def refused_client(self, client_ip: str, failure: Failure) -> None:
         """A client was turned away by a rule before it said anything: no request, but a refusal with its record."""
         now = self.loop.now

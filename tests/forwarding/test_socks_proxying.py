@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from actors.bus.messages import AccessSpec, EgressSpec
+from actors.bus.messages import AccessSpec, ConnectionFilter, EgressSpec, QueryConnections
+from actors.forwarding.commands import Report
+from actors.forwarding.datagram_targets import FURTHER, TARGETS_MAX, Targets
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
 from tests.forwarding.origins import Origin, echoes, read_all
 
@@ -293,6 +295,42 @@ def test_udp_goes_to_its_target_and_the_answer_comes_back_with_its_sender(five: 
     assert (record["status_code"], record["reason"]) == (200, "")
     assert record["bytes_in"] == 3 + 10 + len(b"\0\0\0" + target + b"hello")
     assert record["bytes_out"] == 2 + 10 + len(answer)
+
+
+def test_udp_has_a_record_for_each_target_and_live_connections_name_them(five: Rig) -> None:
+    refused = "192.0.2.1:9"
+    with responder() as one, responder() as other, datagram_socket() as client:
+        control, _code, relay = ask(five, 3, address(bytes(4), 0))
+        with control:
+            client.sendto(b"\0\0\0" + address(bytes((192, 0, 2, 1)), 9) + b"refused", relay)
+            for port, word in ((one, b"hello"), (other, b"longer"), (one, b"again")):
+                client.sendto(b"\0\0\0" + address(LOOPBACK, port) + word, relay)
+                assert client.recv(65535).endswith(word.upper())
+            (live,) = (
+                each
+                for each in five.ask(QueryConnections(ConnectionFilter(), "-age", 100, 0)).connections
+                if refused in each.target
+            )
+            assert live.target == f"{refused}, 127.0.0.1:{one}, 127.0.0.1:{other}"
+    first = five.record(method="UDP", target_url=refused)
+    assert (first["status_code"], first["reason"]) == (403, "destination_ip_prohibited")
+    records = [five.record(method="UDP", target_url=f"127.0.0.1:{port}") for port in (one, other)]
+    assert [(each["status_code"], each["bytes_in"], each["bytes_out"]) for each in records] == [
+        (200, 2 * 10 + 10, 2 * 10 + 10),
+        (200, 10 + 6, 10 + 6),
+    ]
+    assert first["bytes_in"] == 3 + 10 + 10 + len("refused"), "the handshake is the first target's"
+
+
+def test_udp_to_more_targets_than_have_records_of_their_own_is_told_in_one() -> None:
+    targets = Targets()
+    for number in range(TARGETS_MAX + 5):
+        targets.share(b"a.example:%d" % number).bytes_in += 10
+    whole = Report(b"UDP", "", 200, "", "", 0.0, 0.0, 7 + 10 * (TARGETS_MAX + 5), 0)
+    reports = targets.reports(whole)
+    assert len(reports) == TARGETS_MAX + 1
+    assert (reports[0].bytes_in, reports[-1].url, reports[-1].bytes_in) == (17, FURTHER, 50)
+    assert str(targets).endswith("a.example:7 and 248 more")
 
 
 def test_udp_to_an_ipv6_target_comes_back_with_an_ipv6_sender(five: Rig) -> None:
