@@ -10,13 +10,14 @@ from api import users
 from api.audit.store import audited
 from api.store import StoreWriteError, open_store
 from config.paths import DataDir
+from config.weak_passwords import weakness
 
 ADMINISTRATOR = "admin"
 SHORTEST_PASSWORD = 8
 
 
 class WeakPassword(ValueError):
-    """The password that the operator chose is not 8 to 128 characters long."""
+    """The password that the operator chose is not 8 to 128 characters long, or is guessed at once."""
 
 
 def ensure_administrator(data: DataDir, password: str | None) -> str | None:
@@ -30,7 +31,7 @@ def ensure_administrator(data: DataDir, password: str | None) -> str | None:
     try:
         if store.find(users.COLLECTION):
             return None
-        chosen = new_password() if password is None else check_length(password)
+        chosen = new_password() if password is None else check_strength(password)
         if password is None:
             _write_private(data.initial_password, chosen)
         body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
@@ -46,10 +47,12 @@ def new_password() -> str:
     return secrets.token_urlsafe(15)
 
 
-def check_length(password: str) -> str:
-    """`password`, if it is long enough and not too long; else `WeakPassword`."""
+def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
+    """`password`, if it may be the one of `username`; else `WeakPassword`."""
     if not SHORTEST_PASSWORD <= len(password) <= 128:
         raise WeakPassword("the password must have 8 to 128 characters")
+    if (why := weakness(password, username)) is not None:
+        raise WeakPassword(f"the password {why}")
     return password
 
 

@@ -10,7 +10,7 @@ from api.audit import Trail
 from api.audit.context import on_behalf_of
 from api.audit.store import audited
 from api.endings import commit_ending
-from api.first_start import ADMINISTRATOR, check_length, new_password
+from api.first_start import ADMINISTRATOR, check_strength, new_password
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
 from api.store import StoreError, Write, open_store
@@ -37,7 +37,7 @@ def reset_password(data: DataDir, username: str, password: str | None) -> str:
         if user is None:
             known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
             raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
-        chosen = new_password() if password is None else check_length(password)
+        chosen = new_password() if password is None else check_strength(password, user.username)
         changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
         with audited(data, store, "command_line", "reset-password") as recorded:
             write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))

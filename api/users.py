@@ -15,8 +15,10 @@ from api.store import Document, Store
 from api.store.loaded import Loaded
 from config import patterns
 from config.passwords import hash_password
+from config.person_names import name_key, new_name
 from config.proxies import plain_text, refuse_nulls
 from config.units import timestamp_text
+from config.weak_passwords import weakness
 
 COLLECTION = "users"
 
@@ -24,6 +26,8 @@ one_change = threading.Lock()
 """Held by whoever changes a user or issues a token for one. Names are unique, there is a last administrator, and no
 token outlives the password that it was given for, because one such thing happens at a time."""
 READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
+
+LONGEST_NAME = 64
 
 Role = Literal["administrator", "operator", "user", "auditor"]
 Status = Literal["active", "disabled"]
@@ -33,6 +37,19 @@ def _username(text: str) -> str:
     if ":" in plain_text(text):
         raise ValueError("must not contain a colon (RFC 7617)")
     return text
+
+
+def _new_username(text: str) -> str:
+    name = new_name(_username(text))
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"must have at most {LONGEST_NAME} characters")
+    return _username(name)
+
+
+def _not_common(password: str) -> str:
+    if (why := weakness(password)) is not None:
+        raise ValueError(why)
+    return password
 
 
 def _email(text: str) -> str:
@@ -51,10 +68,20 @@ def permission_names(names: list[str]) -> list[str]:
 
 
 Username = Annotated[
-    StrictStr, Field(min_length=1, max_length=64), AfterValidator(_username), patterns.text(patterns.USER_NAME, 1, 64)
+    StrictStr,
+    Field(min_length=1, max_length=LONGEST_NAME),
+    AfterValidator(_username),
+    patterns.text(patterns.USER_NAME, 1, LONGEST_NAME),
+]
+"""Of a user who may be there already, by the rules of an earlier release."""
+NewUsername = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=LONGEST_NAME),
+    AfterValidator(_new_username),
+    patterns.text(patterns.PERSON_NAME, 1, LONGEST_NAME),
 ]
 Email = Annotated[StrictStr, Field(max_length=254), AfterValidator(_email), patterns.text(highest=254, format="email")]
-NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128)]
+NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128), AfterValidator(_not_common)]
 Permissions = Annotated[
     list[Annotated[StrictStr, patterns.one_of(*sorted(GRANTABLE))]],
     Field(max_length=50),
@@ -67,7 +94,7 @@ class UserCreate(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    username: Username
+    username: NewUsername
     password: NewPassword = Field(repr=False)
     email: Email | None = None
     role: Role = "user"
@@ -161,15 +188,20 @@ def new_user(body: UserCreate, now: float | None = None) -> User:
     )
 
 
-def apply(user: User, body: UserUpdate, now: float, by_themself: bool = False) -> User:
-    """`user` with the changes of `body`. A new role brings its own permissions, unless some are given."""
+def apply(
+    user: User, body: UserUpdate, now: float, password_hash: str | None = None, by_themself: bool = False
+) -> User:
+    """`user` with the changes of `body`, whose password is hashed already, since that takes its time.
+
+    A new role brings its own permissions, unless some are given.
+    """
     changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
     if body.role is not None:
         changed.setdefault("permissions", None)
     if body.email is not None and not (by_themself and body.email == user.email):
         changed["email_claimed"] = by_themself
-    if body.password is not None:
-        changed["password_hash"] = hash_password(body.password)
+    if password_hash is not None:
+        changed["password_hash"] = password_hash
     return user.model_copy(update={**changed, "updated_at": now})
 
 
@@ -192,7 +224,8 @@ def by_id(store: Store, identifier: str) -> User | None:
 
 
 def by_name(store: Store, username: str) -> User | None:
-    """The user with this name, whatever its case."""
-    wanted = username.casefold()
-    found = store.find(COLLECTION, lambda body: body["username"].casefold() == wanted)
+    """The user with this name, whatever its case and its form in Unicode."""
+    wanted = name_key(username)
+    found = store.find(COLLECTION, lambda body: name_key(body["username"]) == wanted)
+    found.sort(key=lambda document: document.body["username"].casefold() != username.casefold())
     return load(found[0]) if found else None

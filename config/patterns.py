@@ -46,6 +46,12 @@ _NUMBER = r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)"
 PLAIN = rf"^[^{_CONTROL}]*[^\s{_CONTROL}][^{_CONTROL}]*$"
 """No control characters, and not blank."""
 USER_NAME = rf"^[^:{_CONTROL}]*[^:\s{_CONTROL}][^:{_CONTROL}]*$"
+_UNSEEN = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+)
+PERSON_NAME = rf"^[^:\s{_CONTROL}{_UNSEEN}](?:[^:{_CONTROL}{_UNSEEN}]*[^:\s{_CONTROL}{_UNSEEN}])?$"
+"""`config.person_names` judges scripts besides, which no pattern knows."""
 ACCOUNT_NAME = rf"^(?!\.{{1,2}}$)[^:/{_CONTROL}]*[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
 FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
 ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"

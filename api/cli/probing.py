@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from actors.supervision.sockets import ListenError, listen
-from api.first_start import WeakPassword, check_length
+from api.first_start import WeakPassword, check_strength
 from config.certificates import CertificateError, server_context, unusable_file
 from config.paths import DataDir, unwritable
 from config.proxies import ProxyRecord
@@ -57,7 +57,7 @@ def first_password(settings: Settings, password_needed: bool) -> Iterator[Findin
     if settings.admin_password is None or not password_needed:
         return
     try:
-        check_length(settings.admin_password.get_secret_value())
+        check_strength(settings.admin_password.get_secret_value())
     except WeakPassword as error:
         yield Finding("admin_password", str(error))
     else:

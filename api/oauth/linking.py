@@ -15,6 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from api import users
@@ -25,6 +26,7 @@ from api.store import Store
 from api.users import OAuthLink, User
 from config.oauth import MappedRole, OAuth2
 from config.passwords import hash_password
+from config.person_names import new_name
 
 _NO_ADDRESS = "the provider has not verified an e-mail address for you, and no account is linked to you yet"
 _NO_ACCOUNT = "there is no account for you"
@@ -135,7 +137,7 @@ def _new_user(store: Store, identity: Identity, email: str, role: MappedRole) ->
         id="usr_" + secrets.token_hex(8),
         username=_free_name(store, email),
         email=email,
-        password_hash=hash_password(secrets.token_urlsafe(32)),
+        password_hash=_hash_of_no_password(),
         role=role,
         oauth=_link_of(identity),
         created_at=now,
@@ -143,9 +145,18 @@ def _new_user(store: Store, identity: Identity, email: str, role: MappedRole) ->
     )
 
 
+@cache
+def _hash_of_no_password() -> str:
+    """Made once, since `users.one_change` is held; the password was never seen."""
+    return hash_password(secrets.token_urlsafe(32))
+
+
 def _free_name(store: Store, email: str) -> str:
-    """The address; if that is taken or too long, with something behind it."""
-    name = email[:_NAME_MAX].replace(":", "_")
+    """The address; if that is taken, too long or could be taken for another, with something behind it or without it."""
+    try:
+        name = new_name(email[:_NAME_MAX].replace(":", "_"))[:_NAME_MAX]
+    except ValueError:
+        email = name = "user"
     while users.by_name(store, name) is not None:
         name = f"{email[: _NAME_MAX - 7]}-{secrets.token_hex(3)}".replace(":", "_")
     return name

@@ -19,8 +19,9 @@ from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.store import Document, Store, Write
 from api.unchanged import is_same
 from api.users import User, UserUpdate
-from config.passwords import check_password
+from config.passwords import check_password, hash_password
 from config.paths import forget_initial_password
+from config.weak_passwords import weakness
 
 
 def list_users(call: Call) -> Reply:
@@ -32,6 +33,7 @@ def list_users(call: Call) -> Reply:
 
 def create_user(call: Call) -> Reply:
     """A new user who has nothing that the creator hasn't."""
+    _refuse_weak(call.body.password, call.body.username)
     user = users.new_user(call.body)
     _require_as_much_as(call, user)
     store = call.services.store
@@ -52,11 +54,16 @@ def get_user(call: Call) -> Reply:
 def update_user(call: Call) -> Reply:
     """Partial, for PUT as for PATCH. A new password or a disabled account ends all tokens of the user."""
     body: UserUpdate = call.body
+    seen = users.load(_matching(call))
+    _authorise_update(call, seen, body)
+    hashed = _checked_and_hashed(call, seen, body)
     with users.one_change:
         before = _matching(call)
         user = users.load(before)
+        if user.password_hash != seen.password_hash:
+            raise stale(before.revision)  # it was changed while the passwords of this request were being hashed
         _authorise_update(call, user, body)
-        changed = users.apply(user, body, time.time(), by_themself=not call.caller.may("users.write"))
+        changed = users.apply(user, body, time.time(), hashed, by_themself=not call.caller.may("users.write"))
         if body.role or body.permissions is not None:
             _require_as_much_as(call, changed)
         if is_same(user, changed):
@@ -91,13 +98,28 @@ def delete_user(call: Call) -> Reply:
 
 
 def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
-    """Raises `ApiError` 403, or 400 and 429 for the current password."""
+    """Raises `ApiError` 403."""
     if not call.caller.may("users.write"):  # so it is the caller's own account
         if body.role or body.status or body.permissions is not None:
             raise lacks_permission("users.write", by_key=False)
-        _check_current_password(call, user, body.current_password)
     elif body.password or body.email or body.role or body.status or body.permissions is not None:
         _require_as_much_as(call, user)
+
+
+def _checked_and_hashed(call: Call, user: User, body: UserUpdate) -> str | None:
+    """The hash of a new password. bcrypt takes its time, so no lock is held. Raises `ApiError` 400 or 429."""
+    if not call.caller.may("users.write"):
+        _check_current_password(call, user, body.current_password)
+    if body.password is None:
+        return None
+    _refuse_weak(body.password, user.username)
+    return hash_password(body.password)
+
+
+def _refuse_weak(password: str, username: str) -> None:
+    why = weakness(password, username)
+    if why is not None:
+        raise invalid("password", why)
 
 
 def _require_as_much_as(call: Call, user: User) -> None:

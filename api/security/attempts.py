@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from api.caps import counted_as
+from config.person_names import name_key
 
 WINDOW = 5 * 60.0
 LOCK = 15 * 60.0
@@ -66,4 +67,4 @@ class Attempts:
 
 
 def _pair(username: str, address: str) -> tuple[str, str]:
-    return username.casefold()[:256], counted_as(address)
+    return name_key(username)[:256], counted_as(address)

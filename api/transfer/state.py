@@ -12,6 +12,7 @@ from api.catalogue import StoredProxy
 from api.store import Document, Store
 from api.users import User
 from config.live import Stored
+from config.person_names import name_key
 from config.webhooks import WebhookRecord
 
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
@@ -54,7 +55,7 @@ def read_state(store: Store) -> State:
     people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
     return State(
         proxies={each.record.name: each for each in map(catalogue.load, found[catalogue.COLLECTION])},
-        users={each.user.username.casefold(): each for each in people},
+        users={name_key(each.user.username): each for each in people},
         webhooks=sorted(loaded, key=lambda each: (each.record.created_at, each.record.id)),
         settings=next((settings.stored_of(each.body) for each in found[settings.COLLECTION]), {}),
         revisions=_revisions(found),

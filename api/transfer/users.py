@@ -12,6 +12,8 @@ from api.transfer.portable import user_entry
 from api.transfer.state import State, StoredUser
 from api.users import COLLECTION, OAuthLink, User
 from config.passwords import check_password, hash_password
+from config.person_names import name_key, new_name
+from config.weak_passwords import weakness
 
 
 def plan_users(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[User]]:
@@ -21,7 +23,7 @@ def plan_users(state: State, order: Order, around: Surroundings, problems: Probl
         return []
     steps, named = [], dict[str, int]()
     for index, entry in enumerate(entries):
-        path, key = f"users[{index}]", entry.username.casefold()
+        path, key = f"users[{index}]", name_key(entry.username)
         if key in named:
             problems.add(f"{path}.username", f"is the name of users[{named[key]}], too")
             continue
@@ -48,6 +50,7 @@ def _plan_one(
         problems.add(f"{path}.username", f"is {stored.user.username!r} here; names may not differ in case alone")
         return None
     before = None if stored is None else stored.user
+    _check_new(before, entry, path, problems)
     hashed = _hash(before, entry, order.secrets.users.get(entry.username))
     if hashed is None:
         problems.add(f"{path}.password", "is required for a new user: in the clear, or in secrets")
@@ -56,6 +59,22 @@ def _plan_one(
         return _step(path, None, _new(entry, hashed, around.now))
     changed = _changed(before, entry)
     return _step(path, stored, before.model_copy(update={**changed, "password_hash": hashed, "updated_at": around.now}))
+
+
+def _check_new(before: User | None, entry: UserEntry, path: str, problems: Problems) -> None:
+    """What is new has to be as the API takes it: the name of a new user, a new password."""
+    weak = None if entry.password is None else weakness(entry.password, entry.username)
+    if weak is not None:
+        problems.add(f"{path}.password", weak)
+    if before is not None:
+        return
+    try:
+        name = new_name(entry.username)
+    except ValueError as error:
+        problems.add(f"{path}.username", str(error))
+    else:
+        if name != entry.username:
+            problems.add(f"{path}.username", f"must be in the normal form of Unicode: {name!r}")
 
 
 def _hash(before: User | None, entry: UserEntry, sealed: str | None) -> str | None:

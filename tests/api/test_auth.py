@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 import pytest
 
-from api import api_keys
+from api import api_keys, users
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.security import authentication, hashing, tokens
 from api.security.permissions import PERMISSIONS
@@ -443,6 +443,72 @@ def test_an_ip_whitelist_limits_where_a_key_works(api: Api) -> None:
 # --- users --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("username", ["admin ", "\u0430dmin", "adm\u200bin", "\u202enimda"])
+def test_a_name_that_looks_like_another_is_400(api: Api, username: str) -> None:
+    body = {"username": username, "password": "long enough"}
+    status, _, details = error_of(api.post("/users", body, api.token()))
+    assert (status, details["field"]) == (400, "username")
+
+
+def test_a_name_is_stored_in_its_normal_form_and_found_by_any(api: Api) -> None:
+    body = {"username": "jose\u0301", "password": "long enough"}
+    assert api.post("/users", body, api.token()).json["data"]["user"]["username"] == "jos\u00e9"
+    for name in ("jos\u00e9", "jose\u0301", "JOS\u00c9", "\uff4aos\u00e9"):
+        assert login(api, name, "long enough").status_code == 200
+    assert error_of(api.post("/users", {**body, "username": "\uff41dmin"}, api.token()))[0] == 400, "it is admin"
+
+
+def test_the_name_of_an_older_release_still_signs_in_and_can_be_changed(api: Api) -> None:
+    user = api.add_user("old").model_copy(update={"username": "\u0430dmin "})
+    api.store.put("users", user.model_dump(mode="json"))
+    assert login(api, "\u0430dmin ", PASSWORD).json["data"]["user"]["id"] == user.id
+    assert api.patch(f"/users/{user.id}", {"email": "a@example.org"}, api.token()).status_code == 200
+
+
+def test_guesses_in_different_forms_of_a_name_count_together(api: Api) -> None:
+    for name in ("admin", "ADMIN", "\uff41dmin", "a\uff44min", "ad\uff4din"):
+        assert login(api, name, "wrong password").status_code == 401
+    assert login(api).status_code == 429
+
+
+@pytest.mark.parametrize("password", ["password", "Password123", "qwertyuiop", "11111111", "zzzzzzzzzz", "Somebody"])
+def test_a_password_that_is_guessed_first_is_400(api: Api, password: str) -> None:
+    refused = [
+        api.post("/users", {"username": "somebody", "password": password}, api.token()),
+        api.patch(f"/users/{api.add_user('somebody').id}", {"password": password}, api.token()),
+    ]
+    for answer in refused:
+        status, _, details = error_of(answer)
+        assert (status, details["field"]) == (400, "password")
+
+
+def test_a_password_is_hashed_while_others_are_served(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = api.add_user("eva")
+    free: list[bool] = []
+
+    def hashed(password: str) -> str:
+        free.append(not users.one_change.locked())
+        return hash_password(password)
+
+    monkeypatch.setattr("api.resources.users.hash_password", hashed)
+    assert api.patch(f"/users/{user.id}", {"password": "another one"}, api.token()).status_code == 200
+    assert free == [True]
+
+
+def test_two_changes_of_a_password_at_once_are_one(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = api.add_user("eva")
+
+    def hashed(password: str) -> str:
+        """Somebody is faster."""
+        api.store.put("users", {**user.model_dump(mode="json"), "password_hash": hash_password("faster one")})
+        return hash_password(password)
+
+    monkeypatch.setattr("api.resources.users.hash_password", hashed)
+    body = {"password": "another one", "current_password": PASSWORD}
+    assert api.patch(f"/users/{user.id}", body, api.token("eva")).status_code == 412
+    assert login(api, "eva", "faster one").status_code == 200
+
+
 def test_a_created_user_signs_in_and_is_listed_without_secrets(api: Api) -> None:
     body = {"username": "ann", "email": "ann@example.org", "password": "eight888", "role": "operator"}
     made = api.post("/users", body, api.token())
@@ -573,7 +639,7 @@ def test_users_write_changes_nothing_of_somebody_who_has_more(api: Api) -> None:
     api.add_user("clerk", permissions=["users.write", "users.delete", "proxy.read", "metrics.read"])
     plain = api.add_user("plain", role="user")
     clerk = api.token("clerk")
-    for body in ({"password": "12345678"}, {"role": "user"}, {"status": "disabled"}, {"permissions": []}):
+    for body in ({"password": "eight888"}, {"role": "user"}, {"status": "disabled"}, {"permissions": []}):
         assert error_of(api.patch(f"/users/{api.admin.id}", body, clerk))[:2] == (403, "FORBIDDEN")
     assert api.request("DELETE", f"/users/{api.admin.id}", clerk).status_code == 403
     assert api.patch(f"/users/{plain.id}", {"permissions": ["settings.write"]}, clerk).status_code == 403
@@ -586,18 +652,18 @@ def test_who_may_not_read_the_audit_trail_makes_and_takes_over_no_auditor(api: A
     auditor, plain = api.add_user("auditor", role="auditor"), api.add_user("plain", role="user")
     half = api.add_user("half", role="auditor", permissions=["proxy.read"])
     clerk = api.token("clerk")
-    body = {"username": "second", "password": "12345678", "role": "auditor"}
+    body = {"username": "second", "password": "eight888", "role": "auditor"}
     for answer in (
         api.post("/users", body, clerk),
         api.patch(f"/users/{plain.id}", {"role": "auditor"}, clerk),
         api.patch(f"/users/{half.id}", {"permissions": reads}, clerk),
-        api.patch(f"/users/{auditor.id}", {"password": "12345678"}, clerk),
+        api.patch(f"/users/{auditor.id}", {"password": "eight888"}, clerk),
         api.request("DELETE", f"/users/{auditor.id}", clerk),
     ):
         assert error_of(answer)[::2] == (403, {"required_permission": "admin"})
     assert api.post("/users", {**body, "permissions": ["proxy.read"]}, clerk).status_code == 201
     api.add_user("chief", role="auditor", permissions=[*reads, "users.write"])
-    assert api.patch(f"/users/{auditor.id}", {"password": "12345678"}, api.token("chief")).status_code == 200
+    assert api.patch(f"/users/{auditor.id}", {"password": "eight888"}, api.token("chief")).status_code == 200
 
 
 def test_disabling_a_user_ends_tokens_and_keys(api: Api) -> None:

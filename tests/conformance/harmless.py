@@ -64,6 +64,12 @@ STATE: tuple[tuple[str, str, str], ...] = (
     ),
     (r"name|username|", r"is the name of|has the name and the url", "names are unique in a document"),
     (r"username", r"differ in case", "names are unique"),
+    (
+        r"(users\[\d+\]\.)?username",
+        r"scripts|not seen|normal form|colon|at most|a blank",
+        "no pattern knows scripts",
+    ),
+    (r"(users\[\d+\]\.)?password", r"tried first|user name", "no pattern knows what is guessed first"),
     (r"users|status|role|permissions", r"your own account", "nobody takes it from themself"),
     (r"port|protocol|password|events", r"is required for a new", "whether it is there already"),
     (r"headers\..*", r"has no value", "whether it is there already"),
