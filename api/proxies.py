@@ -40,6 +40,7 @@ from api.http.errors import ApiError, invalid, not_found
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
 from api.supervisor_link import SupervisorLink, SupervisorLost
 from api.unchanged import is_same
+from api.upstream_addresses import UpstreamPolicy
 from api.upstreams import upstreams_spec, with_parents
 from config.access import ProxyAccess
 from config.accounts import ProxyAccount, ProxyLimits
@@ -151,6 +152,7 @@ class Proxies:
         default_timeout: int,
         tls: ServerTls,
         seal: Seal,
+        upstream_policy: UpstreamPolicy,
         told: Callable[[], None] = lambda: None,
     ) -> None:
         """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`.
@@ -159,6 +161,7 @@ class Proxies:
         """
         self._tls = tls
         self._seal = seal
+        self._upstream_policy = upstream_policy
         self._store = store
         self._catalogue = Catalogue(store)
         self._bridge = bridge
@@ -171,9 +174,10 @@ class Proxies:
         """End what runs in the background."""
         self.link.close()
 
-    def take_over(self, default_timeout: int, tls: ServerTls) -> None:
+    def take_over(self, default_timeout: int, tls: ServerTls, upstream_policy: UpstreamPolicy) -> None:
         """The settings were read again; for the changes to come."""
         self._default_timeout = default_timeout
+        self._upstream_policy = upstream_policy
         self._tls = tls
 
     def all(self) -> Sequence[StoredProxy]:
@@ -209,9 +213,14 @@ class Proxies:
         self.link.await_start(record.id)
         return stored
 
-    def update(self, proxy_id: str, body: ProxyUpdate, if_match: int | None) -> StoredProxy:
-        """Changes of settings drop no connection; the address may change only while the proxy is inactive."""
-        return self.change(proxy_id, lambda record: self._applied(record, body), if_match)
+    def update(
+        self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: frozenset[str] | None = None
+    ) -> StoredProxy:
+        """Changes of settings drop no connection; the address may change only while the proxy is inactive.
+
+        `scope` has the ids of the proxies that may be named as upstreams, None: all.
+        """
+        return self.change(proxy_id, lambda record: self._applied(record, body, scope), if_match)
 
     def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
         """What `alter` makes of the record; it may raise `InvalidProxy`.
@@ -286,16 +295,18 @@ class Proxies:
         self.link.await_start(proxy_id)
         return after
 
-    def _applied(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
-        return self._with_parents(apply(record, body, time.time()), body)
+    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None) -> ProxyRecord:
+        return self._with_parents(apply(record, body, time.time()), body, scope)
 
-    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate) -> ProxyRecord:
+    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> ProxyRecord:
         try:
             record = with_parents(record, body, self._seal)
         except SealError as error:
             raise StoreWriteError(str(error)) from error
         if body.upstreams:
-            refuse_circle(record, [each.record for each in self.all()])
+            records = [each.record for each in self.all()]
+            refuse_circle(record, records)
+            self._upstream_policy.refuse(record, records, scope)
         return record
 
     # --- for changes of many at once (`api.transfer`) ---
@@ -304,6 +315,11 @@ class Proxies:
     def default_timeout(self) -> int:
         """`proxy.default_timeout`."""
         return self._default_timeout
+
+    @property
+    def upstream_policy(self) -> UpstreamPolicy:
+        """Which upstreams may be named."""
+        return self._upstream_policy
 
     @property
     def tls(self) -> ServerTls:

@@ -35,6 +35,7 @@ from api.security.tokens import Lifetimes, Tokens
 from api.settings import LiveSettings
 from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
 from api.store import Store, StoreError
+from api.upstream_addresses import UpstreamPolicy
 from api.users import User
 from api.webhooks import Webhooks
 from config.groups import Logging
@@ -128,6 +129,7 @@ class Services:
             settings.proxy.default_timeout,
             settings.server.tls,
             self.seal,
+            _upstream_policy(settings),
             self.fleet.changed,
         )
         self.accounts = Accounts(self.proxies, bridge)
@@ -146,7 +148,7 @@ class Services:
         self.attempts.limit = settings.auth.max_login_attempts
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
-        self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls)
+        self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
         self.tester.default_url = settings.proxy.test_url
         if self.sign_ins.settings != settings.auth.oauth2:
             self.sign_ins = SignIns(settings.auth.oauth2)
@@ -206,6 +208,10 @@ def names_in(part: Mapping[str, Any], path: str = "") -> list[str]:
 
 def _plain(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def _upstream_policy(settings: ApiSettings) -> UpstreamPolicy:
+    return UpstreamPolicy.of(settings.server, settings.proxy, settings.whole.get("metrics", {}))
 
 
 def _lifetimes(auth: Auth) -> Lifetimes:

@@ -39,6 +39,12 @@ def _publish_address(text: str) -> str:
     return text
 
 
+def tcp_parts(address: str) -> tuple[str, int] | None:
+    """Host and port of a ZeroMQ address of TCP; None for any other."""
+    match = TCP_ADDRESS.fullmatch(address)
+    return (match[1].strip("[]"), int(match[2])) if match else None
+
+
 def _is_address(text: str) -> bool:
     try:
         return ip_address(text.strip("[]")).version == (6 if text.startswith("[") else 4)

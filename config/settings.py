@@ -127,6 +127,8 @@ class Proxy(Group):
     max_idle_connections: int = Field(100, ge=0, le=10_000)
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()
+    upstreams_allow: tuple[EgressException, ...] | None = None
+    """Loopback and private upstreams that may be used besides own proxies. None means: as `egress_allow`."""
     test_url: WebUrl = "https://api.ipify.org?format=json"
 
 

@@ -108,9 +108,12 @@ def answer_timed_out() -> Failure:
     return Failure(504, "http_response_timeout", "the origin did not answer in time")
 
 
+PROHIBITED = "destination_ip_prohibited"
+
+
 def prohibited(detail: str) -> Failure:
     """The egress guard says no."""
-    return Failure(403, "destination_ip_prohibited", detail)
+    return Failure(403, PROHIBITED, detail)
 
 
 def denied_by_rule(rule: str) -> Failure:

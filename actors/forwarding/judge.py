@@ -6,11 +6,11 @@ nothing, and what it would have refused is told in `Judgement.reason` behind `re
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from actors.forwarding import errors
 from actors.forwarding.errors import Failure
-from actors.forwarding.guard import LOOPBACK, Guard, is_localhost
+from actors.forwarding.guard import LOOPBACK, is_localhost
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.rules import REPORTED, Rules, Verdict
 
@@ -31,10 +31,17 @@ _CLIENT_PASSES = Judgement(None, "", "", "client")
 _ADDRESS_PASSES = Judgement(None, "", "", "address")
 
 
+class AddressGuard(Protocol):
+    """See `guard.Guard`."""
+
+    def judge(self, address: str, port: int, name: str) -> str | None:
+        """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
+
+
 class Judge:
     """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
 
-    def __init__(self, guard: Guard, rules: Rules) -> None:
+    def __init__(self, guard: AddressGuard, rules: Rules) -> None:
         self._guard = guard
         self._rules = rules
 

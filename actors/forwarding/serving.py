@@ -119,12 +119,14 @@ class Serving:
             self._egress = egress
             self.judge = self.dialer.judge = Judge(Guard(egress), Rules(spec.access))
             self.pool.flush()
+            if self.upstreams is not None:
+                self.upstreams.guard_by(egress)
         if spec.bind_address != self.dialer.source.address:
             self.dialer.leave_from(Source(spec.bind_address))
             self.pool.flush()
         before = self._spec
         if before is None or (spec.upstreams, spec.bind_address) != (before.upstreams, before.bind_address):
-            self._choose_upstreams(spec.upstreams)
+            self._choose_upstreams(spec.upstreams, egress)
         if self.credentials is None:
             self.credentials = Credentials(self.loop, spec)
         else:
@@ -146,7 +148,7 @@ class Serving:
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
 
-    def _choose_upstreams(self, spec: UpstreamsSpec) -> None:
+    def _choose_upstreams(self, spec: UpstreamsSpec, egress: EgressSpec) -> None:
         before = self.upstreams
         if before is not None:
             before.stop()
@@ -155,7 +157,7 @@ class Serving:
         if spec.parents:
             from actors.forwarding.upstreams.parents import Upstreams  # only proxies with parents pay for it
 
-            self.upstreams = Upstreams(self, spec, before)
+            self.upstreams = Upstreams(self, spec, before, egress)
         if before is not None:
             before.succeeded_by(self.upstreams)
 

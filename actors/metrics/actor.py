@@ -13,12 +13,14 @@ import psutil
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
+    SUPERVISOR,
     Counters,
     Done,
     Event,
     Failed,
     ForgetAccounts,
     ForgetProxy,
+    Listening,
     QueryMetrics,
     QueryRealtime,
     QueryStats,
@@ -42,6 +44,7 @@ from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
 from config.groups import Alerts as AlertSettings
+from config.setting_kinds import tcp_parts
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +69,20 @@ class MetricsActor(Actor):
         self._forgotten: dict[str, None] = {}
         self._save_due = False
         address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
-        self._public = PublicSocket(self.loop, self.context, address, clients, self.data_dir.curve_key)
+        self._public = PublicSocket(
+            self.loop, self.context, address, clients, self.data_dir.curve_key, self._tell_where
+        )
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
         self.loop.call_every(JUDGE_PERIOD, self._judge)
         self.ready()
+
+    def _tell_where(self, endpoint: str) -> None:
+        """Subscribers come to a port that nobody has named, if that is 0: the guard has to know it."""
+        found = tcp_parts(endpoint)
+        if found is not None:
+            self.mailbox.tell(SUPERVISOR, Listening(*found))
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """Answer for totals and figures; forget what was deleted."""

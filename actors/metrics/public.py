@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,10 @@ class PublicSocket:
         address: str,
         clients: Iterable[str] = (),
         key_file: Path | None = None,
+        on_bound: Callable[[str], None] = lambda _endpoint: None,
     ) -> None:
+        """`on_bound` is called with the endpoint each time that it is bound."""
+        self._on_bound = on_bound
         self._loop = loop
         self._context = context
         self._address = address
@@ -115,6 +118,7 @@ class PublicSocket:
         self.endpoint = self._address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         log.info("live metrics are published at %s%s", self.endpoint, " with CURVE" if self._clients else "")
         self._socket = socket
+        self._on_bound(self.endpoint)
         self._loop.attach(socket, self._subscribed)
 
     def _new_socket(self) -> zmq.Socket[bytes]:

@@ -16,6 +16,7 @@ from typing import Any
 from actors.bus.events import Forwarder
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
+    EGRESS,
     LOGS,
     METRICS,
     TELEMETRY,
@@ -31,6 +32,7 @@ from actors.bus.messages import (
     LastRequests,
     ListenerRefused,
     ListenerReserved,
+    Listening,
     ProxySpec,
     PutProxy,
     PutWish,
@@ -95,7 +97,7 @@ class Fleet:
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._announcer = Announcer(events, self._name_of)
         self._telling = Telling(world.exchange)
-        self._own = OwnAddresses(world.loop, self._keeper, orders, self._reconcile)
+        self._own = OwnAddresses(world.loop, self._keeper, orders, self._own_changed)
         self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
         self._elders.on_end = self._look_at_the_end
         self._actors = ProxyActors(
@@ -126,6 +128,7 @@ class Fleet:
             DescribeFleet: self._describe,
             Trouble: self._trouble,
             Recovered: self._recovered,
+            Listening: self._listening,
             RecallEvents: self._recall,
         }
 
@@ -134,6 +137,8 @@ class Fleet:
     def start(self, specs: Iterable[ProxySpec]) -> None:
         """Start everything."""
         self._wish = {spec.id: spec for spec in specs}
+        webhooks = self._fixed[WEBHOOKS]
+        webhooks.plan = replace(webhooks.plan, params={**webhooks.plan.params, **self._own_group()})
         for actor in self._fixed.values():
             actor.start()
         self._reconcile()
@@ -190,7 +195,7 @@ class Fleet:
         for name, groups in orders.groups.items():
             self._tell_groups(self._fixed[name], groups)
         self._own.take_over(orders)
-        self._reconcile()
+        self._own_changed()
 
     def _tell_groups(self, actor: Managed, groups: dict[str, dict[str, Any]]) -> None:
         changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
@@ -384,6 +389,17 @@ class Fleet:
     def _recovered(self, sender: str, message: Recovered, _answer: Answer) -> None:
         log.info("%s: %s: %s", sender, message.what, message.detail)
         self._announcer.recovered(sender.removeprefix(forwarding_name("")), message)
+
+    def _listening(self, sender: str, message: Listening, _answer: Answer) -> None:
+        self._own.found(sender, (message.host, message.port))
+
+    def _own_changed(self) -> None:
+        """The product listens elsewhere than before: all who connect for others have to know."""
+        self._tell_groups(self._fixed[WEBHOOKS], self._own_group())
+        self._reconcile()
+
+    def _own_group(self) -> dict[str, dict[str, Any]]:
+        return {EGRESS: {"own": [list(each) for each in self._own.told.own]}}
 
     def _recall(self, _sender: str, message: RecallEvents, answer: Answer) -> None:
         answer(RecalledEvents(self._events.recall(message.since)))

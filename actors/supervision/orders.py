@@ -21,15 +21,16 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the operator's settings say about the fleet; `own` are the product's own addresses besides proxies."""
+    """What the operator's settings say about the fleet; `services` are the product's own addresses besides proxies."""
 
     drain_timeout: float
     egress_policy: str
     egress_allow: tuple[str, ...]
-    own: tuple[tuple[str, int], ...]
+    services: tuple[tuple[str, int], ...]
     forwarding_params: dict[str, Any] = field(default_factory=dict)
     metrics_params: dict[str, Any] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By actor: the groups of the settings that it reads, by name."""
     telemetry_params: dict[str, Any] = field(default_factory=dict)
     """What the push to a collector is told at its start; empty: there is none."""
+    upstreams_allow: tuple[str, ...] | None = None

@@ -29,6 +29,7 @@ class OwnAddresses:
         self._orders = orders
         self._timed = False
         self._seen = 0
+        self._found: dict[str, tuple[str, int]] = {}
         self.told = self.now()
 
     def take_over(self, orders: Orders) -> None:
@@ -38,8 +39,17 @@ class OwnAddresses:
 
     def now(self) -> EgressSpec:
         """What is so at this moment."""
-        own = (*self._orders.own, *sorted(self._keeper.addresses()))
-        return EgressSpec(self._orders.egress_policy, self._orders.egress_allow, own)
+        orders = self._orders
+        services = tuple(dict.fromkeys((*orders.services, *self._found.values())))
+        own = (*services, *sorted(self._keeper.addresses()))
+        return EgressSpec(orders.egress_policy, orders.egress_allow, own, services, orders.upstreams_allow)
+
+    def found(self, actor: str, address: tuple[str, int]) -> None:
+        """An actor listens at an address that it has chosen itself."""
+        if self._found.get(actor) != address:
+            self._found[actor] = address
+            self.told = self.now()
+            self._changed()
 
     def refresh(self, actors: int) -> None:
         """Listeners may have come or gone, and there are so many actors to be told."""

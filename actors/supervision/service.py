@@ -66,6 +66,7 @@ from actors.supervision.succession import Succession
 from config import VERSION
 from config.live import BadStored, Stored
 from config.paths import DataDir, RunDir
+from config.setting_kinds import tcp_parts
 from config.settings import ConfigError, Settings, plain
 
 log = logging.getLogger(__name__)
@@ -183,7 +184,7 @@ class Service:
             settings.server.drain_timeout,
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
-            (self._api.bound,),
+            (self._api.bound, *_publishing_at(settings)),
             {
                 "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
                 "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
@@ -199,6 +200,7 @@ class Service:
                 WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
             },
             self._telemetry(),
+            settings.proxy.upstreams_allow,
         )
 
     def _telemetry(self) -> dict[str, dict[str, Any]]:
@@ -447,6 +449,12 @@ class Service:
         self._events.close()
         self._context.term()
         self._loop.close()
+
+
+def _publishing_at(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Where live metrics are published, unless nowhere; with port 0 the collector tells which it got."""
+    found = tcp_parts(settings.metrics.publish)
+    return () if found is None or not found[1] else (found,)
 
 
 def _inner_socket(path: Path) -> socket.socket:

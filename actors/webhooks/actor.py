@@ -10,12 +10,14 @@ import logging
 import socket
 import sqlite3
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     API,
+    EGRESS,
     SUPERVISOR,
     Deliveries,
     DisableWebhook,
@@ -57,13 +59,14 @@ DAY = 86_400.0
 
 
 class WebhooksActor(Actor):
-    """Owner of the outbox. `boot.params`: `webhooks`, that group of the settings."""
+    """Owner of the outbox. `boot.params`: `webhooks`, that group of the settings; `egress`, the own listeners."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._settings = Settings.model_validate(boot.params.get("webhooks", {}))
         self._outbox = Outbox(self.data_dir.webhooks)
         self._sender = Sender(self.loop, self._outbox, self._settings, self._tell_given_up)
+        self._sender.keep_from(_own(boot.params.get(EGRESS, {})))
         self._revision = -1
         self._taken = 0
         self._telling: set[str] = set()
@@ -111,6 +114,9 @@ class WebhooksActor(Actor):
         match message:
             case SetWebhooks():
                 self._set_webhooks(message)
+                answer(Done())
+            case SetGroup(name=name, settings=settings) if name == EGRESS:
+                self._sender.keep_from(_own(settings))
                 answer(Done())
             case SetGroup(settings=settings):
                 self._settings = Settings.model_validate(settings)
@@ -245,3 +251,8 @@ class WebhooksActor(Actor):
             self._outbox.prune(time.time() - self._settings.retention_days * DAY)
         except sqlite3.Error as error:
             log.error("old deliveries stay: %s", error)
+
+
+def _own(group: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The addresses of the product's own listeners."""
+    return [(str(host), int(port)) for host, port in group.get("own", ())]

@@ -27,7 +27,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from actors.bus.messages import Event, WebhookSpec
-from actors.forwarding.guard import Guard
+from actors.outgoing import OutgoingGuard
 from config.units import timestamp_text
 
 BODY_SHOWN = 4096
@@ -80,7 +80,7 @@ def signed_headers(webhook: WebhookSpec, event: Event, body: str, now: float) ->
 class Request:
     """One attempt. `send` is called in a thread of its own, `look` in another one meanwhile."""
 
-    def __init__(self, webhook: WebhookSpec, event: Event, guard: Guard, timeout: float) -> None:
+    def __init__(self, webhook: WebhookSpec, event: Event, guard: OutgoingGuard, timeout: float) -> None:
         self._webhook = webhook
         self._event = event
         self._guard = guard
@@ -137,8 +137,6 @@ class Request:
                 trouble = error
             else:
                 return sock
-        if refusal:
-            refusal += "; webhooks.allow_private of the configuration would let it"
         raise trouble or Refused(refusal or f"{host} has no address")
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str, str | None, float | None]:

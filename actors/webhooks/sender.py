@@ -11,14 +11,14 @@ import logging
 import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages import Deliveries, DeliveryAttempt, EgressSpec, Event, WebhookProbed, WebhookSpec
+from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec
 from actors.complaints import Complaint
-from actors.forwarding.guard import Guard
+from actors.outgoing import OutgoingGuard
 from actors.webhooks.lanes import Lane, Sending, Target
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge
@@ -71,6 +71,7 @@ class Sender:
         self._closed = False
         self._turns = Turns()
         self._disk = Complaint(log, "deliveries wait for the disk")
+        self._own: tuple[tuple[str, int], ...] = ()
         self.take_over(settings)
 
     @property
@@ -83,7 +84,13 @@ class Sender:
         self._settings = settings
         self._workers = Workers(self._loop, settings.max_concurrent)
         self._turns.places = settings.max_concurrent
-        self._guard = Guard(EgressSpec("off" if settings.allow_private else "public_only", (), ()))
+        self.keep_from(self._own)
+
+    def keep_from(self, own: Sequence[tuple[str, int]]) -> None:
+        """The product itself listens at these addresses, which no webhook reaches from now on."""
+        self._own = tuple(own)
+        excepted_by = "" if self._settings.allow_private else "webhooks.allow_private"
+        self._guard = OutgoingGuard(self._own, excepted_by)
 
     def set_webhooks(self, webhooks: tuple[WebhookSpec, ...]) -> None:
         """These are the webhooks from now on."""

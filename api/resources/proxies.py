@@ -90,7 +90,9 @@ def get_proxy(call: Call) -> Reply:
 
 def update_proxy(call: Call) -> Reply:
     """Partial, for PUT as for PATCH."""
-    return _one(call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match))
+    return _one(
+        call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.scope)
+    )
 
 
 def delete_proxy(call: Call) -> Reply:

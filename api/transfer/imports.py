@@ -87,11 +87,11 @@ def make_plan(services: Services, order: Order) -> Plan:
     """What is to be done. Raises `ApiError` 400 with all that is wrong, `StoreError`."""
     state, problems, now = read_state(services.store), Problems(), time.time()
     held, proxies = services.settings, services.proxies
-    around = Surroundings(services.seal, held, proxies.tls, proxies.default_timeout, now)
+    around = Surroundings(services.seal, held, proxies.tls, proxies.default_timeout, proxies.upstream_policy, now)
     of_settings = plan_settings(state, order, around, problems)
     if of_settings is not None:
         timeout = default_timeout(of_settings.changed, proxies.default_timeout)
-        around = Surroundings(services.seal, held, proxies.tls, timeout, now)
+        around = Surroundings(services.seal, held, proxies.tls, timeout, proxies.upstream_policy, now)
     plan = Plan(
         state,
         plan_proxies(state, order, around, problems),

@@ -17,6 +17,7 @@ from api.transfer.diff import Difference, differences
 from api.transfer.document import ConfigDocument
 from api.transfer.state import State
 from api.transfer.vault import Secrets
+from api.upstream_addresses import UpstreamPolicy
 from config.live import Grouped, Stored
 from config.sealing import Seal
 from config.settings import ServerTls
@@ -49,6 +50,7 @@ class Surroundings:
     settings: Grouped
     tls: ServerTls
     default_timeout: int
+    upstream_policy: UpstreamPolicy
     now: float
 
 

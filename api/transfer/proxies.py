@@ -40,7 +40,7 @@ def plan_proxies(state: State, order: Order, around: Surroundings, problems: Pro
             steps.append(step)
     if order.prune:
         steps += [_step("proxies", each, None) for name, each in sorted(state.proxies.items()) if name not in named]
-    _refuse_circles(state, steps, problems)
+    _refuse_upstreams(state, steps, around, problems)
     return steps
 
 
@@ -157,8 +157,10 @@ def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[ParentSecret], sea
 # --- all of them together -----------------------------------------------------------------------------------------
 
 
-def _refuse_circles(state: State, steps: Sequence[Step[ProxyRecord]], problems: Problems) -> None:
-    """Chains of parents among the proxies as they would be."""
+def _refuse_upstreams(
+    state: State, steps: Sequence[Step[ProxyRecord]], around: Surroundings, problems: Problems
+) -> None:
+    """Circles of upstreams among the proxies as they would be, and upstreams that may not be used."""
     wanted = {name: stored.record for name, stored in state.proxies.items()}
     for step in steps:
         if step.after is None:
@@ -170,5 +172,7 @@ def _refuse_circles(state: State, steps: Sequence[Step[ProxyRecord]], problems: 
             continue
         try:
             refuse_circle(step.after, wanted.values())
+            if step.before is None or step.before.upstreams != step.after.upstreams:
+                around.upstream_policy.refuse(step.after, wanted.values())
         except InvalidProxy as error:
             problems.add(f"{step.path}.{error.field}", error.error)

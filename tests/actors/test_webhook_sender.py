@@ -285,6 +285,15 @@ def test_nobody_at_the_address_is_an_error_in_words(office: Office) -> None:
     assert office.log()[0].attempts[0].error == "Connection refused"
 
 
+def test_no_webhook_reaches_a_listener_of_the_product_itself(office: Office, target: Target) -> None:
+    office.sender.keep_from([("0.0.0.0", target.port)])
+    office.sender.set_webhooks((target.spec(url=f"http://localhost:{target.port}/"),))
+    office.take()
+    office.settle()
+    assert target.received == []
+    assert office.log()[0].attempts[0].error == "the target is this service itself"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]"])
 def test_the_guard_lets_nothing_go_to_an_address_that_is_not_public(tmp_path: Path, target: Target, host: str) -> None:
     office = Office(tmp_path / "w", Settings(retry_schedule=()))

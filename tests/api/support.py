@@ -46,12 +46,14 @@ from api.store import TinyStore, open_store
 from api.users import User, UserCreate
 from config.live import Stored, overlay
 from config.paths import DataDir, open_data_dir
-from config.settings import RateLimiting, Security
+from config.settings import Proxy, RateLimiting, Security
 from tests.api.described import DescribedClient
 from tests.folders import FOLDERS
 
 PASSWORD = "correct horse"
 QUIET = Security(rate_limiting=RateLimiting(enabled=False))
+INTRANET = Proxy(upstreams_allow=("10.0.0.0/8", "127.0.0.0/8", "192.0.2.0/24", "::1"))
+"""Upstreams of tests are at addresses that are not public."""
 
 
 class FakeFleet:
@@ -68,7 +70,7 @@ class FakeFleet:
         self.failed: set[str] = set()
         self.gone: set[str] = set()
         self.forwarding: Callable[[AdmitTester], Any] = lambda _admit: Done()
-        self.configured = ApiSettings(security=QUIET)
+        self.configured = ApiSettings(security=QUIET, proxy=INTRANET)
         self.stored: Stored = {}
         self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
@@ -183,7 +185,7 @@ class Api:
         self.data: DataDir = open_data_dir(Path(self.folder.name) / "d")
         self.store: TinyStore = open_store(self.data)
         self.fleet = FakeFleet()
-        self.settings = settings or ApiSettings(security=QUIET)
+        self.settings = settings or ApiSettings(security=QUIET, proxy=INTRANET)
         self.fleet.configured = self.settings
         self.admin = self.add_user("admin", role="administrator")
         self.start()

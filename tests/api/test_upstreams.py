@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwarding_name
+from api.services import ApiSettings
 from api.store import StoreDamaged
 from api.wish import read_wish
-from tests.api.support import Api, error_of
+from config.settings import Proxy
+from tests.api.support import QUIET, Api, error_of
 from tests.api.test_proxies import create
 
 SECRET = "pass-phrase-of-a-parent"
@@ -193,3 +195,65 @@ def test_five_thousand_lines_are_taken_exported_and_imported_again(api: Api, hea
     assert len(exported["proxies"][0]["upstreams"]) == 5_000
     entry = {"kind": "proxyfleet.config", "version": 1, "proxies": [{"name": made["name"], "upstreams": text}]}
     assert api.post("/config/import", entry, headers).json["data"]["changed"] is False
+
+
+# --- which addresses may be named ---
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        ("127.0.0.1", 9),
+        ("localhost", 9),
+        ("x.localhost", 9),
+        ("::ffff:127.0.0.1", 9),
+        ("10.0.0.9", 3128),
+        ("169.254.169.254", 80),
+        ("127.0.0.1", 8080),
+    ],
+)
+def test_an_address_that_no_upstream_may_have_is_400_and_names_the_field(
+    api: Api, headers: dict[str, str], host: str, port: int
+) -> None:
+    api.services.take_over(ApiSettings(security=QUIET))
+    upstreams = [{"protocol": "http", "host": "public.example", "port": 1}, {**PARENT, "host": host, "port": port}]
+    body = {"name": "a", "port": 3128, "protocol": "http"}
+    status, _code, details = error_of(api.post("/proxies", {**body, "upstreams": upstreams}, headers))
+    assert (status, details["field"]) == (400, "upstreams[1].host")
+    made = create(api, headers, name="a", port=3128)
+    status, _code, details = error_of(api.patch(f"/proxies/{made['id']}", {"upstreams": upstreams}, headers))
+    assert (status, details["field"]) == (400, "upstreams[1].host")
+
+
+def test_own_proxies_may_be_upstreams_without_an_exception_and_the_api_and_the_metrics_never(
+    api: Api, headers: dict[str, str]
+) -> None:
+    create(api, headers, name="other", port=3129, host="0.0.0.0")
+    made = create(api, headers, name="a", port=3128)
+
+    def status_of(host: str, port: int) -> int:
+        body = {"upstreams": [{"protocol": "http", "host": host, "port": port}]}
+        return int(api.patch(f"/proxies/{made['id']}", body, headers).status_code)
+
+    api.services.take_over(ApiSettings(security=QUIET))
+    assert status_of("127.0.0.1", 3129) == 200
+    everything = Proxy(upstreams_allow=("0.0.0.0/0", "::/0"))
+    metrics = {"metrics": {"publish": "tcp://127.0.0.1:5556"}}
+    api.services.take_over(ApiSettings(security=QUIET, proxy=everything, whole=metrics))
+    assert status_of("127.0.0.1", 22) == 200
+    assert [status_of("127.0.0.1", 8080), status_of("::ffff:127.0.0.1", 5556)] == [400, 400]
+
+
+def test_a_key_of_one_proxy_names_no_other_as_its_upstream(api: Api, headers: dict[str, str]) -> None:
+    mine, also_mine, other = (create(api, headers, name=f"p{port}", port=port) for port in (3128, 3129, 3130))
+    key = api.key(scope={"proxies": [mine["id"], also_mine["id"]]})
+
+    def answer(port: int, caller: dict[str, str]) -> Any:
+        body = {"upstreams": [{"protocol": "http", "host": "127.0.0.1", "port": port}]}
+        return api.patch(f"/proxies/{mine['id']}", body, caller)
+
+    assert answer(also_mine["port"], key).status_code == 200
+    status, _code, details = error_of(answer(other["port"], key))
+    assert (status, details["field"]) == (400, "upstreams[0].host")
+    assert "scope" in details["error"]
+    assert answer(other["port"], headers).status_code == 200

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
+from ipaddress import ip_address
+
+import psutil
 import pytest
 
 from actors.bus.messages import EgressSpec
-from actors.forwarding.guard import Guard
+from actors.forwarding.guard import LOCAL_KNOWN, Address, Guard, UpstreamGuard, is_local
+from actors.outgoing import OutgoingGuard
 
 
 def guard(policy: str = "public_only", allow: tuple[str, ...] = (), own: tuple[tuple[str, int], ...] = ()) -> Guard:
@@ -21,6 +27,7 @@ def guard(policy: str = "public_only", allow: tuple[str, ...] = (), own: tuple[t
         "100.64.0.1",
         "127.0.0.1",
         "127.255.255.255",
+        "168.63.129.16",
         "169.254.169.254",
         "172.16.0.1",
         "172.31.255.255",
@@ -95,3 +102,96 @@ def test_the_products_own_listeners_are_refused_even_when_excepted(policy: str) 
 
 def test_off_lets_everything_else_pass() -> None:
     assert guard("off").judge("169.254.169.254", 80, "x") is None
+
+
+# --- addresses of this machine ---
+
+
+class Machine:
+    """A machine with one public address, which it may lose."""
+
+    def __init__(self) -> None:
+        self.addresses = {ip_address("8.8.4.4")}
+        self.now = 1000.0
+
+    def is_local(self, address: Address) -> bool:
+        return address in self.addresses
+
+    def guard(self, allow: tuple[str, ...] = ()) -> Guard:
+        return Guard(EgressSpec("public_only", allow, ()), self.is_local, lambda: self.now)
+
+
+def test_a_public_address_of_this_machine_is_refused_in_every_form() -> None:
+    machine = Machine()
+    for address in ("8.8.4.4", "::ffff:8.8.4.4", "64:ff9b::808:404"):
+        assert machine.guard().judge(address, 443, "a.example") is not None
+    assert machine.guard().judge("8.8.8.8", 443, "a.example") is None
+    assert machine.guard(("8.8.4.4",)).judge("8.8.4.4", 443, "a.example") is None
+
+
+def test_addresses_that_come_and_go_are_noticed() -> None:
+    machine = Machine()
+    guard = machine.guard()
+    assert guard.judge("8.8.8.8", 443, "a.example") is None
+    machine.addresses = {ip_address("8.8.8.8")}
+    machine.now += LOCAL_KNOWN + 1
+    assert guard.judge("8.8.8.8", 443, "a.example") is not None
+    machine.addresses = set()
+    machine.now += LOCAL_KNOWN + 1
+    assert guard.judge("8.8.8.8", 443, "a.example") is None
+
+
+def test_addresses_of_the_interfaces_are_local_and_others_not() -> None:
+    for entries in psutil.net_if_addrs().values():
+        for entry in entries:
+            if entry.family in (socket.AF_INET, socket.AF_INET6) and not entry.address.startswith("fe80"):
+                assert is_local(ip_address(entry.address))
+    assert not is_local(ip_address("8.8.8.8"))
+
+
+# --- upstreams ---
+
+OWN = (("127.0.0.1", 8080), ("127.0.0.1", 5556), ("127.0.0.1", 3128))
+UPSTREAMS = EgressSpec("public_only", ("127.0.0.0/8",), OWN, OWN[:2])
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "port", "passes"),
+    [
+        ("parent.example", "8.8.8.8", 3128, True),
+        ("127.0.0.1", "127.0.0.1", 3128, True),
+        ("localhost", "127.0.0.1", 3128, True),
+        ("evil.example", "127.0.0.1", 3128, False),
+        ("127.0.0.1", "127.0.0.1", 8080, False),
+        ("localhost", "127.0.0.1", 5556, False),
+        ("excepted.example", "127.0.0.1", 22, True),
+        ("10.0.0.1", "10.0.0.1", 3128, False),
+        ("169.254.169.254", "169.254.169.254", 80, False),
+    ],
+)
+def test_an_upstream_may_be(written: str, address: str, port: int, passes: bool) -> None:
+    assert (UpstreamGuard(UPSTREAMS).judge(address, port, written) is None) == passes
+
+
+def test_upstreams_allow_stands_in_place_of_egress_allow_and_own_proxies_need_neither() -> None:
+    guard = UpstreamGuard(replace(UPSTREAMS, upstreams_allow=("10.0.0.0/8", "corp.example")))
+    assert guard.judge("10.1.2.3", 3128, "10.1.2.3") is None
+    assert guard.judge("192.168.1.1", 3128, "corp.example") is None
+    assert guard.judge("127.0.0.1", 22, "127.0.0.1") is not None
+    assert guard.judge("127.0.0.1", 3128, "127.0.0.1") is None
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fe80::1"])
+@pytest.mark.parametrize("policy", ["public_only", "private", "off"])
+def test_no_exception_makes_a_metadata_address_an_upstream(policy: str, address: str) -> None:
+    guard = UpstreamGuard(EgressSpec(policy, (), (), (), ("0.0.0.0/0", "::/0", "metadata.example")))
+    assert guard.judge(address, 80, "metadata.example") is not None
+
+
+@pytest.mark.parametrize(("address", "passes"), [("10.0.0.1", True), ("127.0.0.1", True), ("169.254.169.254", False)])
+def test_the_products_own_requests_reach_private_addresses_if_allowed_and_link_local_never(
+    address: str, passes: bool
+) -> None:
+    assert (OutgoingGuard(()).judge(address, 80, "a.example") is None) == passes
+    assert ("a.key" in str(OutgoingGuard((), "a.key").judge(address, 80, "a.example"))) == passes
+    assert OutgoingGuard([(address, 80)]).judge(address, 80, "a.example") is not None

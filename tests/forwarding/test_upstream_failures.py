@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -426,13 +427,40 @@ def test_a_parent_hears_both_addresses_of_a_client_that_a_balancer_has_announced
 
 
 @pytest.mark.parametrize("target", ["127.0.0.1:80", "[::1]:80", "localhost:80", "x.LOCALHOST.:80", "10.1.2.3:80"])
-def test_the_guard_holds_for_what_can_be_judged_without_resolving_though_parents_may_be_anywhere(target: str) -> None:
-    with Origin(says(b"")) as above, Rig(EgressSpec("public_only", (), ())) as rig:
+def test_the_guard_holds_for_what_can_be_judged_without_resolving_though_upstreams_are_excepted(target: str) -> None:
+    with Origin(says(b"")) as above, Rig(EgressSpec("public_only", (), (), upstreams_allow=("127.0.0.1",))) as rig:
         rig.configure(upstreams=parents(scripted(above)))
         assert b"error=destination_ip_prohibited" in ask_connect(rig, target)
         assert above.connections == 0
         assert ask_connect(rig, "public.example:80").startswith(b"HTTP/1.1 502 ")
         assert above.connections == 1
+
+
+def test_an_upstream_that_the_guard_refuses_is_never_connected_to_by_clients_or_checks() -> None:
+    with Origin(says(b"")) as inside, Rig(EgressSpec("public_only", (), ())) as rig:
+        checked = {"check_enabled": True, "check_interval": 1.0}
+        rig.configure(upstreams=parents(parent(inside.port), replace(parent(inside.port), host="localhost"), **checked))
+        assert ask_connect(rig, TARGET).startswith(b"HTTP/1.1 503 ")
+
+        def states() -> list[UpstreamState]:
+            return list(rig.ask(QueryUpstreams()).parents)
+
+        until(lambda: all(each.failures for each in states()), "both were tried")
+        assert {each.state for each in states()} == {"down"}
+        assert all("proxy.upstreams_allow" in str(each.last_error) for each in states())
+        assert inside.connections == 0
+
+
+def test_an_upstream_may_be_a_proxy_of_this_service_and_nothing_else_of_it(good: Rig) -> None:
+    own, loopback = (("127.0.0.1", good.port),), ("127.0.0.0/8",)
+    with Origin(answers(counted(b"yes"))) as origin, Rig(EgressSpec("public_only", loopback, own, (), ())) as rig:
+        rig.configure(upstreams=parents(of_rig(good)))
+        with connect(rig) as client:
+            client.sendall(get(origin))
+            assert read_answer(client)[1] == b"yes"
+        rig.egress = EgressSpec("public_only", loopback, own, own)
+        rig.configure()
+        assert ask_connect(rig, origin.authority).startswith(b"HTTP/1.1 503 ")
 
 
 def test_rules_with_names_decide_and_explain_says_so_without_resolving(child: Rig, good: Rig) -> None:

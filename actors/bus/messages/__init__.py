@@ -18,6 +18,7 @@ from actors.bus.messages.accounts import (
 )
 from actors.bus.messages.common import (
     API,
+    EGRESS,
     LOGS,
     METRICS,
     SUPERVISOR,
@@ -26,6 +27,7 @@ from actors.bus.messages.common import (
     Done,
     Failed,
     Hello,
+    Listening,
     Recovered,
     SetLogging,
     SetMaxConnections,
@@ -110,6 +112,7 @@ from actors.bus.messages.webhooks import (
 
 __all__ = [
     "API",
+    "EGRESS",
     "LOGS",
     "METRICS",
     "SUPERVISOR",
@@ -152,6 +155,7 @@ __all__ = [
     "LimitsSpec",
     "ListenerRefused",
     "ListenerReserved",
+    "Listening",
     "LogPage",
     "LogTail",
     "MetricSeries",

@@ -14,6 +14,8 @@ TLS = "tls"
 METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"
+EGRESS = "egress"
+"""What `SetGroup` calls the addresses at which the product itself listens."""
 TELEMETRY = "telemetry"
 """The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 
@@ -94,6 +96,17 @@ class Trouble:
 
     what: str
     detail: str
+
+
+@message
+class Listening:
+    """Metrics collector → supervisor: it listens at an address that it has chosen itself; no proxy may reach it.
+
+    Nothing answers. `host` is an IP address.
+    """
+
+    host: str
+    port: int
 
 
 @message

@@ -97,10 +97,14 @@ class ProxySpec:
 class EgressSpec:
     """The egress guard's orders. A value, not a message by itself.
 
-    `policy` is `public_only` or `off`; `allow` lists CIDRs and names that are excepted; `own` lists the addresses of
-    the product's own listeners and API, `(host, port)`, which are refused in any case.
+    `policy` is `public_only`, `private` (all but the addresses that are never a target: link-local, metadata,
+    multicast, reserved) or `off`; `allow` lists CIDRs and names that are excepted; `own` lists the addresses of all the
+    product's own listeners, `(host, port)`, which are refused in any case. `services` are those of them that aren't
+    proxies: no upstream may be there either. `upstreams_allow` is as `allow`, for upstreams; None: `allow` holds.
     """
 
     policy: str
     allow: tuple[str, ...]
     own: tuple[tuple[str, int], ...]
+    services: tuple[tuple[str, int], ...] = ()
+    upstreams_allow: tuple[str, ...] | None = None

@@ -182,7 +182,7 @@ class SetGroup:
     """Supervisor → metrics collector, log indexer or webhook sender: their group of the settings has changed. → `Done`.
 
     `name` is `alerts`, `logging` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it; or
-    `curve`, with `clients`, the public keys of subscribers.
+    `curve`, with `clients`, the public keys of subscribers; or `egress`, with `own`, where the product itself listens.
     """
 
     name: str

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from actors.bus.loop import Timer
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import Failure
+from actors.forwarding.errors import PROHIBITED, Failure
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.sending import push
 from actors.forwarding.transport import Transport
@@ -22,6 +22,9 @@ from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed
 from actors.forwarding.upstreams.stream import ParentStream
 
 LOOK_SIZE = 64 * 1024
+
+_NOT_TO_BE_USED = Failure(503, "destination_unavailable", "the upstream proxy can't be used")
+"""What a client hears of an upstream that the guard refuses: nothing about where it is."""
 
 OnDone = Callable[["Transport | ParentFailed"], None]
 
@@ -79,7 +82,10 @@ class Attempt:
     def _dialled(self, result: socket.socket | Failure) -> None:
         if isinstance(result, Failure):
             told = Failure(result.status, result.kind, "the parent proxy can't be reached")
-            self._end(ParentFailed(Blame.PARENT, told, result.detail))
+            said = result.detail
+            if result.kind == PROHIBITED:
+                told, said = _NOT_TO_BE_USED, f"its address is refused: {result.detail}"
+            self._end(ParentFailed(Blame.PARENT, told, said))
             return
         self._sock = self._transport = result
         self.latency = self._loop.now - self._started

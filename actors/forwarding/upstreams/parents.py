@@ -14,7 +14,7 @@ from actors.bounded import keep
 from actors.bus.messages import AccessSpec, EgressSpec, Recovered, Trouble, UpstreamsSpec, UpstreamState
 from actors.bus.messages import Upstreams as UpstreamsTold
 from actors.forwarding.dial import Dialer
-from actors.forwarding.guard import Guard
+from actors.forwarding.guard import UpstreamGuard
 from actors.forwarding.http.targets import Authority, authority_of_name
 from actors.forwarding.judge import Judge
 from actors.forwarding.pool import Origin, Pool
@@ -40,16 +40,13 @@ ANNOUNCED_WITHIN = 60.0
 
 TESTS_KEPT = 64
 
-_ANYWHERE = EgressSpec("off", (), ())
-"""The operator has written where the parents are: no guard holds for their addresses."""
-
 Announce = Callable[[Trouble | Recovered], None]
 
 
 class Upstreams:
     """All that a `Client` needs to go through a parent: `route`. `stop` ends the checks."""
 
-    def __init__(self, serving: Serving, spec: UpstreamsSpec, previous: Upstreams | None) -> None:
+    def __init__(self, serving: Serving, spec: UpstreamsSpec, previous: Upstreams | None, egress: EgressSpec) -> None:
         self.loop = serving.loop
         self.pool: Pool = serving.pool
         self.spec = spec
@@ -72,9 +69,13 @@ class Upstreams:
         self.dialer.source = serving.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.parents)
         """Does any of them want the client's address in the PROXY protocol?"""
-        self.dialer.judge = Judge(Guard(_ANYWHERE), Rules(AccessSpec()))
+        self.guard_by(egress)
         self.dialer.on_trouble = serving.dialer.on_trouble
         self._checks = Checks(self) if spec.check_enabled else None
+
+    def guard_by(self, egress: EgressSpec) -> None:
+        """What `egress` says of the addresses of upstreams holds for all connections to them from now on."""
+        self.dialer.judge = Judge(UpstreamGuard(egress), Rules(AccessSpec()))
 
     def stop(self) -> None:
         """Another object takes over."""

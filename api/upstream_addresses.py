@@ -1,0 +1,71 @@
+"""Which upstreams a request may name, as far as their addresses are known from how they are written.
+
+Names are judged where they are resolved, by the process of the proxy (`actors.forwarding.guard.UpstreamGuard`), and so
+is everything that was stored before. What is written as an address is refused here already, with its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from actors.bus.messages import EgressSpec
+from actors.forwarding.guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
+from config.fields import InvalidProxy
+from config.proxies import ProxyRecord
+from config.setting_kinds import tcp_parts
+from config.settings import Proxy, Server
+
+FOREIGN = "is a proxy that the key's scope doesn't have"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamPolicy:
+    """What the settings say; `services` are the addresses of the product's own listeners that aren't proxies."""
+
+    proxy: Proxy
+    services: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, server: Server, proxy: Proxy, metrics: Mapping[str, Any]) -> UpstreamPolicy:
+        """From these groups; `metrics` is plain."""
+        published = tcp_parts(str(metrics.get("publish", "")))
+        return cls(proxy, ((server.host, server.port), *((published,) if published else ())))
+
+    def refuse(self, record: ProxyRecord, records: Iterable[ProxyRecord], scope: frozenset[str] | None = None) -> None:
+        """Raise `InvalidProxy` when an upstream of `record` may not be used; `records` are all proxies.
+
+        With a `scope`, the ids of the proxies that the caller may change, no other proxy is a good upstream either.
+        """
+        known = [each for each in records if each.id != record.id]
+        guard = self._guard(known)
+        foreign = OwnListeners((each.host, each.port) for each in known if scope is not None and each.id not in scope)
+        for index, upstream in enumerate(record.upstreams):
+            address = _address(upstream.host)
+            if address is None:
+                continue
+            if foreign.has(address, upstream.port):
+                raise InvalidProxy(f"upstreams[{index}].host", FOREIGN)
+            refused = guard.judge(address, upstream.port, upstream.host)
+            if refused is not None:
+                raise InvalidProxy(f"upstreams[{index}].host", refused)
+
+    def _guard(self, records: Iterable[ProxyRecord]) -> UpstreamGuard:
+        proxies = tuple((each.host, each.port) for each in records)
+        proxy = self.proxy
+        own = (*self.services, *proxies)
+        return UpstreamGuard(
+            EgressSpec(proxy.egress_guard, proxy.egress_allow, own, self.services, proxy.upstreams_allow)
+        )
+
+
+def _address(host: str) -> str | None:
+    """The address that is written, or that is meant by definition; None for a name."""
+    if is_localhost(host):
+        return LOOPBACK
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return None

@@ -1,0 +1,45 @@
+"""No proxy reaches a listener of the product itself, though all of loopback is excepted from the guard."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.e2e.wire import Client
+from tests.product import Product
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.product
+
+
+def listeners(product: Product) -> set[int]:
+    """The ports at which any process of the product listens."""
+    return {
+        each.laddr.port
+        for process in product.processes()
+        for each in process.net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN
+    }
+
+
+def status_of(port: int, target: int) -> tuple[int, str]:
+    with Client(port) as client:
+        answer = client.get(f"http://127.0.0.1:{target}/")
+        return answer.status, answer.fields.get("proxy-status", "")
+
+
+@pytest.mark.parametrize("publish", ["", "tcp://127.0.0.1:0"], ids=["a port that is named", "any port"])
+def test_every_listening_socket_of_the_product_is_refused_through_a_proxy(publish: str) -> None:
+    with Product({"PROXYFLEET_METRICS__PUBLISH": publish} if publish else None) as product:
+        through = product.proxy()["port"]
+        product.proxy(protocol="socks5")
+        # the API, two proxies, and the live metrics
+        wait_until(lambda: len(listeners(product)) == 4, "all listen", 30)
+        for target in sorted(listeners(product)):
+            refused = wait_until(lambda to=target: _refusal(through, to), f"port {target} is refused", 10)
+            assert "this service itself" in refused
+
+
+def _refusal(through: int, target: int) -> str:
+    status, told = status_of(through, target)
+    return told if status == 403 else ""
