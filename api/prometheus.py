@@ -30,6 +30,7 @@ _COUNTERS = (
     ("received_bytes", "bytes_in", "Bytes that clients sent"),
     ("sent_bytes", "bytes_out", "Bytes that clients received"),
     ("records_dropped", "records_dropped", "Access records that were lost"),
+    ("internal_errors", "internal_errors", "Connections that an error of the product itself has ended"),
     ("proxy_cpu_seconds", "cpu_seconds", "Processor time of its processes"),
 )
 _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)

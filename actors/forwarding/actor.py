@@ -303,7 +303,7 @@ class ForwardingActor(Actor):
             sock.send(turned_away(self.serving.protocol, failure, self.serving.policy.date(self.loop.now)))
         except OSError as error:
             log.debug("a client that was turned away is gone: %s", error)
-        linger(self.serving, sock)
+        linger(self.serving, sock, self._last_ip)
 
     def _cannot_accept(self, error: OSError) -> None:
         if error.errno not in _OUT_OF_DESCRIPTORS:
@@ -357,6 +357,7 @@ class ForwardingActor(Actor):
             latency=sparse(count.latency),
             cpu_seconds=time.process_time(),
             resident=_resident(),
+            internal_errors=count.internal_errors,
         )
 
     # --- ending ---

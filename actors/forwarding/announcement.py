@@ -18,6 +18,7 @@ from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.dial import EDGE
 from actors.forwarding.errors import Failure
+from actors.forwarding.isolation import isolated
 from actors.forwarding.proxy_protocol import HEADER_MAX, BadHeader, Header, read_header
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Announcement:
     def measure(self, meter: Meter) -> None:
         """See `connections.Open`: the connection gets a meter of its own when it begins."""
 
+    @isolated
     def _look(self, mask: int) -> None:
         """See how much of the header is there."""
         try:
@@ -89,6 +91,7 @@ class Announcement:
         self._serving.refused_client(self.client_ip, failure)
         self.end(failure.reason)
 
+    @isolated
     def expire(self) -> None:
         """The header did not come in time."""
         self._refuse(errors.late_announcement())
@@ -105,6 +108,16 @@ class Announcement:
         self._serving.loop.unwatch(self.sock.fileno())
         self.sock.close()
         self._serving.ended(self)
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        self._serving.loop.unwatch(self.sock.fileno())
+        self.sock.close()
 
     def __repr__(self) -> str:
         return f"<Announcement awaited from {self.client_ip}>"

@@ -19,6 +19,7 @@ from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.flow import AnyFlow
 from actors.forwarding.http.targets import Authority
 from actors.forwarding.inbound import Inbound
+from actors.forwarding.isolation import isolated
 from actors.forwarding.lingering import linger
 from actors.forwarding.orders import DO, leave_origin
 from actors.forwarding.pool import Origin
@@ -143,28 +144,38 @@ class Client:
 
     def on_client(self, mask: int) -> None:
         """The client's socket is ready for something."""
-        if mask & READABLE:
-            self.client_readable = True
-            if mask & ENDED:
-                self.client_ended = True
-        if self.out or self.origin is not None:
-            self.go_on()
-        elif self.client_readable:
-            self._read_client()  # the common case: nothing is under way, a request comes
+        try:
+            if mask & READABLE:
+                self.client_readable = True
+                if mask & ENDED:
+                    self.client_ended = True
+            if self.out or self.origin is not None:
+                self._go_on()
+            elif self.client_readable:
+                self._read_client()  # the common case: nothing is under way, a request comes
+        except Exception as error:  # noqa: BLE001 - as `isolated`, without a call more
+            self.crashed(error)
 
     def on_origin(self, mask: int) -> None:
         """The origin's socket is ready for something."""
-        origin = self.origin
-        if origin is None:
-            return
-        if mask & READABLE:
-            origin.readable = True
-            if mask & ENDED:
-                self.origin_ended = True
-        self.go_on()
+        try:
+            origin = self.origin
+            if origin is None:
+                return
+            if mask & READABLE:
+                origin.readable = True
+                if mask & ENDED:
+                    self.origin_ended = True
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.crashed(error)
 
+    @isolated
     def go_on(self) -> None:
         """Do what can be done: send what waits, move what flows, read what is wanted."""
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self.over:
             return
         if self.out:
@@ -274,6 +285,7 @@ class Client:
         else:
             self.loop.call_soon(self._tell_client_lost)
 
+    @isolated
     def _tell_client_lost(self) -> None:
         if not self.over:
             self.perform(self.session.client_lost(self.loop.now))
@@ -311,6 +323,7 @@ class Client:
         """When it expires."""
         return float("inf") if self.over else self.session.deadline
 
+    @isolated
     def expire(self) -> None:
         """The session's deadline has passed. What the kernel still delivers counts as movement."""
         waiting = unsent(self.sock.fileno())
@@ -368,6 +381,20 @@ class Client:
         if not self.over:
             self.perform(self.session.abandon(reason, self.loop.now))
 
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self.serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.over = True
+        origin = self.origin
+        for sock in (self.sock, self.relay, None if origin is None else origin.sock):
+            if sock is not None:
+                self.loop.forget(sock.fileno())
+                sock.close()
+
+    @isolated
     def retire(self, patient: bool) -> None:
         """No further request on this connection; what is under way is finished.
 
@@ -400,7 +427,7 @@ class Client:
             self.close(abort=False)
         else:
             self._let_go()
-            linger(self.serving, self.sock)
+            linger(self.serving, self.sock, self.client_ip)
 
     def close(self, abort: bool) -> None:
         """Close it now; with `abort` the client sees a reset."""

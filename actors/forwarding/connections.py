@@ -67,6 +67,9 @@ class Open(Mortal, Protocol):
     def end(self, reason: str) -> None:
         """End it now."""
 
+    def drop(self) -> None:
+        """Close what is still open of it: its end has failed."""
+
 
 class Sample(NamedTuple):
     """Bytes in and out by number, as they were at `at`.

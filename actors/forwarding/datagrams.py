@@ -23,6 +23,7 @@ from actors.forwarding.datagram_targets import Share, Targets
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.isolation import isolated
 from actors.forwarding.meter import Gate, Meter
 from actors.forwarding.resolve import Answer
 from actors.forwarding.socks.wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
@@ -133,9 +134,11 @@ class Association:
 
     # --- the control connection ---
 
+    @isolated
     def _on_control(self, _mask: int) -> None:
         self._read_control()
 
+    @isolated
     def _read_control(self) -> None:
         """Nothing is to come on it any more but its end; what comes all the same is thrown away."""
         if self._over:
@@ -168,6 +171,7 @@ class Association:
 
     # --- from the client ---
 
+    @isolated
     def _on_client(self, _mask: int) -> None:
         gate = None if self.meter is None else self.meter.inward
         for _ in range(AT_ONCE):
@@ -200,6 +204,7 @@ class Association:
             self._waiting += len(payload) + _WAITING_COST
             self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload, share), self)
 
+    @isolated
     def _resolved(self, target: Authority, payload: bytes, share: Share, answer: Answer) -> None:
         self._waiting -= len(payload) + _WAITING_COST
         if isinstance(answer, Failure):
@@ -246,6 +251,7 @@ class Association:
 
     # --- to the client ---
 
+    @isolated
     def _on_peer(self, sock: socket.socket, _mask: int) -> None:
         gate = None if self.meter is None else self.meter.outward
         for _ in range(AT_ONCE):
@@ -284,6 +290,7 @@ class Association:
         self._paused.append(sock)
         gate.wait(self._resume)
 
+    @isolated
     def _resume(self) -> None:
         """Read again from all that were paused; whoever has no share yet pauses again."""
         paused, self._paused = self._paused, []
@@ -297,6 +304,18 @@ class Association:
 
     # --- ends ---
 
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        for sock in (self._control, self._relay, *self._senders.values()):
+            self._serving.loop.unwatch(sock.fileno())
+            sock.close()
+
+    @isolated
     def expire(self) -> None:
         """Nothing has moved for too long."""
         if self.meter is not None and self.meter.waiting:

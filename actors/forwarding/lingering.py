@@ -10,6 +10,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.forwarding.deadlines import NEVER
+from actors.forwarding.isolation import isolated
 from actors.forwarding.transport import Transport
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ AT_ONCE_MAX = 256
 """Connections that linger at the same time; above that they are closed at once, so that a flood holds nothing."""
 
 
-def linger(serving: Serving, sock: Transport) -> None:
+def linger(serving: Serving, sock: Transport, client_ip: str) -> None:
     """End the sending side of a watched socket, and close it once the client has ended too."""
     try:
         sock.shutdown(socket.SHUT_WR)
@@ -32,7 +33,7 @@ def linger(serving: Serving, sock: Transport) -> None:
         serving.loop.forget(sock.fileno())
         sock.close()
         return
-    lingering = _Lingering(serving, sock)
+    lingering = _Lingering(serving, sock, client_ip)
     serving.loop.hand_over(sock.fileno(), lingering.discard)
     serving.deadlines.note(lingering)
     lingering.discard(0)
@@ -41,9 +42,10 @@ def linger(serving: Serving, sock: Transport) -> None:
 class _Lingering:
     """Reads and throws away."""
 
-    __slots__ = ("_left", "_serving", "_sock", "deadline", "noted")
+    __slots__ = ("_left", "_serving", "_sock", "client_ip", "deadline", "noted")
 
-    def __init__(self, serving: Serving, sock: Transport) -> None:
+    def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
+        self.client_ip = client_ip
         self._serving = serving
         self._sock = sock
         self._left = BYTES_MAX
@@ -51,6 +53,7 @@ class _Lingering:
         self.deadline = serving.loop.now + SECONDS
         self.noted = NEVER
 
+    @isolated
     def discard(self, _mask: int) -> None:
         """Something came."""
         while self._left > 0:
@@ -63,6 +66,11 @@ class _Lingering:
             if not data:
                 break
             self._left -= len(data)
+        self.expire()
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.count_crash(self.client_ip, error)
         self.expire()
 
     def expire(self) -> None:

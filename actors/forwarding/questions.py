@@ -15,6 +15,7 @@ from actors.forwarding.datagrams import relay_socket
 from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.errors import Failure
 from actors.forwarding.inbound import Inbound
+from actors.forwarding.isolation import isolated
 from actors.forwarding.pool import Origin
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.upstreams.names import split_session
@@ -50,12 +51,10 @@ class Check:
         # A result that comes too late must not be taken for that of a later request.
         if client is None or client.over or not client.session.authorizing:
             return
-        commands = _checked(client, user)
         if self._asking:
-            self.commands = commands
+            self.commands = _checked(client, user)
         else:
-            client.perform(commands)
-            client.go_on()
+            _checked_late(client, user)
 
     def gone(self) -> None:
         """Nothing was checked, since the client did not wait any more when its turn came."""
@@ -101,6 +100,12 @@ def _checked(client: Client, user: str | None) -> list[Command]:
     client.user = user or ""
     client.vouched = None if serving.credentials is None else serving.credentials.stored(client.user)
     return client.session.authorized(user, client.loop.now)
+
+
+@isolated
+def _checked_late(client: Client, user: str | None) -> None:
+    client.perform(_checked(client, user))
+    client.go_on()
 
 
 def _account(client: Client, user: str | None) -> str | None:
@@ -172,6 +177,7 @@ def _still_good(client: Client) -> bool:
     return vouched is None or credentials is None or credentials.stored(client.user) == vouched
 
 
+@isolated
 def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
     client.dial = None
     now = client.loop.now
@@ -204,8 +210,7 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
         return client.session.failed(errors.NOT_THROUGH_PARENTS, client.loop.now)
 
     def listening(address: Endpoint) -> None:
-        client.perform(client.session.opened(False, client.loop.now, address))
-        client.go_on()
+        _listening(client, address)
 
     def came_in(result: tuple[socket.socket, Endpoint] | Failure) -> None:
         _came_in(client, result)
@@ -214,6 +219,13 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
     return None
 
 
+@isolated
+def _listening(client: Client, address: Endpoint) -> None:
+    client.perform(client.session.opened(False, client.loop.now, address))
+    client.go_on()
+
+
+@isolated
 def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -> None:
     client.dial = None
     if isinstance(result, Failure):

@@ -22,6 +22,7 @@ from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, LIMIT_
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.dates import DateLine
+from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.judge import Judge
 from actors.forwarding.limits import Limits
 from actors.forwarding.meter import Gate
@@ -60,6 +61,7 @@ class Count:
     errors: int = 0
     denied: int = 0
     auth_failures: int = 0
+    internal_errors: int = 0
     connections: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -92,6 +94,7 @@ class Serving:
         self.count = Count()
         self.open: set[Open] = set()
         self.book = Book(self)
+        self._crashes = CrashLog()
         self._last_number = 0
         self._epoch = time.time() - time.monotonic()
         self.lingering = 0
@@ -228,6 +231,22 @@ class Serving:
             self.limits.gone(connection)
         if not self.open and self.on_empty is not None:
             self.on_empty()
+
+    def crashed(self, connection: Open, error: Exception) -> None:
+        """Something unforeseen happened within this connection: count it, log it, and end the connection alone."""
+        self.count_crash(connection.client_ip, error)
+        try:
+            connection.end(REASON)
+        except Exception as again:  # noqa: BLE001 - what it was in the middle of may be in its way
+            self.count_crash(connection.client_ip, again)
+        if connection in self.open:
+            connection.drop()
+            self.ended(connection)
+
+    def count_crash(self, client_ip: str, error: Exception) -> None:
+        """Count and log an exception that nobody foresaw, in a connection of this client."""
+        self.count.internal_errors += 1
+        self._crashes.add(f"a connection of {client_ip}", error, self.loop.now)
 
     def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""

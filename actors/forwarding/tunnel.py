@@ -10,6 +10,7 @@ from actors.forwarding.commands import Report
 from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER
 from actors.forwarding.flow import AnyFlow, OutOfPipes, Progress
+from actors.forwarding.isolation import isolated
 from actors.forwarding.meter import Meter
 from actors.forwarding.pool import Origin
 from actors.forwarding.transport import Transport, unsent
@@ -78,6 +79,7 @@ class Tunnel:
         if client_readable or origin.readable or self._pending_up or pending_down:
             serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
+    @isolated
     def expire(self) -> None:
         """Nothing moved for too long. What the kernel still delivers counts as movement."""
         waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
@@ -118,6 +120,18 @@ class Tunnel:
             ),
         )
 
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        self._up = self._down = None
+        for sock in (self._client, self._origin):
+            self._serving.loop.forget(sock.fileno())
+            sock.close()
+
     def measure(self, meter: Meter) -> None:
         """See `connections.Open`. A flow asks its gate before each piece, so the next piece is limited."""
         self.meter = meter
@@ -138,12 +152,15 @@ class Tunnel:
             "" if self._parent is None else self._parent.name,
         )
 
+    @isolated
     def _on_client(self, mask: int) -> None:
         self._pump(mask, self._up, self._down)
 
+    @isolated
     def _on_origin(self, mask: int) -> None:
         self._pump(mask, self._down, self._up)
 
+    @isolated
     def _pump_both(self) -> None:
         self._pump(select.EPOLLIN | select.EPOLLOUT, self._up, self._down)
         self._pump(select.EPOLLIN, self._down, self._up)
@@ -185,6 +202,7 @@ class Tunnel:
             if not (self._ended and isinstance(destination, socket.socket)):  # closing says so; TLS wants a word first
                 destination.shutdown(socket.SHUT_WR)
 
+    @isolated
     def _again(self, flow: AnyFlow) -> None:
         if self._up is None or self._down is None:
             return

@@ -14,6 +14,7 @@ from actors.bus.messages import Counters
 REFUSED = "refused"
 REPORTED = "reported"
 DROPPED = "dropped"
+INTERNAL = "internal_error"
 STATUS = "status"
 LATENCY = "latency"
 """The word is the number of a bucket of `actors.latency`."""
@@ -37,6 +38,8 @@ def tally_of(counters: Counters) -> Tally:
     tally |= {(LATENCY, str(number)): count for number, count in counters.latency}
     if counters.records_dropped:
         tally[DROPPED, ""] = counters.records_dropped
+    if counters.internal_errors:
+        tally[INTERNAL, ""] = counters.internal_errors
     return tally
 
 

@@ -279,6 +279,7 @@ class Totals:
             tuple(sorted(tallies.histogram(total.tally).items())) if detailed else (),
             total.cpu_seconds,
             resident,
+            sum(tallies.of_kind(total.tally, tallies.INTERNAL).values()),
         )
 
     def _fold(self) -> None:

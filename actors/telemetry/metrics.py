@@ -53,6 +53,12 @@ _SUMS: tuple[tuple[str, str, str, Callable[[ProxyStats], float]], ...] = (
     ("proxyfleet.received", "By", "Bytes that clients sent", lambda stats: stats.bytes_in),
     ("proxyfleet.sent", "By", "Bytes that clients received", lambda stats: stats.bytes_out),
     ("proxyfleet.records_dropped", "{record}", "Access records that were lost", lambda stats: stats.records_dropped),
+    (
+        "proxyfleet.internal_errors",
+        "{connection}",
+        "Connections that an error of the product itself has ended",
+        lambda stats: stats.internal_errors,
+    ),
     ("proxyfleet.proxy.cpu_time", "s", "Processor time of its processes", lambda stats: stats.cpu_seconds),
 )
 _SUMS_BY: tuple[tuple[str, str, str, str, Callable[[ProxyStats], Mapping[str, int]]], ...] = (

@@ -103,16 +103,18 @@ def test_the_file_is_private(totals: Totals, tmp_path: Path) -> None:
 def test_refusals_by_reason_and_lost_records_add_up_over_processes_and_restarts(
     totals: Totals, tmp_path: Path, clock: Clock
 ) -> None:
-    totals.take(counters("a", 1, 10, refusals={"client_denied": 2, "destination_denied": 1}, records_dropped=3))
+    refused = {"client_denied": 2, "destination_denied": 1}
+    totals.take(counters("a", 1, 10, refusals=refused, records_dropped=3, internal_errors=1))
     totals.take(counters("a", 2, 1, refusals={"client_denied": 1}, reported={"client_denied": 4}))
     totals.take(counters("a", 2, 1, refusals={"client_denied": 5}, reported={"client_denied": 4}))
     totals.save()
     again = Totals(tmp_path / "metrics", clock)
-    again.take(counters("a", 3, 0, refusals={"client_denied": 1}, records_dropped=1))
-    for each, client_denied, dropped in ((totals, 7, 3), (again, 8, 4)):
+    again.take(counters("a", 3, 0, refusals={"client_denied": 1}, records_dropped=1, internal_errors=1))
+    for each, client_denied, dropped, internal in ((totals, 7, 3, 1), (again, 8, 4, 2)):
         stats = each.stats(("a",))["a"]
         assert stats.refusals == {"client_denied": client_denied, "destination_denied": 1}
         assert (stats.reported, stats.records_dropped) == ({"client_denied": 4}, dropped)
+        assert stats.internal_errors == internal
     again.close()
 
 

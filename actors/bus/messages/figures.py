@@ -18,7 +18,8 @@ class Counters:
     what rules in report mode would have refused. `statuses` counts requests by the status of their record. `latency`
     has number and count of the buckets of `actors.latency` that `response_seconds` fell into: one entry for each
     request that was answered. `cpu_seconds` is the processor time of the process, `resident` its memory in bytes now;
-    they change by themselves, so that alone is nothing to be told.
+    they change by themselves, so that alone is nothing to be told. `internal_errors` counts the unforeseen exceptions
+    that ended a connection.
     """
 
     proxy_id: str
@@ -40,6 +41,7 @@ class Counters:
     latency: tuple[tuple[int, int], ...] = ()
     cpu_seconds: float = field(default=0.0, compare=False)
     resident: int = field(default=0, compare=False)
+    internal_errors: int = 0
 
 
 @message
@@ -79,6 +81,7 @@ class ProxyStats:
     latency: tuple[tuple[int, int], ...] = ()
     cpu_seconds: float = 0.0
     resident: int = 0
+    internal_errors: int = 0
 
 
 @message

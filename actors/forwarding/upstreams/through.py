@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.commands import Command, Open, Report
 from actors.forwarding.errors import Failure
+from actors.forwarding.isolation import isolated
 from actors.forwarding.pool import Origin
 from actors.forwarding.questions import TESTERS, join
 from actors.forwarding.socks.wire import endpoint_of
@@ -74,6 +75,7 @@ def _port(client: Client) -> int:
     return port
 
 
+@isolated
 def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
     client.dial = None
     now = client.loop.now
