@@ -164,7 +164,7 @@ def manual() -> str:
 
 def _page(command: Command) -> str:
     parameters = list(command.parameters())
-    arguments = [_called(parameter, told) for parameter, _, told in parameters if isinstance(told, ArgumentInfo)]
+    arguments = [called(parameter, told) for parameter, _, told in parameters if isinstance(told, ArgumentInfo)]
     usage = " ".join(["proxyfleet", command.name, *arguments])
     mark = "*offline* — " if command.offline else ""
     text = inspect.getdoc(command.function) or ""
@@ -176,30 +176,32 @@ def _table(parameters: list[tuple[inspect.Parameter, Any, Any]]) -> str:
     if not parameters:
         return ""
     rows = [
-        f"| {called} | {_kind(kind, told, called)} | {_meaning(each, told)} |"
+        f"| {label} | {kind_of(kind, told, label)} | {meaning_of(each, told)} |"
         for each, kind, told in parameters
-        for called in (_called_in_table(each, told),)
+        for label in (called_in_table(each, told),)
     ]
     return "| option | value | what it means |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def _called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+def called_in_table(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    """All names of an option, or the argument, as code."""
     if isinstance(told, ArgumentInfo):
-        return f"`{_called(parameter, told)}`"
+        return f"`{called(parameter, told)}`"
     first = (told.default,) if isinstance(told.default, str) and told.default.startswith("-") else ()
     names = (*first, *(told.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+def called(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    """An argument as in a synopsis: in brackets if it is optional, with dots if there may be several."""
     name = told.metavar or parameter.name.upper()
     many = "..." if "list" in str(parameter.annotation) else ""
     return f"{name}{many}" if parameter.default is inspect.Parameter.empty else f"[{name}]{many}"
 
 
-def _kind(kind: Any, told: ArgumentInfo | OptionInfo, called: str) -> str:
+def kind_of(kind: Any, told: ArgumentInfo | OptionInfo, label: str) -> str:
     """What a value may be. That of an option which help calls by the option's own name is told by its type."""
-    if told.metavar and isinstance(told, OptionInfo) and f"`--{told.metavar.lower()}`" not in called:
+    if told.metavar and isinstance(told, OptionInfo) and f"`--{told.metavar.lower()}`" not in label:
         return f"`{told.metavar}`"
     while get_origin(kind) is not Literal and get_args(kind):
         kind = get_args(kind)[0]
@@ -214,7 +216,8 @@ def _kind(kind: Any, told: ArgumentInfo | OptionInfo, called: str) -> str:
     return f"{named} from {lowest:g}" if lowest is not None else named
 
 
-def _meaning(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+def meaning_of(parameter: inspect.Parameter, told: ArgumentInfo | OptionInfo) -> str:
+    """The help of an option, its default and its variable."""
     help_text = (told.help or "").replace("|", "\\|")
     variable = f" Variable: `{told.envvar}`." if told.envvar else ""
     default = parameter.default

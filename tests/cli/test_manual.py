@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from cli_manual import Command, commands, manual
+from man_page import page
 
 from supervisor import app
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE, MAN_PAGE = DOCS / "cli.md", DOCS / "proxyfleet.1"
 COMMANDS = list(commands(app))
 
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == manual(), "make it anew: scripts/cli-manual"
+
+
+def test_the_manual_page_is_up_to_date() -> None:
+    assert MAN_PAGE.read_text() == page(), "make it anew: scripts/cli-manual"
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_page_is_good_roff() -> None:
+    done = subprocess.run(["groff", "-man", "-ww", "-z", MAN_PAGE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -115,7 +115,8 @@ def test_the_sdist_has_all_that_the_tests_need_and_nothing_of_this_machine(built
 
 def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> None:
     found = names(built.wheel)
-    assert {name.partition("/")[0] for name in found} - {f"proxyfleet-{VERSION}.dist-info"} == PACKAGES
+    beside = {f"proxyfleet-{VERSION}.dist-info", f"proxyfleet-{VERSION}.data"}
+    assert {name.partition("/")[0] for name in found} - beside == PACKAGES
     files = {
         str(path.relative_to(ROOT))
         for package in PACKAGES - {"supervisor.py"}
@@ -123,6 +124,13 @@ def test_the_wheel_is_the_four_packages_whole_and_nothing_else(built: Built) -> 
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert files <= found
+
+
+def test_units_dashboards_sample_and_manual_page_are_installed(built: Built) -> None:
+    share = built.program.parent.parent / "share"
+    for name in ("systemd/proxyfleet.service", "grafana/dashboard.json", "proxyfleet.toml"):
+        assert (share / "proxyfleet" / name).is_file()
+    assert (share / "man" / "man1" / "proxyfleet.1").is_file()
 
 
 def test_what_the_containerfile_copies_is_enough_for_the_same_wheel(built: Built, tmp_path: Path) -> None:

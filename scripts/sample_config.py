@@ -1,0 +1,98 @@
+"""docs/proxyfleet.toml, an annotated configuration: every key with its default, commented out, and what it means.
+
+Meanings come from the table of docs/configuration.md, defaults from the settings themselves. `sample()` is the text;
+run as a program this writes the file that is named.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from pydantic import BaseModel
+
+from api.cli import toml
+from config.settings import Settings
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+WIDTH = 100
+HEAD = """# Proxyfleet: all keys of the configuration. Each line that is commented out is the default.
+#
+# `proxyfleet serve --config FILE` starts with this file, `proxyfleet check-config --config FILE` finds mistakes in it.
+# SIGHUP (`systemctl reload proxyfleet`) applies a changed file. Details: docs/configuration.md.
+"""
+
+
+def rows() -> Iterator[tuple[list[str], str, str]]:
+    """Rows of the table: the keys, their defaults in words, what they mean."""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            keys, default, meaning = re.split(r"(?<!\\) \| ", line.strip("| "), maxsplit=2)
+            names = re.findall(r"`([a-z0-9_.]+)`", keys)
+            if names and names[0].split(".")[0] in Settings.model_fields:
+                yield names, _plain(default), _plain(meaning)
+
+
+def sample() -> str:
+    """The whole file."""
+    defaults = _defaults(Settings)
+    parts, table = [HEAD], ""
+    for names, default, meaning in sorted(rows(), key=lambda row: _place(row[0][0])):
+        group = names[0].rpartition(".")[0]
+        if group != table:
+            parts.append(f"\n[{group}]\n")
+            table = group
+        parts.append("\n" + "".join(f"# {line}\n" for line in wrap(_sentence(meaning), WIDTH)))
+        parts += [_assignment(name.rpartition(".")[2], _found(defaults, name), default) for name in names]
+    return "".join(parts)
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Groups in the order of the settings, keys of a table before the tables in it."""
+    top, _, rest = name.partition(".")
+    group = rest.rpartition(".")[0]
+    return (list(Settings.model_fields).index(top) if rest else -1), group
+
+
+def _assignment(key: str, value: Any, words: str) -> str:
+    if value is None or value == {}:
+        return f"#{key} =   # default: {words}\n"
+    return f"#{toml.dumps({key: value})}"
+
+
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """The defaults of a group, nested, in the types that TOML has."""
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        value = field.get_default(call_default_factory=True)
+        found[name] = _defaults(type(value)) if isinstance(value, BaseModel) else _simple(value)
+    return found
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, (tuple, frozenset)):
+        return list(value)
+    return value if value is None or isinstance(value, (bool, int, float, str, dict)) else str(value)
+
+
+def _found(defaults: dict[str, Any], name: str) -> Any:
+    value: Any = defaults
+    for part in name.split("."):
+        value = value[part]
+    return value
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _plain(markdown: str) -> str:
+    return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", markdown).replace("\\|", "|").replace("**", "").replace("`", "")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(sample(), encoding="utf-8")
