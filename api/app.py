@@ -25,6 +25,7 @@ from api.http.call import AFTER, Call, Reply
 from api.http.errors import (
     INVALID_REQUEST,
     ApiError,
+    external,
     forbidden,
     internal,
     invalid,
@@ -314,7 +315,7 @@ def _on_sender_lost(req: falcon.Request, resp: falcon.Response, error: SenderLos
 def _on_provider_lost(req: falcon.Request, resp: falcon.Response, error: ProviderLost, params: Any) -> None:
     log.error("request %s: %s %s: the identity provider: %s", req.context.request_id, req.method, req.path, error)
     message = "The identity provider does not answer as it should; begin the sign-in again in a moment"
-    _on_api_error(req, resp, internal(req.context.request_id, message), params)
+    _on_api_error(req, resp, external("identity_provider", message), params)
 
 
 def _on_http_error(req: Any, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:

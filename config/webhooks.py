@@ -19,6 +19,8 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 from config import patterns
 from config.fields import Input, plain_text, refuse_nulls
 
+MASK = "***"
+"""Stands for a secret wherever one is left out."""
 EVENTS = (
     "proxy.created",
     "proxy.updated",
@@ -94,6 +96,14 @@ def _url(text: str) -> str:
         raise ValueError("must be an absolute http or https URL")
     _refuse_extras(parts)
     return text
+
+
+def masked_url(text: str) -> str:
+    """`text` without path and query, which hold a credential at many receivers."""
+    parts = urlsplit(text)
+    authority = parts.netloc.rpartition("@")[2]
+    secret = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
+    return f"{parts.scheme}://{authority}/{MASK}" if secret else text
 
 
 def _refuse_extras(parts: SplitResult) -> None:

@@ -29,10 +29,10 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 from actors.bus.messages import Event, WebhookSpec
 from actors.outgoing import OutgoingGuard
 from config.units import timestamp_text
+from config.webhooks import MASK
 
 BODY_SHOWN = 4096
 """Octets of an answer's body that are read and kept."""
-MASK = "***"
 USER_AGENT = "Proxyfleet-Webhooks/1"
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.units import timestamp_text
+from config.webhooks import MASK, masked_url
 
-MASK = "***"
 LONGEST_LIST = 200
 """A list with more entries is told by their number and a hash."""
 
@@ -72,6 +72,8 @@ def mask(name: str, value: Any) -> Any:
         return _listed([mask(name, item) for item in value])
     if isinstance(value, (int, float)) and name.endswith(_MOMENT_ENDINGS):
         return timestamp_text(value)
+    if name == "url" and isinstance(value, str):
+        return masked_url(value)
     return _USERINFO.sub(rf"\1:{MASK}@", value) if isinstance(value, str) else value
 
 

@@ -90,6 +90,11 @@ def unavailable(message: str, retry_after: int = 1) -> ApiError:
     return ApiError(503, "UNAVAILABLE", message, {}, {"Retry-After": str(retry_after)})
 
 
+def external(service: str, message: str) -> ApiError:
+    """502: a service elsewhere does not answer as it should; the caller may try again."""
+    return ApiError(502, "EXTERNAL_SERVICE_ERROR", message, {"service": service})
+
+
 def internal(request_id: str, message: str = "The server could not do this") -> ApiError:
     """500; nothing of the inside but the id of the request, by which the log is found."""
     return ApiError(500, "INTERNAL_ERROR", message, {"request_id": request_id})

@@ -18,6 +18,7 @@ CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     415: ("The body is not application/json", ("INVALID_REQUEST",)),
     429: ("Too many requests; Retry-After says when to come back", ("RATE_LIMITED",)),
     431: ("The head of the request is too large", ("INVALID_REQUEST",)),
+    502: ("A service elsewhere does not answer as it should; try again", ("EXTERNAL_SERVICE_ERROR",)),
     503: ("The process that was asked starts; Retry-After says when to come back", ("UNAVAILABLE",)),
     500: ("It could not be done; the log has more under the request's id", ("INTERNAL_ERROR",)),
 }
@@ -29,6 +30,7 @@ _DETAILS: dict[int, dict[str, Any]] = {
     401: {},
     429: {"retry_after": 30},
     500: {"request_id": "0f8fad5b-d9cb-469f-a165-70867728950e"},
+    502: {"service": "identity_provider"},
     503: {},
 }
 _HEADERS: dict[int, dict[str, Any]] = {
@@ -63,6 +65,8 @@ def _statuses(operation: Operation) -> list[int]:
         statuses.add(401)  # signing in is refused with 401 too
     if "{" in operation.path or operation.names_resource:
         statuses.add(404)
+    if operation.asks_elsewhere:
+        statuses.add(502)
     if operation.matches:
         statuses.add(412)
     if operation.model is not None:

@@ -71,6 +71,7 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
         query=queries.AUTHORIZE,
         redirects=True,
+        asks_elsewhere=True,
     ),
     Operation(
         "POST",
@@ -80,6 +81,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Finish a sign-in at an identity provider",
         oauth.callback,
         oauth.OAuthCallback,
+        asks_elsewhere=True,
         description=(
             "Exchanges the code and the state from the identity provider for tokens of this API. A first sign-in "
             "creates a user of role `user`, unless `auth.oauth2.auto_create` is off."

@@ -32,6 +32,7 @@ class Operation:
     `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
     its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
     those that `redirects` answer 302 with the same, unless JSON is accepted by name.
+    An operation that `asks_elsewhere` answers 502 when the service that it asks does not answer as it should.
     What `names_resource` in its query answers 404 when there is no such thing.
     `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
     them to everybody. Those with a `passphrase` read one from a header. A body has at most `largest_body` bytes.
@@ -69,6 +70,7 @@ class Operation:
     passphrase: bool = False
     largest_body: int = MAX_BODY
     scoped: bool = False
+    asks_elsewhere: bool = False
 
     @property
     def within_scope(self) -> bool:

@@ -1,7 +1,8 @@
 """The operations on webhooks and their deliveries.
 
-The secret is in the answers to create and to a rotation and nowhere else. Headers often hold a credential of the
-target, so who may not change webhooks sees their names alone. Whoever has no `users.read` gets no events about users.
+The secret is in the answers to create and to a rotation and nowhere else. Headers, and path and query of a URL, often
+hold a credential of the target: callers without `settings.write` see the names of headers and the hosts alone. Callers
+without `users.read` get no events about users.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from api.http.call import Call, Reply
 from api.http.errors import lacks_permission
 from api.webhooks import StoredWebhook
 from config.units import timestamp_text
-from config.webhooks import WebhookRecord, tells_of_people
+from config.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
 
 DELIVERY_STATES = ("waiting", "delivered", "failed")
-MASK = "***"
 
 
 def list_webhooks(call: Call) -> Reply:
@@ -120,7 +120,7 @@ def _shown(call: Call, webhook: StoredWebhook, status: WebhookStatus | None) -> 
     return {
         "id": record.id,
         "name": record.name,
-        "url": record.url,
+        "url": record.url if clear else masked_url(record.url),
         "events": record.events,
         "headers": webhook.headers if clear else dict.fromkeys(webhook.headers, MASK),
         "enabled": record.enabled,
@@ -158,15 +158,15 @@ def _delivery(call: Call, delivery: Delivery) -> dict[str, Any]:
             "timestamp": timestamp_text(event.timestamp),
             "data": {} if hidden else event.data,
         },
-        "attempts": [_attempt(each) for each in delivery.attempts],
+        "attempts": [_attempt(each, call.caller.may("settings.write")) for each in delivery.attempts],
     }
 
 
-def _attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
+def _attempt(attempt: DeliveryAttempt, clear: bool) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "timestamp": timestamp_text(attempt.timestamp),
-        "url": attempt.url,
+        "url": attempt.url if clear else masked_url(attempt.url),
         "request_headers": attempt.request_headers,
         "status_code": attempt.status_code,
         "response_time": attempt.response_time,

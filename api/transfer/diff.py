@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.audit.masking import LONGEST_LIST, MASK
+from api.audit.masking import LONGEST_LIST
 from api.transfer.portable import Hidden
+from config.webhooks import MASK
 
 _KNOWN_BY = {"accounts": "username", "upstreams": "name"}
 """Lists whose entries are compared one by one, and what an entry is known by."""

@@ -144,7 +144,7 @@ def test_masking_knows_headers_urls_and_long_lists() -> None:
     before = {"headers": {"X-Any": "a"}, "url": "http://u:secret@h/", "names": ["a"]}
     after = {"headers": {"X-Any": "b"}, "url": "http://u:other@h/", "names": ["a"] * 1000}
     old, new = difference(before, after)
-    assert old == {"headers": {"X-Any": "***"}, "url": "http://u:***@h/", "names": ["a"]}
+    assert old == {"headers": {"X-Any": "***"}, "url": "http://h/***", "names": ["a"]}
     assert new is not None
     assert (new["headers"], new["names"]["entries"]) == ({"X-Any": "***"}, 1000)
     accounts = {"accounts": [{"id": "a", "n": 1}, {"id": "b", "n": 1}]}

@@ -25,7 +25,7 @@ from actors.bus.messages import (
     WebhookStatus,
     WebhookStatuses,
 )
-from config.webhooks import EVENTS, PATTERNS, matches
+from config.webhooks import EVENTS, PATTERNS, masked_url, matches
 from tests.api.support import Api, error_of
 
 HOOK: dict[str, Any] = {"name": "alerts", "url": "https://hooks.example.com/x?y=1", "events": ["proxy.*"]}
@@ -178,6 +178,28 @@ def test_header_values_are_shown_to_those_alone_who_may_change_them(api: Api, se
     api.add_user("ann", role="operator")
     assert api.get(path, api.token()).json["data"]["webhook"]["headers"] == {"X-Key": "sesame"}
     assert api.get(path, api.token("ann")).json["data"]["webhook"]["headers"] == {"X-Key": "***"}
+
+
+def test_paths_and_queries_of_urls_are_shown_to_those_alone_who_may_change_them(api: Api, sender: FakeSender) -> None:
+    url = "https://hooks.example.com/services/T0/sesame?key=sesame"
+    path = f"/webhooks/{create(api, url=url)['id']}"
+    event = Event("evt_1", "proxy.down", 1.0, {})
+    attempt = DeliveryAttempt(1, 1.0, url, {}, 200, 1, "", None)
+    sender.deliveries = (Delivery("dlv_1", path.rpartition("/")[2], event, "delivered", 1.0, None, (attempt,)),)
+    api.add_user("ann", role="operator")
+    for where in (path, "/webhooks", f"{path}/deliveries"):
+        assert url in api.get(where, api.token()).text
+        shown = api.get(where, api.token("ann")).text
+        assert "https://hooks.example.com/***" in shown
+        assert "sesame" not in shown
+    assert api.patch(path, {"url": url + "2"}, api.token()).status_code == 200
+    assert "sesame" not in api.get("/audit", api.token()).text
+
+
+def test_a_url_without_path_and_query_has_nothing_to_hide() -> None:
+    plain = ["https://a", "https://a/", "http://[::1]:8080/"]
+    assert [masked_url(each) for each in plain] == plain
+    assert masked_url("http://u:p@[::1]:8080/") == "http://[::1]:8080/***"
 
 
 def test_sending_headers_back_unchanged_is_no_change_for_the_audit_trail(api: Api, sender: FakeSender) -> None:
