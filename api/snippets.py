@@ -1,6 +1,8 @@
 """Lines to copy for clients of a proxy: curl, the environment, git, pip, apt, docker, browsers.
 
-A password is never known here (only its hash is kept), so `PASSWORD` stands for it. What a client can't speak is None.
+A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `CA.pem` for the certificate
+authority of an `https` proxy that clients don't trust by themselves. What a client can't speak is None; what it can't
+do is said in a comment in place of its lines.
 """
 
 from __future__ import annotations
@@ -17,15 +19,16 @@ _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "so
 """As curl has them: with the `a` and the `h` the proxy resolves names, so that nothing is asked of the DNS here."""
 
 
-def of(proxy: ProxyRecord, own_host: str) -> dict[str, str | None]:
-    """The lines for each kind of client."""
+def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str, str | None]:
+    """The lines for each kind of client. `private_ca`: the proxy's certificate is of no public authority."""
     url = url_of(proxy, own_host)
+    private = private_ca and proxy.protocol == "https"
     return {
         "url": url,
-        "curl": f"curl --proxy {shlex.quote(url)} https://example.com/",
+        "curl": f"curl {'--proxy-cacert CA.pem ' if private else ''}--proxy {shlex.quote(url)} https://example.com/",
         "environment": _environment(url),
-        "git": f"git config --global http.proxy {shlex.quote(url)}",
-        "pip": _pip(proxy, url),
+        "git": _git(url, private),
+        "pip": _pip(proxy, url, private),
         "apt": _apt(proxy, url),
         "docker": _docker(proxy, url),
         "chromium": _chromium(proxy, own_host),
@@ -52,8 +55,17 @@ def _environment(url: str) -> str:
     return "\n".join([*lines, f"export no_proxy={LOCAL} NO_PROXY={LOCAL}"])
 
 
-def _pip(proxy: ProxyRecord, url: str) -> str:
+def _git(url: str, private_ca: bool) -> str:
+    lines = [f"git config --global http.proxy {shlex.quote(url)}"]
+    return "\n".join([*lines, 'git config --global http.proxySSLCAInfo "$PWD/CA.pem"'] if private_ca else lines)
+
+
+def _pip(proxy: ProxyRecord, url: str, private_ca: bool) -> str:
+    """One bundle is for proxies and packages alike, so that the private authority joins the public ones."""
     lines = [f"pip config set global.proxy {shlex.quote(url)}"]
+    if private_ca:
+        own = "python3 -c 'import pip._vendor.certifi as own; print(own.contents())'"
+        lines = [f"{{ {own}; cat CA.pem; }} > pip-ca.pem", *lines, 'pip config set global.cert "$PWD/pip-ca.pem"']
     return "\n".join(["pip install pysocks", *lines] if proxy.protocol.startswith("socks") else lines)
 
 
@@ -72,13 +84,21 @@ def _docker(proxy: ProxyRecord, url: str) -> str | None:
     return json.dumps({"proxies": {"http-proxy": spoken, "https-proxy": spoken, "no-proxy": LOCAL}}, indent=2)
 
 
+def _wants_credentials_by_socks(proxy: ProxyRecord) -> bool:
+    return proxy.auth.enabled and proxy.protocol.startswith("socks")
+
+
 def _chromium(proxy: ProxyRecord, own_host: str) -> str:
-    """It asks for a user name and a password by itself; with SOCKS it has none."""
+    """It asks for a user name and a password by itself, but not with SOCKS."""
+    if _wants_credentials_by_socks(proxy):
+        return "# Chromium sends no credentials to a SOCKS proxy: use an http or https proxy"
     return f"chromium --proxy-server={shlex.quote(f'{proxy.protocol}://{authority(proxy, own_host)}')}"
 
 
 def _firefox(proxy: ProxyRecord, own_host: str) -> str:
     """Lines of `user.js`."""
+    if _wants_credentials_by_socks(proxy):
+        return "// Firefox sends no credentials to a SOCKS proxy: use an http or https proxy"
     host, _, port = authority(proxy, own_host).rpartition(":")
     host = host.strip("[]")
     if proxy.protocol == "https":  # only a PAC can say it

@@ -44,6 +44,7 @@ Commands talk to the management API alone, except those that must work while the
   Programs use an API key in `PROXYFLEET_API_KEY`; a key wins over a login.
 - The API is the one of `--url` or `PROXYFLEET_URL`, else that of the last login, else `http://127.0.0.1:8080`. A key
   is never sent to where only a login was: with a key, name the address if it is another.
+- `--ca-file` of a login is kept with it; later commands at the same address need neither the option nor its variable.
 - Proxies of the environment (`https_proxy`, `no_proxy`) are used on the way elsewhere, never to this machine itself.
 - A password is asked for without an echo, or read from the first line of standard input with `--password-stdin`. No
   option takes one as its value: others on the machine see the arguments of commands, and shells keep them.

@@ -12,10 +12,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from api.cli.credentials import Credentials, Tokens
+from api.cli.responses import Credential, cause_of, data_of, error_of, unreachable
 from api.cli.trouble import Status, Trouble
 from config import VERSION
 
@@ -75,6 +77,15 @@ def check_url(text: str) -> str:
     return text.rstrip("/").removesuffix(BASE)
 
 
+def _forgotten(username: str) -> str:
+    """What somebody can do who doesn't know the password."""
+    first = "The first password is in initial-admin-password in the data directory until it is changed. "
+    return (
+        f"{first if username == 'admin' else ''}An administrator gives another: proxyfleet users update {username} "
+        f"--password; without one, on the product's machine: proxyfleet reset-password {username}"
+    )
+
+
 def is_here(url: str) -> bool:
     """Does `url` name this machine by loopback?"""
     host = urlsplit(url).hostname or ""
@@ -114,6 +125,17 @@ class Client:
         """The login at this API; None with a key."""
         return None if self._key else self.credentials.tokens(self.url)
 
+    @property
+    def _ca_file_of_login(self) -> str | None:
+        """The certificate authority that the last login at this address named."""
+        tokens = self.credentials.tokens(self.url) if self.url.startswith("https:") else None
+        return None if tokens is None else tokens.ca_file
+
+    @property
+    def credential(self) -> Credential:
+        """What requests are authenticated by, if they are."""
+        return "key" if self._key else "login"
+
     def get(self, path: str, **query: Any) -> Any:
         """`data` of a GET below `/api/v1`. Parameters that are None are left out."""
         return self.call("GET", path, query=query)
@@ -147,7 +169,7 @@ class Client:
         if answer.status_code == 401 and not anonymous and "Authorization" in credentials and _expired(answer):
             answer = self._send(method, path, query, body, {**more, **self._renewed()}, timeout)
         self.etag = answer.headers.get("ETag")
-        return _data(answer, self.url, signed_in=bool(credentials))
+        return data_of(answer, self.url, self.credential if credentials else None)
 
     def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
         """The body of a GET that is no envelope, piece by piece. Raises `Trouble`, also when it breaks off."""
@@ -155,11 +177,11 @@ class Client:
 
         answer = self._send("GET", path, query, None, self._authorization(), None, stream=True)
         if answer.status_code != 200:
-            _data(answer, self.url, signed_in=True)
+            data_of(answer, self.url, self.credential)
         try:
             yield from answer.iter_content(65536)
         except requests.RequestException as error:
-            raise Trouble(f"The answer broke off: {_cause(error)}", status=Status.UNREACHABLE) from error
+            raise Trouble(f"The answer broke off: {cause_of(error)}", status=Status.UNREACHABLE) from error
         finally:
             answer.close()
 
@@ -180,13 +202,11 @@ class Client:
             data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
         except Trouble as trouble:
             if trouble.status is Status.NOT_AUTHORISED:
-                trouble.hint = (
-                    f"An administrator gives another: proxyfleet users update {username} --password; without one, on "
-                    f"the product's machine: proxyfleet reset-password {username}"
-                )
+                trouble.hint = _forgotten(username)
             raise
         with self.credentials.locked():
-            self.credentials.put(self.url, Tokens.of_answer(data, username))
+            ca_file = str(Path(self._ca_file).absolute()) if self._ca_file else self._ca_file_of_login
+            self.credentials.put(self.url, Tokens.of_answer(data, username, ca_file))
         user: dict[str, Any] = data["user"]
         return user
 
@@ -233,7 +253,7 @@ class Client:
                 if answer.status_code == 401:
                     self.credentials.forget(self.url)
                     raise Trouble("The sign-in is over", "proxyfleet login", Status.NOT_AUTHORISED)
-                tokens = tokens.renewed(_data(answer, self.url, signed_in=True))
+                tokens = tokens.renewed(data_of(answer, self.url, self.credential))
                 self.credentials.put(self.url, tokens)
         return {"Authorization": f"Bearer {tokens.access_token}"}
 
@@ -283,9 +303,16 @@ class Client:
                 stream=stream,
             )
         except requests.RequestException as error:
-            raise _unreachable(self.url, error) from error
+            raise self._explained(unreachable(self.url, error)) from error
         self.allowance = _allowance(answer.headers) or self.allowance
         return answer
+
+    def _explained(self, trouble: Trouble) -> Trouble:
+        """A key is never sent to where only a login was, so the address of the last login doesn't count with one."""
+        last = self.credentials.last_url if self._key and self.url == DEFAULT_URL else None
+        if last not in (None, self.url):
+            trouble.hint = f"With an API key the address of the last login isn't used: --url {last} or PROXYFLEET_URL"
+        return trouble
 
     def _open(self) -> requests.Session:
         import requests
@@ -296,8 +323,9 @@ class Client:
             if not is_here(self.url):
                 self._session.proxies.update(requests.utils.get_environ_proxies(self.url))
             self._session.headers["User-Agent"] = f"proxyfleet/{VERSION}"
-            if self._ca_file:
-                self._session.verify = _checked(self._ca_file)
+            ca_file = self._ca_file or self._ca_file_of_login
+            if ca_file:
+                self._session.verify = _checked(ca_file)
         return self._session
 
 
@@ -351,102 +379,4 @@ def _silently(_seconds: int) -> None:
 
 def _expired(answer: requests.Response) -> bool:
     """Not only TOKEN_EXPIRED: with a wrong clock here, a token may be refused before we think that it is over."""
-    return _error(answer).get("code") in ("TOKEN_EXPIRED", "UNAUTHORIZED")
-
-
-def _error(answer: requests.Response) -> dict[str, Any]:
-    try:
-        error = answer.json().get("error")
-    except (ValueError, AttributeError):
-        return {}
-    return error if isinstance(error, dict) else {}
-
-
-def _data(answer: requests.Response, url: str, signed_in: bool) -> Any:
-    """`data` of the envelope. Raises `Trouble`."""
-    try:
-        envelope = answer.json()
-        success = envelope["success"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Trouble(
-            f"What answers at {url} is not the management API (status {answer.status_code})",
-            "Give its address with --url or PROXYFLEET_URL",
-            Status.UNREACHABLE,
-        ) from error
-    if success:
-        return envelope["data"]
-    raise refused(answer.status_code, envelope["error"], signed_in)
-
-
-_STATUSES = {401: Status.NOT_AUTHORISED, 403: Status.NOT_AUTHORISED, 404: Status.NOT_FOUND}
-
-
-def refused(status_code: int, error: dict[str, Any], signed_in: bool) -> Trouble:
-    """What the API refused, with what to do next."""
-    details = error.get("details") or {}
-    each = details.get("errors") or ([details] if "error" in details else [])
-    problems = tuple((one.get("field"), str(one.get("error"))) for one in each)
-    message = str(error.get("message"))
-    if details.get("reason"):
-        message += f": {details['reason']}"
-    hint = _hint(status_code, error, details, signed_in)
-    return Trouble(message, hint, _STATUSES.get(status_code, Status.FAILED), problems, error)
-
-
-def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], signed_in: bool) -> str | None:
-    if status_code == 401:
-        return "Sign in again: proxyfleet login" if signed_in else "Sign in: proxyfleet login; or give --key"
-    if details.get("required_permission"):
-        return f"Ask an administrator for the permission {details['required_permission']}; yours: proxyfleet whoami"
-    if error.get("code") == "RATE_LIMITED":
-        limits = "the limits are security.rate_limiting in the configuration"
-        return f"Try again in {details.get('retry_after', 60)} s; {limits}"
-    if status_code >= 500:
-        request = details.get("request_id")
-        return f"The log of the product has more under the request id {request}" if request else None
-    return None
-
-
-def _unreachable(url: str, error: Exception) -> Trouble:
-    from http.client import HTTPException
-    from ssl import SSLCertVerificationError
-
-    from requests.exceptions import ProxyError, SSLError, Timeout
-
-    cause = _innermost(error)
-    if isinstance(error, SSLError) and isinstance(cause, SSLCertVerificationError):
-        hint = "--ca-file FILE (or PROXYFLEET_CA_FILE) names the certificate authority to trust"
-        said = f"{url}: the certificate is not trusted: {cause.verify_message or cause}"
-        return Trouble(said, hint, Status.UNREACHABLE)
-    if isinstance(error, SSLError):
-        hint = f"Without TLS: --url http{url.removeprefix('https')}"
-        return Trouble(f"{url} doesn't speak TLS as it should: {_words(cause)}", hint, Status.UNREACHABLE)
-    if isinstance(error, Timeout):
-        return Trouble(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
-    if isinstance(error, ProxyError):
-        hint = "no_proxy names hosts that are reached without the proxy of the environment"
-        said = f"{url} can't be reached through the proxy that the environment names: {_words(cause)}"
-        return Trouble(said, hint, Status.UNREACHABLE)
-    hint = "Does it run? Start it: proxyfleet serve; or give its address with --url or PROXYFLEET_URL"
-    if url.startswith("http:") and isinstance(
-        cause, (HTTPException, ConnectionResetError)
-    ):  # somebody is there, who expects something else
-        hint = f"Is it the management API, and does it speak TLS? --url https{url.removeprefix('http')}"
-    return Trouble(f"{url} can't be reached: {_words(cause)}", hint, Status.UNREACHABLE)
-
-
-def _cause(error: BaseException) -> str:
-    return _words(_innermost(error))
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Of what went wrong: requests and urllib3 wrap it several times."""
-    while True:
-        inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
-        if not isinstance(inner, BaseException):
-            return error
-        error = inner
-
-
-def _words(error: BaseException) -> str:
-    return str(getattr(error, "strerror", None) or error)
+    return error_of(answer).get("code") in ("TOKEN_EXPIRED", "UNAUTHORIZED")

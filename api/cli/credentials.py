@@ -26,17 +26,19 @@ EARLY = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A sign-in; `expires_at` is the end of the access token in Unix seconds."""
+    """A sign-in; `expires_at` is the end of the access token in Unix seconds, `ca_file` the authority to trust."""
 
     access_token: str
     refresh_token: str
     expires_at: float
     username: str
+    ca_file: str | None = None
 
     @classmethod
-    def of_answer(cls, data: dict[str, Any], username: str) -> Tokens:
-        """From the answer to a login or a refresh."""
-        return cls(data["access_token"], data["refresh_token"], time.time() + float(data["expires_in"]), username)
+    def of_answer(cls, data: dict[str, Any], username: str, ca_file: str | None = None) -> Tokens:
+        """From the response to a login or a refresh."""
+        end = time.time() + float(data["expires_in"])
+        return cls(data["access_token"], data["refresh_token"], end, username, ca_file)
 
     @property
     def over(self) -> bool:
@@ -45,7 +47,7 @@ class Tokens:
 
     def renewed(self, data: dict[str, Any]) -> Tokens:
         """After a refresh."""
-        return Tokens.of_answer(data, self.username)
+        return Tokens.of_answer(data, self.username, self.ca_file)
 
 
 def directory() -> Path:

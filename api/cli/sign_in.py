@@ -46,7 +46,8 @@ def whoami(session: Session) -> None:
     try:
         data = session.api.get("/auth/test")
     except Trouble as trouble:
-        if trouble.status is Status.NOT_AUTHORISED and session.api.signed_in is None:
+        nobody = session.api.credential == "login" and session.api.signed_in is None
+        if trouble.status is Status.NOT_AUTHORISED and nobody:
             trouble.hint = f"Nobody is signed in at {session.api.url}: proxyfleet login"
         raise
     names = ("username", "role", "user_id", "key_id", "auth_method", "permissions")

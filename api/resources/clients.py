@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from api import autoconfig, snippets
+from api.authorities import is_private
 from api.http.call import Call, Document, Reply
 from api.http.errors import invalid, not_found
+from config.proxies import ProxyRecord
 
 
 def pac(call: Call) -> Reply:
@@ -30,7 +34,14 @@ def show_snippets(call: Call) -> Reply:
     """The lines for one proxy."""
     call.query.refuse_others()
     record = call.services.proxies.get(call.params["proxy_id"]).record
-    return Reply({"snippets": snippets.of(record, _own_host(call))})
+    return Reply({"snippets": snippets.of(record, _own_host(call), _has_private_ca(call, record))})
+
+
+def _has_private_ca(call: Call, record: ProxyRecord) -> bool:
+    if record.protocol != "https":
+        return False
+    file = record.tls.cert_file if record.tls else call.services.settings.server.tls.cert_file
+    return file is not None and is_private(Path(file))
 
 
 _HEADERS = {"Cache-Control": "no-cache"}

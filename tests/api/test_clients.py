@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from api import autoconfig, snippets
+from api.authorities import is_private
 from api.services import ApiSettings
 from config.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.api.support import QUIET, Api, error_of
+from tests.e2e.origins import certificate
 
 PAC = "application/x-ns-proxy-autoconfig"
 
@@ -153,4 +157,43 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
         if shutil.which("apt-config"):
             (tmp_path / "proxy.conf").write_text(str(lines["apt"]))
             assert f'"{lines["url"]}"' in shell(f"apt-config -c {tmp_path}/proxy.conf dump Acquire::https::Proxy")
-    assert lines["firefox"].count("user_pref(") >= 2
+    if protocol.startswith("socks"):
+        assert "sends no credentials" in lines["chromium"]
+        assert "sends no credentials" in lines["firefox"]
+    else:
+        assert lines["firefox"].count("user_pref(") >= 2
+
+
+@pytest.mark.parametrize("protocol", ["socks4", "socks5"])
+def test_browsers_get_lines_for_socks_without_credentials(protocol: str) -> None:
+    lines = snippets.of(record(protocol=protocol), "unused.example")
+    assert lines["chromium"] == f"chromium --proxy-server={protocol}://192.0.2.1:3128"
+    assert str(lines["firefox"]).count("user_pref(") >= 2
+
+
+def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Path) -> None:
+    lines = snippets.of(record(protocol="https"), "unused.example", private_ca=True)
+    assert lines["curl"] == "curl --proxy-cacert CA.pem --proxy https://192.0.2.1:3128 https://example.com/"
+    home = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    (tmp_path / "CA.pem").write_text("the authority\n")
+    for name in ("git", "pip"):
+        script = ["bash", "-ec", str(lines[name])]
+        subprocess.run(script, check=True, cwd=tmp_path, env=home, capture_output=True, timeout=60)
+    assert f"sslcainfo = {tmp_path}/CA.pem" in (tmp_path / ".gitconfig").read_text().lower().replace("ca.pem", "CA.pem")
+    bundle = (tmp_path / "pip-ca.pem").read_text()
+    assert bundle.endswith("the authority\n")
+    assert bundle.count("BEGIN CERTIFICATE") > 50
+    for protocol in ("http", "socks5"):
+        assert "CA.pem" not in str(snippets.of(record(protocol=protocol), "unused.example", private_ca=True))
+
+
+def test_an_authority_is_private_unless_it_is_a_public_one(tmp_path: Path) -> None:
+    cert, _ = certificate(tmp_path)
+    assert is_private(cert)
+    assert is_private(tmp_path / "missing.pem")
+    public = tmp_path / "public.pem"
+    end = "-----END CERTIFICATE-----\n"
+    public.write_text(Path(DEFAULT_CA_BUNDLE_PATH).read_text().partition(end)[0] + end)
+    assert not is_private(public)
+    public.write_text(cert.read_text() + public.read_text())  # a chain: the last one's issuer counts
+    assert not is_private(public)

@@ -198,10 +198,37 @@ def test_a_certificate_is_trusted_when_its_authority_is_named(tls_product: Produ
     assert (refused.status, "not trusted" in refused.err, "--ca-file" in refused.err) == (3, True, True)
     stranger.good("login", "--password-stdin", "--ca-file", cert, stdin=f"{PASSWORD}\n")
     assert stranger.good("whoami", PROXYFLEET_CA_FILE=cert).details["username"] == "admin"
+    assert stranger.good("whoami").details["username"] == "admin"  # it is kept with the login
+    kept = json.loads(stranger.credentials.read_text())
+    for tokens in kept["servers"].values():
+        tokens["expires_at"] = 0
+    stranger.credentials.write_text(json.dumps(kept))
+    for _ in range(2):  # also with the next tokens
+        stranger.good("whoami")
+    stranger.good("logout")
 
 
 def test_a_key_wins_over_a_login(shell: Shell) -> None:
     key = shell.good("keys", "create", "k", "--permission", "metrics.read").out.strip()
     assert shell.good("whoami", "--key", key).details["permissions"] == "metrics.read"
-    assert shell("whoami", "--key", "pf_" + "0" * 40).status == 4
+    wrong = shell("whoami", "--key", "pf_" + "0" * 40)
+    assert (wrong.status, "PROXYFLEET_API_KEY was used, not a login" in wrong.err) == (4, True), wrong.err
+    assert "proxyfleet login" not in wrong.err
     shell.good("keys", "revoke", "k", "--yes")
+
+
+def test_with_a_key_the_address_of_the_last_login_is_offered_where_the_default_is_unreachable(
+    shell: Shell, product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.cli.commands.DEFAULT_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("api.cli.client.DEFAULT_URL", "http://127.0.0.1:1")
+    del shell.env["PROXYFLEET_URL"]
+    lost = shell("proxies", "list", "--key", "pf_" + "0" * 40)
+    assert (lost.status, f"--url {product.base_url}" in lost.err) == (3, True), lost.err
+
+
+@pytest.mark.parametrize(("username", "named"), [("admin", True), ("eve", False)])
+def test_a_wrong_password_names_where_the_first_one_is(stranger: Shell, username: str, named: bool) -> None:
+    refused = stranger("login", "-u", username, "--password-stdin", stdin="nonsense\n")
+    assert (refused.status, "initial-admin-password" in refused.err) == (4, named), refused.err
+    assert f"reset-password {username}" in refused.err

@@ -1,0 +1,125 @@
+"""Responses of the management API as data, or as a `Trouble` with what to do next; and what no response means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from api.cli.trouble import Status, Trouble
+
+if TYPE_CHECKING:  # requests is loaded by the first call
+    import requests
+
+Credential = Literal["key", "login"] | None
+"""What a request was authenticated by."""
+
+
+def error_of(answer: requests.Response) -> dict[str, Any]:
+    try:
+        error = answer.json().get("error")
+    except (ValueError, AttributeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def data_of(answer: requests.Response, url: str, by: Credential = None) -> Any:
+    """`data` of the envelope. Raises `Trouble`."""
+    try:
+        envelope = answer.json()
+        success = envelope["success"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Trouble(
+            f"What answers at {url} is not the management API (status {answer.status_code})",
+            "Give its address with --url or PROXYFLEET_URL",
+            Status.UNREACHABLE,
+        ) from error
+    if success:
+        return envelope["data"]
+    raise refused(answer.status_code, envelope["error"], by)
+
+
+_STATUSES = {401: Status.NOT_AUTHORISED, 403: Status.NOT_AUTHORISED, 404: Status.NOT_FOUND}
+
+
+def refused(status_code: int, error: dict[str, Any], by: Credential = None) -> Trouble:
+    """What the API refused, with what to do next."""
+    details = error.get("details") or {}
+    each = details.get("errors") or ([details] if "error" in details else [])
+    problems = tuple((one.get("field"), str(one.get("error"))) for one in each)
+    message = str(error.get("message"))
+    if details.get("reason"):
+        message += f": {details['reason']}"
+    hint = _hint(status_code, error, details, by)
+    return Trouble(message, hint, _STATUSES.get(status_code, Status.FAILED), problems, error)
+
+
+_SIGN_IN: dict[Credential, str] = {
+    None: "Sign in: proxyfleet login; or give --key",
+    "login": "Sign in again: proxyfleet login",
+    "key": "The API key of --key or PROXYFLEET_API_KEY was used, not a login: give another one, or none",
+}
+
+
+def _right(permission: str) -> str:
+    """`admin` is no permission that is given by itself."""
+    if permission == "admin":
+        return "the role administrator (auditor is enough to read the audit trail)"
+    return f"the permission {permission}"
+
+
+def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], by: Credential) -> str | None:
+    if status_code == 401:
+        return _SIGN_IN[by]
+    if details.get("required_permission"):
+        return f"Ask an administrator for {_right(details['required_permission'])}; yours: proxyfleet whoami"
+    if error.get("code") == "RATE_LIMITED":
+        limits = "the limits are security.rate_limiting in the configuration"
+        return f"Try again in {details.get('retry_after', 60)} s; {limits}"
+    if status_code >= 500:
+        request = details.get("request_id")
+        return f"The log of the product has more under the request id {request}" if request else None
+    return None
+
+
+def unreachable(url: str, error: Exception) -> Trouble:
+    from http.client import HTTPException
+    from ssl import SSLCertVerificationError
+
+    from requests.exceptions import ProxyError, SSLError, Timeout
+
+    cause = _innermost(error)
+    if isinstance(error, SSLError) and isinstance(cause, SSLCertVerificationError):
+        hint = "--ca-file FILE (or PROXYFLEET_CA_FILE) names the certificate authority to trust"
+        said = f"{url}: the certificate is not trusted: {cause.verify_message or cause}"
+        return Trouble(said, hint, Status.UNREACHABLE)
+    if isinstance(error, SSLError):
+        hint = f"Without TLS: --url http{url.removeprefix('https')}"
+        return Trouble(f"{url} doesn't speak TLS as it should: {_words(cause)}", hint, Status.UNREACHABLE)
+    if isinstance(error, Timeout):
+        return Trouble(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
+    if isinstance(error, ProxyError):
+        hint = "no_proxy names hosts that are reached without the proxy of the environment"
+        said = f"{url} can't be reached through the proxy that the environment names: {_words(cause)}"
+        return Trouble(said, hint, Status.UNREACHABLE)
+    hint = "Does it run? Start it: proxyfleet serve; or give its address with --url or PROXYFLEET_URL"
+    if url.startswith("http:") and isinstance(
+        cause, (HTTPException, ConnectionResetError)
+    ):  # somebody is there, who expects something else
+        hint = f"Is it the management API, and does it speak TLS? --url https{url.removeprefix('http')}"
+    return Trouble(f"{url} can't be reached: {_words(cause)}", hint, Status.UNREACHABLE)
+
+
+def cause_of(error: BaseException) -> str:
+    return _words(_innermost(error))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Of what went wrong: requests and urllib3 wrap it several times."""
+    while True:
+        inner = error.__cause__ or error.__context__ or getattr(error, "reason", None)
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner
+
+
+def _words(error: BaseException) -> str:
+    return str(getattr(error, "strerror", None) or error)
