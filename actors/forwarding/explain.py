@@ -76,6 +76,8 @@ def _before_resolving(
     user = question.user
     if client.failure is not None:
         return client
+    if user is None and serving.policy.wants_credentials:
+        return _no(errors.CREDENTIALS_WANTED, "auth: credentials are required (407), and no user is named", "user")
     if user is not None and not serving.knows(user):
         return _no(errors.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
     failure = serving.limits.judge_user(user or "", question.client_ip)

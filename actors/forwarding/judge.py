@@ -31,6 +31,11 @@ _CLIENT_PASSES = Judgement(None, "", "", "client")
 _ADDRESS_PASSES = Judgement(None, "", "", "address")
 
 
+def without_address(name: str) -> str:
+    """What the guard's refusal is called for those who asked for a name: its addresses are not theirs to know."""
+    return f"{name} has no address that this proxy may connect to"
+
+
 class AddressGuard(Protocol):
     """See `guard.Guard`."""
 
@@ -69,7 +74,7 @@ class Judge:
         """May `target` be connected to at `address`?"""
         sentence = self._guard.judge(address, target.port, target.host)
         if sentence is not None:
-            failure = errors.prohibited(sentence)
+            failure = errors.prohibited(sentence if target.literal else without_address(target.host))
             return Judgement(failure, failure.reason, sentence, "egress_guard")
         if not self._rules.judges_destinations:
             return _ADDRESS_PASSES

@@ -304,9 +304,12 @@ def explain(
     proxy: ProxyArgument,
     target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
     client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
-    user: Annotated[str | None, typer.Option("--user", help="Whom the client signs in as.")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Whom the client signs in as; without it: nobody.")] = None,
 ) -> None:
-    """Say what would happen to a request, and which rule decides."""
+    """Say what would happen to a request, and which rule decides.
+
+    On a proxy that requires credentials name a --user; without one the answer is that of a client that has none (407).
+    """
     body = {"client_ip": client, "target": target, **({"user": user} if user else {})}
     data = session.api.post(f"{_path(session, proxy)}/explain", body)
     names = ("decision", "reason", "rule", "stage", "mode")

@@ -153,7 +153,8 @@ OPERATIONS: tuple[Operation, ...] = (
         access.ExplainBody,
         description=(
             "Evaluates the access rules, limits and the egress guard for a client and a target, without sending "
-            "anything to the target. The response names the rule that decides."
+            "anything to the target. The response names the rule that decides. `user` is taken to have the right "
+            "password; without it the client has no credentials."
         ),
     ),
 )

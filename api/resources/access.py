@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 from actors.bus.messages import Explain, Explanation, Failed
 from actors.forwarding.errors import Refused
 from actors.forwarding.explain import read_target
+from actors.forwarding.judge import without_address
 from api.http.call import Call, Reply
 from api.http.errors import invalid
 from api.proxy_process import ask_process
@@ -55,7 +56,14 @@ def explain_access(call: Call) -> Reply:
     answer = ask_process(call.services.bridge, proxy.record.id, question, Explanation, Failed)
     if isinstance(answer, Failed):
         raise invalid(answer.field, answer.error)
-    return Reply(_shown(answer))
+    hidden = not read_target(call.body.target).literal and not call.caller.may("proxy.write")
+    return Reply(_shown(_without_addresses(answer) if hidden else answer))
+
+
+def _without_addresses(explanation: Explanation) -> Explanation:
+    """What a name resolves to inside is not for everybody who may read."""
+    rule = without_address(explanation.host) if explanation.stage == "egress_guard" else explanation.rule
+    return replace(explanation, rule=rule, addresses=())
 
 
 def _shown(explanation: Explanation) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AccessSpec, Explain, Explanation, forwarding_name
+from actors.bus.messages import AccessSpec, Explain, ExplainedAddress, Explanation, forwarding_name
 from tests.api.support import PROXY, Api, error_of
 
 OPEN = {
@@ -130,6 +130,34 @@ def test_explain_of_an_inactive_a_silent_and_an_unknown_proxy(api: Api, headers:
     api.post(f"{path}/stop", None, headers)
     assert error_of(api.post(f"{path}/explain", QUESTION, headers))[2]["field"] == "status"
     assert error_of(api.post("/proxies/prx_none/explain", QUESTION, headers))[0] == 404
+
+
+INSIDE = Explanation(
+    "deny",
+    "destination_ip_prohibited",
+    "10.0.0.7 is not a public address",
+    "egress_guard",
+    "enforce",
+    "a.example",
+    443,
+    (ExplainedAddress("10.0.0.7", "deny", "destination_ip_prohibited", "10.0.0.7 is not a public address"),),
+)
+
+
+def test_what_a_name_resolves_to_is_told_to_those_alone_who_may_change_proxies(
+    api: Api, headers: dict[str, str]
+) -> None:
+    proxy = create(api, headers)
+    path = f"/proxies/{proxy['id']}/explain"
+    api.fleet.others[forwarding_name(proxy["id"])] = lambda _question: INSIDE
+    assert api.post(path, QUESTION, headers).json["data"]["addresses"][0]["address"] == "10.0.0.7"
+    api.add_user("reader", role="user")
+    told = api.post(path, QUESTION, api.token("reader"))
+    assert (told.json["data"]["decision"], told.json["data"]["addresses"]) == ("deny", [])
+    assert "10.0.0.7" not in told.text
+    assert "a.example" in told.json["data"]["rule"]
+    written = api.post(path, {**QUESTION, "target": "10.0.0.7:443"}, api.token("reader"))
+    assert written.json["data"]["addresses"][0]["address"] == "10.0.0.7"
 
 
 def test_explain_needs_to_read_proxies_and_obeys_the_scope_of_a_key(api: Api, headers: dict[str, str]) -> None:

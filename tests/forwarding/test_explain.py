@@ -97,6 +97,8 @@ def test_an_unknown_user_and_a_bad_target_are_told(rig: Rig) -> None:
     rig.configure(access=AccessSpec(), auth_username="ada", auth_hash="x")
     assert rig.ask(Explain("127.0.0.1", "eve", "127.0.0.1:80")).stage == "user"
     assert rig.ask(Explain("127.0.0.1", "ada", "127.0.0.1:80")).decision == "allow"
+    without = rig.ask(Explain("127.0.0.1", None, "127.0.0.1:80"))
+    assert (without.decision, without.stage, "407" in without.rule) == ("deny", "user", True)
     assert rig.ask(Explain("127.0.0.1", None, "127.1:80")).__class__ is Failed
     rig.configure(auth_username=None, auth_hash=None)
 

@@ -46,7 +46,7 @@ class AdmitTester:
 class Explain:
     """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
 
-    `user` None means somebody with good credentials. No connection is made.
+    `user` is taken to have the right password; None means a client without credentials. No connection is made.
     """
 
     client_ip: str
