@@ -67,9 +67,11 @@ def serve(
             "logging": _given({"level": log_level}),
         }
     )
+    from config.initial_environment import wipe
     from config.settings import load
 
     def serve_until_told() -> None:
+        wipe(ENV_PREFIX)
         settings = settings_of(config, overrides)
         if check:
             _rehearse(settings)
@@ -98,7 +100,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     inherited = Inherited([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
-    run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path)))
+    run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path, make=True)))
     locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
     legacy.release_locks(but=locks)
     finish_restore(data)

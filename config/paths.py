@@ -6,7 +6,6 @@ them is 0600: that is the only protection that the local sockets have, and the o
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import stat
@@ -18,6 +17,7 @@ IPC_PATH_MAX = 107
 """Bytes that a Unix socket path may have on Linux (`unix(7)`: 108 with the terminating NUL)."""
 
 SERVICE_DATA_DIR = Path("/var/lib/proxyfleet")
+SYSTEM_RUN = Path("/run")
 
 _LONGEST_SESSION_DIR = 64
 _LONGEST_SOCKET_NAME = len("/events.out")
@@ -182,26 +182,51 @@ def default_data_dir() -> Path:
     return (given if given.is_absolute() else Path.home() / ".local" / "share") / "proxyfleet"
 
 
-def default_run_dir(data: Path) -> Path:
-    """`$RUNTIME_DIRECTORY` (systemd's), else one of this user and this data directory alone, with a short path.
+def default_run_dir(data: Path, make: bool = False) -> Path:
+    """Where the run directory of this data directory is, with a short path, unless the settings name one.
 
-    The latter is below `$XDG_RUNTIME_DIR`, or else below /tmp, where everybody may write: so it is made here, and
-    refused with `PathError` when it is a link or somebody else's.
+    `$RUNTIME_DIRECTORY` (systemd's); else one of this data directory alone: below /run for root, below
+    `$XDG_RUNTIME_DIR` where there is a session, or where the link `run` in the data directory leads to. That is a
+    directory below /tmp with a name that is made up anew, so that no other user can take it first; with `make` it is
+    made if need be. Raises `PathError` when it can't be.
     """
     given = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
     mark = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:10]
+    if os.geteuid() == 0 and os.access(SYSTEM_RUN, os.W_OK):  # it may be read-only in a container
+        return SYSTEM_RUN / f"proxyfleet-{mark}"
     session = os.environ.get("XDG_RUNTIME_DIR", "")
     if session and Path(session).is_dir() and len(os.fsencode(session)) < _LONGEST_SESSION_DIR:
         return Path(session) / f"proxyfleet-{mark}"
-    path = Path(tempfile.gettempdir()) / f"proxyfleet-{os.geteuid()}-{mark}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PathError(f"{path}: is not a directory of ours; give another with --run-dir")
-    return path
+    link = data.absolute() / "run"
+    found = _ours(link)
+    if found is None and make:
+        found = _linked(link)
+    return found or link
+
+
+def _ours(link: Path) -> Path | None:
+    """The directory that the link leads to, if it is there and our own."""
+    try:
+        target = Path(os.readlink(link))
+        found = target.lstat()
+    except OSError:
+        return None
+    return target if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() else None
+
+
+def _linked(link: Path) -> Path:
+    """A new directory to which the link leads."""
+    fresh = link.with_name(".run")
+    try:
+        made = Path(tempfile.mkdtemp(prefix="proxyfleet-"))
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(made)
+        fresh.replace(link)
+    except OSError as error:
+        raise PathError(f"{link}: {error.strerror or error}") from error
+    return made
 
 
 def open_run_dir(path: Path) -> RunDir:

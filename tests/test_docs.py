@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from actors.bus import messages
+from actors.bus.permits import SENDERS, may_send
 from api.operations import OPERATIONS, Operation
 from config.settings import Settings
 
@@ -53,6 +54,38 @@ def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
         return
     for party in re.split(r"→|,| or ", way):
         assert party.strip().lower() in documented.lower(), f"{party.strip()!r} is not in the docstring of {name}"
+
+
+ACTORS_IN_DOCS = {
+    "API": {"api"},
+    "TLS front": {"tls"},
+    "metrics collector": {"metrics"},
+    "log indexer": {"logs"},
+    "webhook sender": {"webhooks"},
+    "telemetry": {"telemetry"},
+    "forwarding actor": {"forwarding"},
+    "command line": {"command"},
+    "supervisor": {"supervisor"},
+    "actor": {"api", "tls", "metrics", "logs", "webhooks", "telemetry", "forwarding"},
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_documented_senders_of_a_message_may_send_it_and_no_others(name: str) -> None:
+    way, answer, _meaning = rows_of_the_bus()[name]
+    senders, _, receivers = way.partition(" → ")
+    is_sent = getattr(messages, name) in SENDERS
+    if way == "value" or receivers in ("asker", "events plane"):
+        assert not is_sent
+    elif is_sent:
+        documented = set().union(*(ACTORS_IN_DOCS[each] for each in re.split(r", | or ", senders)))
+        everybody = set().union(*ACTORS_IN_DOCS.values())
+        assert {
+            kind for kind in everybody if may_send(f"{kind}.x/1" if kind == "forwarding" else kind, name)
+        } == documented
+    else:
+        assert answer == "none"
+        assert any(f"`{name}`" in row[1] for row in rows_of_the_bus().values()), "it is neither sent nor a reply"
 
 
 def test_no_message_is_documented_that_does_not_exist() -> None:

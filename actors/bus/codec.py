@@ -18,6 +18,8 @@ from typing import Any, TypeVar, Union, dataclass_transform, get_args, get_origi
 import msgpack
 
 PROTOCOL_VERSION = 1
+_HEAD_MAX = 128
+"""Bytes within which an envelope says what it is: all but the fields of its message."""
 
 
 class ProtocolError(Exception):
@@ -88,6 +90,18 @@ def decode(frame: bytes) -> Envelope:
     if not isinstance(correlation, int) or role not in (0, 1, 2):
         raise ProtocolError(f"{kind}: bad correlation or role")
     return Envelope(_build(cls, body), correlation, Role(role))
+
+
+def kind_and_role(frame: bytes) -> tuple[str, Role] | None:
+    """The name of the message in `frame` and its role, without the rest of it; None for what is no envelope."""
+    unpacker = msgpack.Unpacker(strict_map_key=True)
+    unpacker.feed(frame[:_HEAD_MAX])
+    try:
+        unpacker.read_array_header()
+        _version, kind, _correlation, role = (unpacker.unpack() for _ in range(4))
+        return (kind, Role(role)) if isinstance(kind, str) else None
+    except (ValueError, msgpack.exceptions.UnpackException):
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -25,10 +25,12 @@ from typing import Any
 
 import zmq
 
-from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode
+from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind_and_role
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages import SUPERVISOR, Failed, Unreachable
+from actors.bus.permits import may_send
 from actors.bus.waiting import STARTING, WaitingRoom
+from actors.complaints import Complaint
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class Post(ABC):
         self._loop = loop
         self._receiver = receiver
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[OnReply, Timer]] = {}
+        self._asked: dict[int, tuple[str, OnReply, Timer]] = {}
 
     @abstractmethod
     def transmit(self, to: str, frame: bytes) -> str | None:
@@ -74,7 +76,7 @@ class Post(ABC):
         """Send and have `on_reply` called once, with the answer or with `Unreachable`, never in this very call."""
         number = next(self._numbers)
         late = self._loop.call_later(timeout, lambda: self._settle(number, Unreachable(to, "no answer in time")))
-        self._asked[number] = (on_reply, late)
+        self._asked[number] = (name_in(to), on_reply, late)
         trouble = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
         if trouble is not None:
             self._loop.call_soon(lambda: self._settle(number, Unreachable(to, trouble)))
@@ -87,7 +89,7 @@ class Post(ABC):
             log.error("message from %s refused: %s", sender, error)
             return
         if envelope.role is Role.REPLY:
-            self._settle(envelope.correlation, envelope.message)
+            self._replied(sender, envelope)
         else:
             self._receiver(name_in(sender), envelope.message, self._answerer(sender, envelope))
 
@@ -100,11 +102,18 @@ class Post(ABC):
 
         return answer
 
+    def _replied(self, sender: str, envelope: Envelope) -> None:
+        asked = self._asked.get(envelope.correlation)
+        if asked is None or asked[0] == name_in(sender):
+            self._settle(envelope.correlation, envelope.message)
+        else:
+            log.error("a reply of %s to a question for %s was refused", sender, asked[0])
+
     def _settle(self, number: int, message: Any) -> None:
         waiting = self._asked.pop(number, None)
         if waiting is None:
             return  # the answer came after its deadline; the asker has heard `Unreachable`
-        on_reply, late = waiting
+        _to, on_reply, late = waiting
         late.cancel()
         on_reply(message)
 
@@ -146,6 +155,7 @@ class Exchange(Post):
         super().__init__(loop, receiver)
         self._appointed: dict[bytes, bytes] = {}
         self._waiting = WaitingRoom(loop)
+        self._refusals = Complaint(log, "a message was refused")
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -193,12 +203,27 @@ class Exchange(Post):
         if opened is None:
             return
         to, frame = opened
+        head = kind_and_role(frame)
+        if head is not None and head[1] is not Role.REPLY and not may_send(sender.decode(errors="replace"), head[0]):
+            self._refused(sender, to, head[0], frame)
+            return
         if to == SUPERVISOR.encode():
             self.arrived(sender.decode(errors="replace"), frame)
             return
         trouble = self._pass(sender, to, frame)
         if trouble is not None:
             self._not_passed(sender, to, frame, trouble)
+
+    def _refused(self, sender: bytes, to: bytes, kind: str, frame: bytes) -> None:
+        """What this actor may not send; `Failed` tells it when it asked."""
+        why = f"{sender.decode(errors='replace')} may not send {kind}"
+        self._refusals.trouble(f"{why} to {to.decode(errors='replace')}")
+        try:
+            envelope = decode(frame)
+        except ProtocolError:
+            return
+        if envelope.role is Role.ASK:
+            self._pass(to, sender, encode(Envelope(Failed(why), envelope.correlation, Role.REPLY)))
 
     def _not_passed(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
         """A question is held while the actor starts, and else answered by `Unreachable`; all else is dropped."""

@@ -13,10 +13,21 @@ import pytest
 import zmq
 
 from actors.bus import waiting
+from actors.bus.codec import Envelope, Role, encode
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
 from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Failed, Hello, QuerySender, SenderState, Unreachable
+from actors.bus.messages import (
+    SUPERVISOR,
+    Done,
+    Failed,
+    Hello,
+    QuerySender,
+    RemoveProxy,
+    SenderState,
+    Stop,
+    Unreachable,
+)
 from config.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.bus.conftest import Bench
 
@@ -82,15 +93,15 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
 
 
 def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star, bench: Bench) -> None:
-    star.join("mute")
-    star.exchange.appoint("mute", 1)
+    star.join("logs")
+    star.exchange.appoint("logs", 1)
     replies: list[Any] = []
-    star.join("api").ask("mute", QuerySender(), replies.append, timeout=0.1)
+    star.join("api").ask("logs", QuerySender(), replies.append, timeout=0.1)
     bench.until(lambda: replies, "the deadline")
-    assert replies == [Unreachable("mute", "no answer in time")]
-    (_sender, _question, answer) = star.received["mute/1"][0]
+    assert replies == [Unreachable("logs", "no answer in time")]
+    (_sender, _question, answer) = star.received["logs/1"][0]
     answer(SenderState(1, 1))
-    star.join("later")  # a full turn of everything: the late answer has arrived by then
+    star.join("metrics")  # a full turn of everything: the late answer has arrived by then
     assert len(replies) == 1
 
 
@@ -141,6 +152,45 @@ def test_a_question_that_is_not_held_any_more_is_unreachable(
     bench.until(lambda: answers, "the answer has come")
     reason = "it is not on the bus" if ending == "too many ask" else "it is starting"
     assert answers == [Unreachable("logs", reason)]
+
+
+def test_what_an_actor_may_not_send_is_refused_and_logged_once(
+    star: Star, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Any] = []
+    one = star.join("forwarding.one")
+    star.join("forwarding.two")
+    star.exchange.appoint("forwarding.two", 1)
+    for to, message in ((SUPERVISOR, RemoveProxy("two")), ("forwarding.two", Stop(0.0))):
+        one.ask(to, message, answers.append)
+        one.tell(to, message)
+    one.ask(SUPERVISOR, RemoveProxy("two"), answers.append)
+    one.tell(SUPERVISOR, Hello(7, 7))
+    bench.until(lambda: len(answers) == 3, "the answers have come")
+    bench.until(lambda: ("forwarding.one", Hello(7, 7)) in star.heard(SUPERVISOR), "what may be said is heard")
+    assert {answer.error for answer in answers} == {
+        "forwarding.one/1 may not send RemoveProxy",
+        "forwarding.one/1 may not send Stop",
+    }
+    assert [type(message) for _, message in star.heard(SUPERVISOR)] == [Hello] * 3
+    assert star.heard("forwarding.two/1") == []
+    assert caplog.text.count("a message was refused") <= 3
+
+
+def test_a_reply_is_taken_from_the_actor_that_was_asked_alone(star: Star, bench: Bench) -> None:
+    answers: list[Any] = []
+    api = star.join("api")
+    star.join("logs")
+    star.exchange.appoint("logs", 1)
+    api.ask("logs", QuerySender(), answers.append)
+    bench.until(lambda: star.heard("logs/1"), "the question has come")
+    forger = star.join("forwarding.one")
+    forger.transmit("api/1", encode(Envelope(SenderState(9, 9), 1, Role.REPLY)))
+    forger.tell(SUPERVISOR, Hello(2, 2))
+    bench.until(lambda: ("forwarding.one", Hello(2, 2)) in star.heard(SUPERVISOR), "the forged reply was passed on")
+    star.received["logs/1"][0][2](SenderState(1, 1))
+    bench.until(lambda: answers, "the answer has come")
+    assert answers == [SenderState(1, 1)]
 
 
 def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:

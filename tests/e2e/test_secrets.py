@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import requests
 
@@ -182,9 +183,9 @@ def test_no_secret_is_written_shown_or_left_in_a_command_line(planted: Planted) 
     product = planted.product
     written = {str(path): path.read_bytes() for path in files_below(product.directory)}
     written["the answers"] = "\n".join(planted.answers).encode()
-    for process in product.processes():
+    for process in (psutil.Process(product.pid), *product.processes()):
         written[f"the command line of {process.pid}"] = "\0".join(process.cmdline()).encode()
-        written[f"the environment of {process.pid}"] = repr(process.environ()).encode()
+        written[f"the environment of {process.pid}"] = Path(f"/proc/{process.pid}/environ").read_bytes()
     found = [
         f"{what} in {place}"
         for place, content in written.items()

@@ -21,7 +21,7 @@ from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.forwarding.test_https import make_pair
 from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
-from tests.product import Product
+from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.product
@@ -201,6 +201,19 @@ def test_a_stop_after_an_upgrade_ends_the_elders_too(installed: Installed, origi
         assert installed.process.wait(20) == 1
         wait_until(lambda: ended(old), "the elder has ended")
         assert tunnel.rest() == b""
+
+
+def test_the_environment_shows_no_settings_before_an_upgrade_nor_after_it(installed: Installed) -> None:
+    for version in ("1.0.0", "2.0.0"):
+        if version != installed.version:
+            installed.install(version)
+            assert installed.upgrade().returncode == 0, installed.log
+        family = (psutil.Process(installed.pid), *installed.processes())
+        shown = {each.name(): Path(f"/proc/{each.pid}/environ").read_bytes() for each in family}
+        assert "zygote" in shown
+        assert {name: text for name, text in shown.items() if b"TIMEOUT=60" in text or PASSWORD.encode() in text} == {}
+    assert installed.stop() == 0
+    assert "draining for up to 60 s" in installed.log  # what was given is in force all the same
 
 
 def test_where_nothing_runs_an_upgrade_says_so(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from actors.supervision.notify import notify, watchdog_period
 from api.audit import Trail
 from api.audit.trail import trail_file
 from api.store import open_store
+from config import paths
 from config.paths import PathError, default_run_dir, open_data_dir, private_directory
 from tests.folders import FOLDERS
 from tests.product import Product
@@ -200,16 +201,58 @@ def test_a_shared_directory_is_not_made_private_and_an_empty_sticky_one_is(short
     assert private_directory(shared).stat().st_mode & 0o7777 == 0o700
 
 
-def test_the_default_run_directory_is_ours_alone(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No service, no session."""
     for variable in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(short))
-    one, two = default_run_dir(Path("/data/one")), default_run_dir(Path("/data/two"))
-    assert one != two
-    assert one == default_run_dir(Path("/data/one"))
-    two.rmdir()
-    two.symlink_to(short)
-    with pytest.raises(PathError, match="not a directory of ours"):
-        default_run_dir(Path("/data/two"))
+
+
+@pytest.fixture
+def nobody(short: Path, unset: None, monkeypatch: pytest.MonkeyPatch) -> None:  # in this order
+    """A user who may not write in /run."""
+    (short / "tmp").mkdir()
+    monkeypatch.setattr(paths, "SYSTEM_RUN", short / "missing")
+    monkeypatch.setattr(tempfile, "tempdir", str(short / "tmp"))
+
+
+def test_the_default_run_directory_of_root_is_below_run(unset: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "access", lambda path, _mode: path == Path("/run"))
+    one = default_run_dir(Path("/data/one"))
+    assert one.parent == Path("/run")
+    assert one == default_run_dir(Path("/data/one"), make=True)
+    assert one != default_run_dir(Path("/data/two"))
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/proxyfleet")
     assert default_run_dir(Path("/data/one")) == Path("/run/proxyfleet")
+
+
+def test_the_default_run_directory_is_found_again_and_its_name_can_not_be_foreseen(short: Path, nobody: None) -> None:
+    one, two = short / "one", short / "two"
+    for each in (one, two):
+        each.mkdir()
+    assert default_run_dir(one) == one / "run"  # nothing has run there yet
+    assert not os.path.lexists(one / "run")
+    made = default_run_dir(one, make=True)
+    assert made.stat().st_mode & 0o7777 == 0o700
+    assert made == default_run_dir(one) == default_run_dir(one, make=True)
+    assert made != default_run_dir(two, make=True)
+    assert len(os.fsencode(made.name)) < 24
+    made.rmdir()
+    assert default_run_dir(one, make=True) not in (made, one / "run")
+
+
+@pytest.mark.parametrize("taken", ["a link", "a file", "somebody else's"])
+def test_a_run_directory_that_another_user_has_taken_is_left_to_them(
+    short: Path,
+    nobody: None,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: str,
+) -> None:
+    before = default_run_dir(short, make=True)
+    if taken == "somebody else's":
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    else:
+        before.rmdir()
+        before.symlink_to(short) if taken == "a link" else before.touch()
+    assert default_run_dir(short, make=True) != before
