@@ -21,7 +21,7 @@ class OlderAddress(wasyncore.dispatcher):  # type: ignore[misc]  # waitress has 
         self._server = server
 
     def readable(self) -> bool:
-        return True
+        return not self._server.breathes
 
     def writable(self) -> bool:
         return False

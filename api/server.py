@@ -21,6 +21,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from actors.complaints import Complaint
+from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
 from api.http.body import MAX_BODY
@@ -54,6 +55,9 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     on_refused: OnRefused
     crowds: Complaint
     laggards: Complaint
+    scarcity: Complaint
+    accepts_from = 0.0
+    """When connections are accepted again, of the monotonic clock."""
     last_requests_since: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -70,6 +74,14 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         if not self.behind_tls:
             super().set_socket_options(conn)
 
+    def readable(self) -> bool:
+        return bool(super().readable()) and not self.breathes
+
+    @property
+    def breathes(self) -> bool:
+        """Whether no connection is accepted for a moment, since there was no descriptor for the last one."""
+        return time.monotonic() < self.accepts_from
+
     def handle_accept(self) -> None:
         self.let_in(self)
 
@@ -80,7 +92,10 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             if accepted is None:
                 return False
             self.set_socket_options(accepted[0])
-        except OSError:  # the client is gone again, or there is no descriptor for it
+        except OSError as error:  # the client is gone again, or there is no descriptor for it
+            if error.errno in OUT_OF_DESCRIPTORS:
+                self.accepts_from = time.monotonic() + BREATHER
+                self.scarcity.trouble(error)
             return False
         connection, address = accepted
         channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
@@ -213,6 +228,7 @@ class ApiServer:
         self._server.behind_tls = behind_tls
         self._server.on_refused = on_refused
         self._server.crowds = Complaint(log, "connections are closed")
+        self._server.scarcity = Complaint(log, "connections can't be accepted")
         self._server.laggards = Complaint(log, "connections are ended")
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)

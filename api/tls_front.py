@@ -21,10 +21,12 @@ from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import Done, SetMaxConnections
+from actors.complaints import Complaint
 from actors.forwarding.proxy_protocol import build_v2
 from actors.forwarding.tls import Certificate, TlsStream
 from actors.last_call import LAST_CALL, last_call
 from actors.process import Actor, Boot
+from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 from api.caps import counted_as, per_address
 from api.door import Door
 
@@ -53,6 +55,7 @@ class TlsFront(Actor):
         params = boot.params
         self._certificate = Certificate(params["cert_file"], params["key_file"], _complain)
         self._most = int(params["max_connections"])
+        self._scarcity = Complaint(log, "connections can't be accepted")
         self._links: set[_Link] = set()
         self._by_address: Counter[str] = Counter()
         self._listener: socket.socket | None = None
@@ -146,10 +149,23 @@ class TlsFront(Actor):
         except BlockingIOError:
             return False
         except OSError as error:
-            log.warning("a connection can't be accepted: %s", error)
+            self._cannot_accept(listener, error)
             return False
         self._admit(client, counted_as(peer[0]))
         return True
+
+    def _cannot_accept(self, listener: socket.socket, error: OSError) -> None:
+        """Nobody is there any more; or there is no descriptor, and the client waits in the kernel for a moment."""
+        if error.errno not in OUT_OF_DESCRIPTORS:
+            log.debug("a connection ended before it was accepted: %s", error)
+            return
+        self._scarcity.trouble(error)
+        self.loop.unwatch(listener.fileno())
+        self.loop.call_later(BREATHER, lambda: self._accept_again(listener))
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if self._listener is listener:  # an older one is asked once more before it is closed
+            self.loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
 
     def _admit(self, client: socket.socket, address: str) -> None:
         if self._by_address[address] >= per_address(self._most):
@@ -183,7 +199,7 @@ class _Link:
         self._api: socket.socket | None = None
         self._up = bytearray()
         self._down = bytearray()
-        self._client_ended = self._api_ended = self._said_goodbye = self._closed = False
+        self._client_ended = self._api_ended = self._said_goodbye = self._half_closed = self._closed = False
         self._masks: dict[int, int] = {}
         self._watch()
 
@@ -208,10 +224,12 @@ class _Link:
             self._watch()
 
     def _pump(self) -> None:
+        self._stream.flush()
         self._read_client()
         if self._up and self._api is None:
             self._connect()
         self._send(self._up, self._api)
+        self._end_request()
         self._read_api()
         self._send(self._down, self._stream)
         if self._api_ended and self.deadline is None:
@@ -220,7 +238,7 @@ class _Link:
             self._said_goodbye = True
             self._stream.shutdown(socket.SHUT_WR)
             self.deadline = time.monotonic() + LINGER
-        if self._client_ended and (self._api is None or self._api_ended):
+        if self._client_ended and (self._api is None or self._api_ended) and not self._down and not self._stream.unsent:
             self.close()
 
     def _read_client(self) -> None:
@@ -233,12 +251,13 @@ class _Link:
                 self._up += data if not self._api_ended else b""
             else:
                 self._client_ended = True
-                self._end_request()
 
     def _end_request(self) -> None:
-        """The client sends no more, which is the end for an API that is not just answering."""
-        if self._api is not None and not self._up:
-            self._api.shutdown(socket.SHUT_WR)
+        """The client sends no more and the API has had it all: the end for an API that is not just answering."""
+        if self._client_ended and self._api is not None and not self._up and not self._half_closed:
+            self._half_closed = True
+            if not self._api_ended:
+                self._api.shutdown(socket.SHUT_WR)
 
     def _connect(self) -> None:
         api = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -273,7 +292,7 @@ class _Link:
 
     def _watch(self) -> None:
         reads = not self._client_ended and len(self._up) < BUFFER_MAX
-        self._wish(self._client, reads, bool(self._down))
+        self._wish(self._client, reads, bool(self._down) or self._stream.unsent)
         if self._api is not None:
             self._wish(self._api, not self._api_ended and len(self._down) < BUFFER_MAX, bool(self._up))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import resource
 import select
@@ -48,6 +47,7 @@ from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
 from actors.latency import sparse
 from actors.process import Actor, Boot
+from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
     from actors.forwarding.proxy_protocol import Ends, Header
@@ -58,8 +58,6 @@ log = logging.getLogger(__name__)
 PAGE = resource.getpagesize()
 ACCEPTED_AT_ONCE = 64
 TROUBLE_PERIOD = 60.0
-BREATHER = 0.1
-"""Seconds without accepting after the process ran out of descriptors."""
 FIRST_REQUEST = 1.0
 """Seconds that a client which has only connected may take for its request, once the actor is to end."""
 USAGE_AWAITED = 2.0
@@ -67,8 +65,6 @@ USAGE_AWAITED = 2.0
 USAGE_RETRY = 0.05
 LAST_RECORDS = 1.0
 """Seconds that the last records may take to be acknowledged at the end."""
-
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class ForwardingActor(Actor):
@@ -306,7 +302,7 @@ class ForwardingActor(Actor):
         linger(self.serving, sock, self._last_ip)
 
     def _cannot_accept(self, error: OSError) -> None:
-        if error.errno not in _OUT_OF_DESCRIPTORS:
+        if error.errno not in OUT_OF_DESCRIPTORS:
             log.debug("a connection ended before it was accepted: %s", error)
             return
         self._trouble("out_of_descriptors", "no descriptor is left for new clients; they wait in the queue")

@@ -101,6 +101,15 @@ class TlsStream:
             log.debug("our close_notify is out, the client's is to come")
         self._flush()
 
+    @property
+    def unsent(self) -> bool:
+        """Whether encrypted bytes wait for the socket: of a handshake, of data or of a close_notify."""
+        return bool(self._unsent) or self._to_client.pending > 0
+
+    def flush(self) -> None:
+        """Send what waits, as much as the socket takes. Raises `OSError` when the connection is broken."""
+        self._flush()
+
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._sock.fileno()

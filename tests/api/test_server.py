@@ -6,13 +6,16 @@ import http.client
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from actors.scarcity import BREATHER
 from api.http.call import AFTER
 from api.server import ApiServer
+from tests.api.poverty import Poor
 from tests.waiting import wait_until
 
 LONG = 30.0
@@ -296,3 +299,22 @@ def test_its_thread_may_have_ended_before_the_call_that_ends_it_has_woken_it(mon
     monkeypatch.setattr(trigger, "_physical_pull", too_late)
     made.server.close()
     assert trigger._fds == [], "the pipe is closed at last"
+
+
+def test_without_descriptors_the_server_pauses_and_takes_who_has_waited(caplog: pytest.LogCaptureFixture) -> None:
+    listener = Poor(fileno=listening().detach())
+    listener.poor = True
+    server = ApiServer(Application(), listener, 1000)
+    server.start()
+    try:
+        connection = client(port_of(listener))
+        connection.connect()
+        wait_until(lambda: listener.asked >= 3, "it asks again")
+        began, asked = time.monotonic(), listener.asked
+        wait_until(lambda: listener.asked >= asked + 2, "it asks again")
+        assert time.monotonic() - began >= BREATHER
+        assert sum("can't be accepted" in record.getMessage() for record in caplog.records) == 1
+        listener.poor = False
+        assert get(connection) == str(port_of(listener))
+    finally:
+        server.close()
