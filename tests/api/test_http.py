@@ -350,8 +350,10 @@ def test_a_bad_log_query_is_400_naming_it(api: Api, query: str) -> None:
     assert error_of(api.get(f"/logs?{query}", api.token()))[2]["field"] == query.partition("=")[0]
 
 
-def test_without_an_indexer_logs_are_500(api: Api) -> None:
-    assert error_of(api.get("/logs", api.token()))[:2] == (500, "INTERNAL_ERROR")
+def test_without_an_indexer_logs_are_unavailable(api: Api) -> None:
+    answer = api.get("/logs", api.token())
+    assert error_of(answer)[:2] == (503, "UNAVAILABLE")
+    assert int(answer.headers["Retry-After"]) > 0
 
 
 def test_every_single_resource_has_an_etag_and_a_stale_one_is_412(api: Api) -> None:

@@ -156,4 +156,4 @@ def test_without_a_collector_a_scrape_fails_and_tells_no_zeros(api: Api) -> None
     headers = api.token()
     api.post("/proxies", PROXY, headers)
     api.fleet.gone.add(METRICS)
-    assert error_of(api.client.simulate_get("/metrics", headers=headers))[:2] == (500, "INTERNAL_ERROR")
+    assert error_of(api.client.simulate_get("/metrics", headers=headers))[:2] == (503, "UNAVAILABLE")
