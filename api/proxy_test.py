@@ -173,7 +173,7 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
 
     with requests.Session() as session:
         session.trust_env = False
-        session.headers["User-Agent"] = "proxyfleet-test"
+        session.headers.update({"User-Agent": "proxyfleet-test", "Accept-Encoding": "identity"})
         route = _send_through(session, record, user, token, timeout)
         try:
             with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
@@ -192,9 +192,12 @@ def _late(timeout: float) -> _Outcome:
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
-    """The beginning of the body. A read ends with the session's timeout at the latest, all of them at the deadline."""
+    """The beginning of the body as it came: a coding that was not asked for could make any size of few bytes.
+
+    A read ends with the session's timeout at the latest, all of them at the deadline.
+    """
     content = b""
-    for chunk in response.iter_content(4096):
+    for chunk in response.raw.stream(4096, decode_content=False):
         content += chunk
         if time.monotonic() > deadline:
             raise TimeoutError

@@ -19,7 +19,9 @@ log = logging.getLogger(__name__)
 HEAD_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 60.0
 STALLED_AFTER = 60.0
-"""Seconds without taking a byte of an answer after which a client counts as gone."""
+"""Seconds after which a client that takes less than `SLOWEST` of an answer counts as gone."""
+SLOWEST = 4096
+"""Bytes a second, on the average: who reads an export a byte at a time would hold its place for ever."""
 LINGER = 2.0
 OUTDATED = 2.0
 FIRST_REQUEST = 0.5
@@ -49,8 +51,8 @@ class Channel(HTTPChannel):  # type: ignore[misc]
     known = False
     header = b""
     request: Parser | None = None
-    last_seen = 0.0
-    moved_at = 0.0
+    watched_since: float | None = None
+    taken = 0
 
     def service(self) -> None:
         request = self.requests[0]
@@ -155,11 +157,20 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         """Whether a request may still come, so many seconds after the last requests have begun."""
         return waited < (KEPT_ALIVE if self.served else FIRST_REQUEST)
 
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        count = int(super().send(data, do_close))
+        self.taken += count
+        return count
+
     def stalled(self, now: float) -> bool:
-        """Whether the client takes nothing of an answer any more, which holds a thread when it is a long one."""
-        if self.total_outbufs_len == 0 or self.last_activity != self.last_seen:
-            self.last_seen, self.moved_at = self.last_activity, now  # waitress goes by the wall clock, which may leap
-        return now - self.moved_at > STALLED_AFTER
+        """Whether the client takes next to nothing of an answer, which holds a thread when it is a long one."""
+        if self.total_outbufs_len == 0 or self.watched_since is None:
+            self.watched_since, self.taken = now, 0
+        if now - self.watched_since <= STALLED_AFTER:
+            return False
+        slow = self.taken < SLOWEST * STALLED_AFTER
+        self.watched_since, self.taken = now, 0
+        return slow
 
     @property
     def loiters(self) -> bool:

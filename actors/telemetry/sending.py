@@ -45,6 +45,7 @@ class Collector:
         try:
             with requests.Session() as session:
                 session.trust_env = False
+                session.headers["Accept-Encoding"] = "identity"
                 with session.post(
                     url,
                     data=body,
@@ -61,7 +62,7 @@ class Collector:
 def _outcome(answer: requests.Response) -> Outcome:
     if 200 <= answer.status_code < 300:
         return Outcome(None)
-    text = answer.raw.read(ANSWER_MAX, decode_content=True).decode("utf-8", "replace")
+    text = answer.raw.read(ANSWER_MAX, decode_content=False).decode("utf-8", "replace")
     shown = "".join(each if each.isprintable() else " " for each in text)[:SHOWN_MAX].strip()
     return Outcome(f"answers {answer.status_code} {shown}".strip(), answer.status_code in RETRIED)
 

@@ -322,7 +322,7 @@ class Client:
             self._session.trust_env = False
             if not is_here(self.url):
                 self._session.proxies.update(requests.utils.get_environ_proxies(self.url))
-            self._session.headers["User-Agent"] = f"proxyfleet/{VERSION}"
+            self._session.headers.update({"User-Agent": f"proxyfleet/{VERSION}", "Accept-Encoding": "identity"})
             ca_file = self._ca_file or self._ca_file_of_login
             if ca_file:
                 self._session.verify = _checked(ca_file)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import concurrent.futures
+import gzip
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +18,9 @@ from api import proxy_test
 from api.proxy_test import told_address
 from tests.api.support import Api, error_of
 
+BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 1024)))
+"""Half a kilobyte."""
+
 
 class SmallProxy(ThreadingHTTPServer):
     """Answers every absolute-form GET itself, to testers who were admitted."""
@@ -25,6 +30,7 @@ class SmallProxy(ThreadingHTTPServer):
         self.admitted: list[AdmitTester] = []
         self.asked: list[str] = []
         self.go_on = threading.Event()
+        self.codings: list[str] = []
 
     def admit(self, message: AdmitTester) -> Done:
         self.admitted.append(message)
@@ -50,6 +56,9 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(502, b"", {"Proxy-Status": "proxyfleet; error=dns_error"})
         elif self.path.endswith("/missing"):
             self._answer(404, b"")
+        elif self.path.endswith("/bomb"):
+            self.server.codings.append(self.headers["Accept-Encoding"])
+            self._answer(200, BOMB, {"Content-Encoding": "gzip, gzip"})
         else:
             self._answer(200, b'{"ip": "203.0.113.9"}' if self.path.endswith("/ip") else b"hello")
 
@@ -100,6 +109,18 @@ def test_a_working_proxy_passes_with_one_use_credentials(api: Api, path: str, sm
     assert (results[0]["status_code"], results[0]["external_ip"]) == (200, "203.0.113.9")
     assert isinstance(results[0]["response_time"], int)
     assert small.admitted[0].token != small.admitted[1].token
+
+
+def test_what_comes_compressed_without_being_asked_for_is_not_unpacked(api: Api, path: str, small: SmallProxy) -> None:
+    tracemalloc.start()
+    try:
+        result = run(api, path, url="http://origin.invalid/bomb")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (result["status"], result["external_ip"]) == ("success", None)
+    assert small.codings == ["identity"]
+    assert most < 8 * 1024 * 1024
 
 
 def test_the_environment_names_no_proxy_here(

@@ -203,9 +203,11 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
             return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answers.read())
 
 
-def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("takes", [False, True], ids=["nothing", "little"])
+def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, takes: bool
 ) -> None:
+    monkeypatch.setattr("api.server_channel.SLOWEST", 1024 * MIB)
     monkeypatch.setattr("api.server_channel.STALLED_AFTER", 0.5)
     ended = threading.Event()
 
@@ -219,6 +221,9 @@ def test_a_client_that_takes_nothing_of_a_long_answer_holds_no_thread(
     monkeypatch.setattr(serving.application, "body", endless, raising=False)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        deadline = time.monotonic() + LONG
+        while takes and not ended.wait(0.05) and time.monotonic() < deadline:
+            connection.recv(16 * 1024)
         assert ended.wait(LONG)
 
 
