@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from actors.forwarding.errors import Failure
 from actors.forwarding.http.targets import Authority
 
 
@@ -94,7 +95,8 @@ class RelayToOrigin(NamedTuple):
 class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
 
-    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver.
+    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver. `detail` is what the client
+    was told, `rule` what of the configuration refused it. With status 407 `user` is the name that was tried.
     """
 
     method: bytes
@@ -107,6 +109,12 @@ class Report(NamedTuple):
     bytes_in: int
     bytes_out: int
     parent: str = ""
+    detail: str = ""
+    rule: str = ""
+
+    def because(self, failure: Failure) -> Report:
+        """The same, with what the failure says beside its status and its reason."""
+        return self._replace(detail=failure.detail, rule=failure.entry)
 
 
 class Tunnel(NamedTuple):

@@ -74,4 +74,4 @@ class Targets:
 def _report(whole: Report, target: str, share: Share) -> Report:
     report = whole._replace(url=target, bytes_in=share.bytes_in, bytes_out=share.bytes_out)
     failure = None if share.reached else share.failure
-    return report if failure is None else report._replace(status=failure.status, reason=failure.reason)
+    return report if failure is None else report._replace(status=failure.status, reason=failure.reason).because(failure)

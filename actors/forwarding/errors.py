@@ -18,7 +18,7 @@ class Failure:
     """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on.
 
     `rule` is the word of the access rule or limit that decided, where it was one. `retry_after` is seconds, 0 when
-    nobody can say.
+    nobody can say. `entry` is what of the configuration decided; it is for the record and never for the client.
     """
 
     status: int
@@ -27,6 +27,7 @@ class Failure:
     close: bool = False
     rule: str = ""
     retry_after: int = 0
+    entry: str = ""
 
     @property
     def reason(self) -> str:
@@ -113,14 +114,14 @@ PROHIBITED = "destination_ip_prohibited"
 
 def prohibited(detail: str) -> Failure:
     """The egress guard says no."""
-    return Failure(403, PROHIBITED, detail)
+    return Failure(403, PROHIBITED, detail, entry="egress guard")
 
 
-def denied_by_rule(rule: str) -> Failure:
-    """An access rule says no; `rule` is its word. Who is refused does not hear which entry it was."""
+def denied_by_rule(rule: str, entry: str = "") -> Failure:
+    """An access rule says no; `rule` is its word. Who is refused does not hear which `entry` it was."""
     whom = "client" if rule.startswith("client") else "target"
     detail = f"the access rules of this proxy don't allow this {whom}"
-    return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule)
+    return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule, entry=entry)
 
 
 def out_of_connections(limit: int) -> Failure:
@@ -214,6 +215,7 @@ def late_announcement() -> Failure:
 
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
+CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")
 NOT_THROUGH_PARENTS = Failure(
     400, "http_request_error", "this proxy has parents, which are only asked to connect", close=True
 )

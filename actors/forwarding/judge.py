@@ -93,4 +93,4 @@ class Judge:
             return Judgement(None, "", verdict.rule, stage)
         if self._rules.report:
             return Judgement(None, REPORTED + verdict.reason, verdict.rule, stage)
-        return Judgement(errors.denied_by_rule(verdict.reason), verdict.reason, verdict.rule, stage)
+        return Judgement(errors.denied_by_rule(verdict.reason, verdict.rule), verdict.reason, verdict.rule, stage)

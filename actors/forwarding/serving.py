@@ -299,7 +299,7 @@ class Serving:
     def refused_client(self, client_ip: str, failure: Failure) -> None:
         """A client was turned away by a rule before it said anything: no request, but a refusal with its record."""
         now = self.loop.now
-        report = Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0)
+        report = Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0).because(failure)
         self._count_reason(report)
         self._record(report, client_ip, time.time(), 0.0)
 
@@ -307,7 +307,7 @@ class Serving:
         self._add_record(
             (
                 wall,
-                "warning" if report.status >= 500 else "info",
+                "warning" if report.status >= 500 or (report.status == 407 and report.user) else "info",
                 self.proxy_id,
                 client_ip,
                 report.user,
@@ -321,6 +321,8 @@ class Serving:
                 (self._tests and self._tests.pop(report.user, "")) or self._new_id(),
                 report.reason,
                 report.parent,
+                report.detail,
+                report.rule,
             )
         )
 

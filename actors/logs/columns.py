@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from actors.logs.fields import FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from actors.logs.fields import EXPLAINED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
 from config.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
@@ -128,7 +128,7 @@ class Texts:
 
 Load = Callable[[str], bytes]
 """Gives a segment of a block that lies on disk. A segment is some columns, by name, each compressed by itself."""
-SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID)}
+SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *EXPLAINED)}
 """The columns of each; what is read together lies together."""
 _SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
 
@@ -161,7 +161,7 @@ class Columns:
     def texts(self, name: str) -> Texts:
         """A column of texts: a facet, the target or the request's id."""
         if name not in self._texts:
-            self._texts[name] = Texts.of_plain(self._unpacked(name))
+            self._texts[name] = Texts.of_plain(self._unpacked(name)) if self._has(name) else Texts.of([""] * self.count)
         return self._texts[name]
 
     def searched_texts(self, name: str) -> Texts:
@@ -204,12 +204,18 @@ class Columns:
         plain = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].plain()
         return zlib.compress(msgpack.packb(plain), LEVEL)
 
+    def _has(self, name: str) -> bool:
+        """Is there such a column? Blocks of an earlier program lack what it did not know."""
+        return name in self._segment(_SEGMENT_OF[name])
+
     def _unpacked(self, name: str) -> Any:
-        segment = _SEGMENT_OF[name]
+        return msgpack.unpackb(zlib.decompress(self._segment(_SEGMENT_OF[name])[name]))
+
+    def _segment(self, segment: str) -> dict[str, bytes]:
         if segment not in self._segments:
             assert self._load is not None  # what was made of rows has all columns
             self._segments[segment] = msgpack.unpackb(self._load(segment))
-        return msgpack.unpackb(zlib.decompress(self._segments[segment][name]))
+        return self._segments[segment]
 
 
 def conjunction(masks: Collection[bytes]) -> bytes:

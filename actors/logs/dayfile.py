@@ -24,7 +24,7 @@ from typing import Any
 import msgpack
 
 from actors.logs.columns import SEGMENTS, Columns
-from actors.logs.fields import SEARCHED, Row
+from actors.logs.fields import SEARCHED, Row, completed
 from actors.logs.grams import filter_of
 from actors.sqlite import open_database
 from config.access_fields import ACCESS_FIELDS
@@ -156,7 +156,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 def fresh_batches(database: sqlite3.Connection) -> Iterator[tuple[int, list[Row]]]:
     """Batches that lie in no block yet, in order: the number of the first record, and the records."""
     for first, body in database.execute("SELECT first, body FROM batches ORDER BY first"):
-        yield first, msgpack.unpackb(body)
+        yield first, list(map(completed, msgpack.unpackb(body)))
 
 
 def last_number(database: sqlite3.Connection) -> int:

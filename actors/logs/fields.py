@@ -20,11 +20,13 @@ NUMBERS = ("response_time", "duration", "bytes_in", "bytes_out")
 FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "reason", "parent")
 """Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
 TARGET = "target_url"
+EXPLAINED = ("detail", "rule")
+"""What earlier programs did not say; their records have neither."""
 REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
 """A word is looked for in each of them; the first three and the target make up the message of a record."""
 
-_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID) if name != "status_code")
+_TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *EXPLAINED) if name != "status_code")
 _texts_of = itemgetter(*_TEXTS)
 _SOUND: set[tuple[type, ...]] = set()
 """Types of rows that were found sound; there are few."""
@@ -32,12 +34,19 @@ _SOUND: set[tuple[type, ...]] = set()
 
 def sound(rows: Iterable[Any]) -> list[Row]:
     """The rows that are records, their texts without control characters; others are left out."""
-    return [_clean(row) for row in rows if isinstance(row, list) and _is_sound(row)]
+    return [_clean(row) for row in map(completed, rows) if isinstance(row, list) and _is_sound(row)]
 
 
 def empty_record() -> dict[str, Any]:
     """Every field with the value that says nothing."""
     return {name: 0 if name in (TIMESTAMP, *NUMBERS, "status_code") else "" for name in ACCESS_FIELDS}
+
+
+def completed(row: Any) -> Any:
+    """A record with the fields that an earlier program, which stored it or still drains, did not know."""
+    if isinstance(row, list) and len(row) == len(ACCESS_FIELDS) - len(EXPLAINED):
+        return [*row, *("" for _ in EXPLAINED)]
+    return row
 
 
 def _is_sound(row: Row) -> bool:

@@ -56,6 +56,8 @@ _ATTRIBUTES = {
     "request_id": "request_id",
     "reason": "reason",
     "parent": "parent",
+    "detail": "detail",
+    "rule": "rule",
 }
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 

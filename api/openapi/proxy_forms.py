@@ -276,6 +276,8 @@ class LogEntry(Form):
     request_id: str
     reason: str
     parent: str
+    detail: str
+    rule: str
 
 
 class Logs(Form):

@@ -6,10 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from actors.bus.messages import QueryLogs
 from actors.bus.records import Batch
+from actors.logs.columns import Columns
+from actors.logs.fields import EXPLAINED, sound
 from actors.logs.index import LogIndex
 from config.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
@@ -130,11 +133,12 @@ def test_a_file_of_an_earlier_release_is_packed_at_the_start_with_fields_that_it
     tmp_path: Path, clock: Clock
 ) -> None:
     (tmp_path / "logs").mkdir()
-    fields = [name for name in ACCESS_FIELDS if name != "parent"]
+    later = ("parent", "detail", "rule")
+    fields = [name for name in ACCESS_FIELDS if name not in later]
     for day, count in (("2026-01-01", 5_000), ("2026-01-02", 1)):
         with sqlite3.connect(tmp_path / "logs" / f"{day}.sqlite") as database:
             database.execute(f"CREATE TABLE records (number INTEGER PRIMARY KEY, {', '.join(fields)})")
-            rows = [row(at, target_url=f"{day}:{at}")[:-1] for at in range(count)]
+            rows = [row(at, target_url=f"{day}:{at}")[: -len(later)] for at in range(count)]
             database.executemany(f"INSERT INTO records ({', '.join(fields)}) VALUES ({', '.join('?' * 14)})", rows)
     for _start in range(2):
         again = LogIndex(tmp_path / "logs", clock)
@@ -142,3 +146,19 @@ def test_a_file_of_an_earlier_release_is_packed_at_the_start_with_fields_that_it
         assert [each["target_url"] for each in found.rows[:2]] == ["2026-01-02:0", "2026-01-01:4999"]
         assert (found.total, found.rows[0]["parent"]) == (5_001, "")
         again.close()
+
+
+def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:
+    index = LogIndex(tmp_path / "logs", clock)
+    earlier = [list(row(at))[:-2] for at in range(10)]
+    assert sound(earlier) == [[*each, "", ""] for each in earlier]
+    columns = Columns.of_rows(sound(earlier))
+    without = {
+        segment: msgpack.packb({k: v for k, v in msgpack.unpackb(packed).items() if k not in EXPLAINED})
+        for segment, packed in columns.segments().items()
+    }
+    assert Columns(10, without.__getitem__).record(3) == columns.record(3)
+    store(index, 1, *map(tuple, earlier))
+    found = index.find(QueryLogs(0, NOON + DAY, 100, 0, None, None, None)).rows
+    assert [(each["detail"], each["rule"]) for each in found] == [("", "")] * 10
+    index.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.bus.messages import AccessSpec
+from actors.bus.messages import AccessSpec, EgressSpec
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_head
 from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
@@ -136,3 +136,19 @@ def test_report_mode_tells_of_clients_and_tunnels_too(rig: Rig) -> None:
         assert client.recv(100) == b""
     record = rig.record(method="CONNECT", reason="reported:client_not_allowed")
     assert record["status_code"] == 200
+
+
+def test_the_record_of_a_refusal_has_what_the_client_was_told_and_the_entry_that_decided() -> None:
+    with Rig(access=AccessSpec(deny_destinations=("127.0.0.0/8:1-65535",))) as rig, connect(rig) as client:
+        client.sendall(b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        head = read_head(client)
+        record = rig.record(status_code=403)
+        assert f'details="{record["detail"]}"'.encode() in head
+        assert "127.0.0.0/8" in record["rule"]
+        assert b"127.0.0.0" not in head
+        with connect(rig) as odd:
+            odd.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert rig.record(status_code=400)["detail"].encode() in read_head(odd)
+    with Rig(egress=EgressSpec("public_only", (), ())) as rig, connect(rig) as client:
+        client.sendall(b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert rig.record(status_code=403)["rule"] == "egress guard"

@@ -245,7 +245,9 @@ def test_credentials_hold_for_new_connections_at_once_and_drop_none() -> None:
             for field, status in ((wrong, b"407"), ("X: y", b"407"), (basic, b"200"), (basic, b"200")):
                 after.sendall(get(origin, "/", field))
                 assert read_answer(after)[0].startswith(b"HTTP/1.1 " + status)
-        assert rig.record(user="alice")["status_code"] == 200
+        assert rig.record(user="alice", status_code=200)["level"] == "info"
+        assert rig.record(user="alice", status_code=407)["level"] == "warning"
+        assert rig.record(user="", status_code=407)["level"] == "info"
         assert rig.ask(AdmitTester("~test", "token", 30.0)) == Done()
         once = "Proxy-Authorization: Basic " + base64.b64encode(b"~test:token").decode()
         with connect(rig) as tester:

@@ -589,3 +589,18 @@ def test_no_bytes_of_either_side_break_the_machine(method: bytes, early: bytes, 
         if talk.session.reads_origin:
             talk.origin(piece)
     assert talk.session.phase in Phase
+
+
+def test_wrong_credentials_are_reported_with_the_name_that_was_tried_and_none_without() -> None:
+    wrong = Talk(wants_credentials=True).client(GET[:-2] + b"Proxy-Authorization: Basic YWxpY2U6bm8=\r\n\r\n")
+    wrong.out += wrong.session.authorized(None, 0.0)
+    none = Talk(wants_credentials=True).client(GET)
+    none.out += none.session.authorized(None, 0.0)
+    assert [(each.report.status, each.report.user, each.report.reason) for each in (wrong, none)] == [
+        (407, "alice", "http_request_denied"),
+        (407, "", "http_request_denied"),
+    ]
+    assert [each.report.detail for each in (wrong, none)] == [
+        errors.CREDENTIALS_WRONG.detail,
+        errors.CREDENTIALS_WANTED.detail,
+    ]

@@ -146,7 +146,9 @@ class HttpSession(Conversation):
         out: list[Command] = []
         exchange = self._must()
         if user is None:
-            self._refuse(errors.CREDENTIALS_WANTED, out, now)
+            tried = read_basic(exchange.head.fields.credentials)
+            exchange.user = "" if tried is None else tried[0]
+            self._refuse(errors.CREDENTIALS_WANTED if tried is None else errors.CREDENTIALS_WRONG, out, now)
         else:
             exchange.user = user
             self._open(exchange, out, now)
@@ -348,7 +350,7 @@ class HttpSession(Conversation):
             reply = dated(error_response(failure, keep_alive=False), self._policy.date(now))
             size = self._head_size or len(self._in)
             report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
-            out.extend((ToClient(reply), report, CloseClient()))
+            out.extend((ToClient(reply), report.because(failure), CloseClient()))
             self.phase = Phase.CLOSED
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
@@ -358,7 +360,7 @@ class HttpSession(Conversation):
         with_body = exchange.head.method != b"HEAD"
         reply = error_response(failure, keep_alive=persists, with_body=with_body)
         exchange.say(dated(reply, self._policy.date(now)), out)
-        out.append(exchange.report(failure.status, failure.reason, now))
+        out.append(exchange.report(failure.status, failure.reason, now).because(failure))
         if persists:
             self._await_next(out, now)
         else:

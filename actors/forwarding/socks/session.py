@@ -96,6 +96,7 @@ class SocksSession(ABC):
         "_policy",
         "_started",
         "_target",
+        "_tried",
         "_user",
         "deadline",
         "phase",
@@ -113,6 +114,7 @@ class SocksSession(ABC):
         self._client_ended = False
         self._operation: Operation | None = None
         self._target: Authority | None = None
+        self._tried = ""
         self._user = ""
 
     # --- what a version says ---
@@ -253,7 +255,8 @@ class SocksSession(ABC):
         """The credentials are those of `user`; None: they are not good."""
         if user is None:
             out: list[Command] = []
-            self._refuse(errors.CREDENTIALS_WANTED, out, now)
+            self._user = self._tried
+            self._refuse(errors.CREDENTIALS_WRONG, out, now)
             return out
         self._user = user
         out = []
@@ -262,6 +265,7 @@ class SocksSession(ABC):
 
     def _ask(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
         self.phase = Phase.AUTHORIZE
+        self._tried = user or ""
         out.append(Authorize(user, password))
 
     def opened(
@@ -303,7 +307,7 @@ class SocksSession(ABC):
             self._refuse(errors.connection_timed_out("it did not come about in time"), out, now)
         elif not self.closed:
             late = Failure(408, "http_request_error", "the handshake did not come in time", close=True)
-            self._end(late.status, late.kind, out, now)
+            self._end(late, out, now)
         return out
 
     def abandon(self, reason: str, _now: float) -> list[Command]:
@@ -323,12 +327,12 @@ class SocksSession(ABC):
         refusal = self._refusal(failure)
         if refusal:
             self._say(refusal, out)
-        self._end(failure.status, failure.reason, out, now)
+        self._end(failure, out, now)
 
-    def _end(self, status: int, reason: str, out: list[Command], now: float) -> None:
+    def _end(self, failure: Failure, out: list[Command], now: float) -> None:
         self._answered = now
         self.phase = Phase.CLOSED
-        out.extend((self._report(status, reason), CloseClient()))
+        out.extend((self._report(failure.status, failure.reason).because(failure), CloseClient()))
 
     def _say(self, data: bytes, out: list[Command]) -> None:
         self._bytes_out += len(data)

@@ -80,7 +80,7 @@ class Socks5Session(SocksSession):
         try:
             user = name.decode()
         except UnicodeDecodeError:
-            raise Refused(errors.CREDENTIALS_WANTED) from None
+            raise Refused(errors.CREDENTIALS_WRONG) from None
         self._ask(user, password, out)
         return True
 
