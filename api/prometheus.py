@@ -124,7 +124,7 @@ class _Exposition(Collector):
         for proxy in self._proxies:
             labels, runtime = (proxy.id, proxy.protocol), self._runtimes.get(proxy.id)
             if proxy.active:  # one that was stopped isn't down
-                up.add_metric(labels, int(runtime is not None and runtime.state == "running"))
+                up.add_metric(labels, int(runtime is not None and runtime.serves))
             restarts.add_metric(labels, runtime.restarts if runtime else 0)
             info.add_metric((*labels, proxy.name), 1)
         return (active, memory, last, up, restarts, info)

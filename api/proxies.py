@@ -263,6 +263,7 @@ class Proxies:
         """Active, and whether that is a change. With the address taken: 400, and the status stays."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
+            self._require_certificate(before.record)
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
             self._tell_wish(after)
@@ -283,9 +284,13 @@ class Proxies:
         return after, changed
 
     def restart(self, proxy_id: str, if_match: int | None) -> StoredProxy:
-        """A new process on the same socket; an inactive proxy is started."""
+        """A new process on the same socket; an inactive proxy is started.
+
+        400 when the new process would serve worse than the present one, which then goes on.
+        """
         with self._one_change():
             before = self._matching(proxy_id, if_match)
+            self._require_certificate(before.record)
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
             self._tell_wish(after)
@@ -308,6 +313,13 @@ class Proxies:
             refuse_circle(record, records)
             self._upstream_policy.refuse(record, records, scope)
         return record
+
+    def _require_certificate(self, record: ProxyRecord) -> None:
+        """A process that is made now could use the certificate. One that has ended is no worse than it was."""
+        try:
+            check_certificate(record, self._tls)
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
 
     # --- for changes of many at once (`api.transfer`) ---
 

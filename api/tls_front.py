@@ -20,11 +20,13 @@ from collections import Counter
 from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import Done, SetMaxConnections
+from actors.bus.messages import SUPERVISOR, Done, Problem, ReportProblems, SetMaxConnections
+from actors.bus.messages.problems import CERTIFICATE
 from actors.complaints import Complaint
 from actors.forwarding.proxy_protocol import build_v2
 from actors.forwarding.tls import Certificate, TlsStream
 from actors.last_call import LAST_CALL, last_call
+from actors.problems import Problems
 from actors.process import Actor, Boot
 from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 from api.caps import counted_as, per_address
@@ -43,6 +45,8 @@ READ_SIZE = 64 * 1024
 BUFFER_MAX = 256 * 1024
 """Bytes in one direction above which the sender has to wait."""
 LOOK_PERIOD = 0.5
+CERTIFICATE_PERIOD = 30.0
+"""Seconds between two looks at the certificate while no client makes the front look."""
 ACCEPTS_AT_ONCE = 64
 
 
@@ -53,7 +57,9 @@ class TlsFront(Actor):
         """Raises `CertificateError` without a good certificate."""
         super().__init__(boot, sockets)
         params = boot.params
-        self._certificate = Certificate(params["cert_file"], params["key_file"], _complain)
+        self._problems = Problems(self.loop, time.time, self._report)
+        self._certificate = Certificate(params["cert_file"], params["key_file"], self._judge_certificate)
+        self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
         self._most = int(params["max_connections"])
         self._scarcity = Complaint(log, "connections can't be accepted")
         self._links: set[_Link] = set()
@@ -65,6 +71,7 @@ class TlsFront(Actor):
         self._listen(sockets[0])
         self.loop.call_every(LOOK_PERIOD, self._look)
         self.ready()
+        self._problems.report_soon()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """There may be more connections, or fewer, from now on; those that there are stay."""
@@ -101,6 +108,15 @@ class TlsFront(Actor):
             self._listen(self._listener)
         if self._draining and not self._links:
             self.finish()
+
+    def _judge_certificate(self, trouble: str | None) -> None:
+        if trouble is None:
+            self._problems.ends(CERTIFICATE, "the certificate is good")
+        else:
+            self._problems.begins(CERTIFICATE, trouble)
+
+    def _report(self, problems: tuple[Problem, ...], over: tuple[Problem, ...]) -> None:
+        self.mailbox.tell(SUPERVISOR, ReportProblems(self.boot.instance, problems, over, self._certificate.ends))
 
     def _listen(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -303,7 +319,3 @@ class _Link:
             self._front.loop.unwatch(sock.fileno())
             if mask:
                 self._front.loop.watch(sock.fileno(), mask, self._touched)
-
-
-def _complain(what: str, detail: str) -> None:
-    log.error("%s: %s", what, detail)

@@ -6,6 +6,7 @@ The sender hears of a change after it is durable. One that was not there to hear
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -32,6 +33,7 @@ from actors.bus.messages import (
 )
 from api.audit.context import on_behalf_of
 from api.bridge import Bridge
+from api.condition import Flaw, of_webhooks
 from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
@@ -56,6 +58,10 @@ PREVIOUS_SECRET_FOR = 24 * 3600.0
 MAX_PREVIOUS_SECRETS = 3
 TOLD_MAX = 2.0
 ASK_TIMEOUT = 5.0
+
+
+REMEMBERED = 1.0
+"""Seconds for which it is known which webhooks fail; a health check may be asked for often."""
 
 
 class SenderLost(Exception):
@@ -85,6 +91,8 @@ class Webhooks:
         self._publish = publish
         self._seal = seal
         self._lock = threading.Lock()
+        self._failing: list[Flaw] = []
+        self._failing_at = -math.inf
 
     def hold(self) -> AbstractContextManager[Any]:
         """Nobody else changes a webhook meanwhile."""
@@ -196,6 +204,16 @@ class Webhooks:
         """How deliveries go; empty when the sender doesn't answer."""
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
         return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
+
+    def failing(self) -> list[Flaw]:
+        """The enabled webhooks whose last request failed, as of a moment ago; empty when the sender doesn't answer."""
+        now = time.monotonic()
+        if now - self._failing_at > REMEMBERED:
+            records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
+            enabled = [each for each in records if each.enabled]
+            self._failing = of_webhooks(enabled, self.statuses()) if enabled else []
+            self._failing_at = now
+        return self._failing
 
     def sender_state(self) -> SenderState | None:
         """How the sender is; None when it doesn't answer."""

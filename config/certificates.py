@@ -6,9 +6,15 @@ the client to judge.
 
 from __future__ import annotations
 
+import calendar
 import ssl
 import stat
+import time
 from pathlib import Path
+
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
+_TIMES = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 
 LARGEST = 8 * 2**20
 """Bytes of a file with certificates; a bundle of all authorities has some hundred thousand."""
@@ -39,6 +45,52 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise CertificateError(*_refused(error, cert_file, key_file)) from error
     return context
+
+
+def ends_at(cert_file: Path) -> float:
+    """When the first certificate of the file ends (`notAfter`), in Unix seconds. Raises `CertificateError`.
+
+    Read by hand, since the library that could read all of a certificate takes twelve megabytes in each process.
+    """
+    try:
+        text = cert_file.read_text("ascii", "replace")
+        der = ssl.PEM_cert_to_DER_cert(text[text.index(_BEGIN) : text.index(_END)] + _END)
+        return _not_after(der)
+    except OSError as error:
+        raise CertificateError("cert_file", f"{cert_file}: {error.strerror or error}") from error
+    except (ValueError, IndexError, KeyError) as error:
+        raise CertificateError("cert_file", "has no certificate in PEM whose end can be read") from error
+
+
+def _not_after(der: bytes) -> float:
+    """RFC 5280 4.1: Certificate → TBSCertificate → [version] serial signature issuer *validity*."""
+    at = _inside(der, _inside(der, 0))
+    if der[at] == _VERSION:
+        at = _behind(der, at)
+    for _serial_signature_issuer in range(3):
+        at = _behind(der, at)
+    at = _behind(der, _inside(der, at))
+    start, end = _content(der, at)
+    return float(calendar.timegm(time.strptime(der[start:end].decode("ascii"), _TIMES[der[at]])))
+
+
+def _content(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the element at `at` begins and ends (X.690 8.1.3)."""
+    length, start = der[at + 1], at + 2
+    if length & 0x80:
+        size = length & 0x7F
+        length, start = int.from_bytes(der[start : start + size], "big"), start + size
+    return start, start + length
+
+
+def _behind(der: bytes, at: int) -> int:
+    return _content(der, at)[1]
+
+
+def _inside(der: bytes, at: int) -> int:
+    if der[at] != _SEQUENCE:
+        raise ValueError("no SEQUENCE where one must be")
+    return _content(der, at)[0]
 
 
 def _refused(error: ssl.SSLError, cert_file: Path, key_file: Path) -> tuple[str, str]:

@@ -21,16 +21,17 @@ from actors.bus.messages import (
     EndConnections,
     Explain,
     Failed,
+    Problem,
     ProxySpec,
     QueryAccounts,
     QueryConnections,
     QueryUpstreams,
-    Recovered,
+    ReportProblems,
     SetAccessRecords,
     SetPooling,
-    Trouble,
     Upstreams,
 )
+from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import RecordSender, Row, is_error
 from actors.forwarding import errors
 from actors.forwarding.announcement import Announcement
@@ -50,14 +51,13 @@ from actors.process import Actor, Boot
 from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
+    from actors.forwarding.certificate_watch import CertificateWatch
     from actors.forwarding.proxy_protocol import Ends, Header
-    from actors.forwarding.tls import Certificate
 
 log = logging.getLogger(__name__)
 
 PAGE = resource.getpagesize()
 ACCEPTED_AT_ONCE = 64
-TROUBLE_PERIOD = 60.0
 FIRST_REQUEST = 1.0
 """Seconds that a client which has only connected may take for its request, once the actor is to end."""
 USAGE_AWAITED = 2.0
@@ -85,18 +85,14 @@ class ForwardingActor(Actor):
             float(params.get("keep_alive_timeout", 60)),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
-        self.serving.dialer.on_trouble = self._trouble
-        self.serving.announce = self._announce
+        self.serving.problems.report = self._report
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
-        self._tls: tuple[str, str] | None = None
-        self._certificate: Certificate | None = None
-        self._wants_tls = False
+        self._certificate: CertificateWatch | None = None
         self._listener: socket.socket | None = None
         self._last_ip = ""
-        self._told: dict[str, float] = {}
         self._teller = Teller(self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said))
         self.ready()
 
@@ -108,6 +104,7 @@ class ForwardingActor(Actor):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
             self._choose_certificate(message.spec)
+            self.serving.problems.report_soon()
             if self._listener is None and not self._stopping:
                 self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
                 self._listen_when_known()
@@ -252,37 +249,25 @@ class ForwardingActor(Actor):
 
     def _transport(self, sock: socket.socket) -> Transport | None:
         """The connection as the protocol wants it; None when it wants TLS and there is no certificate."""
-        if not self._wants_tls:
+        if self._certificate is None:
             return sock
-        if self._certificate is None:
-            self._read_certificate()
-        if self._certificate is None:
+        context = self._certificate.context()
+        if context is None:
             return None
         from actors.forwarding.tls import TlsStream  # only https proxies pay for it
 
-        return TlsStream(sock, self._certificate.context(self.loop.now))
+        return TlsStream(sock, context)
 
     def _choose_certificate(self, spec: ProxySpec) -> None:
         """For `https`: the proxy's own pair of files, else the product's."""
-        self._wants_tls = spec.protocol == "https"
-        files = (spec.tls or self._own_tls) if self._wants_tls else None
-        if files != self._tls:
-            self._tls = files
+        if spec.protocol != "https":
             self._certificate = None
-        if self._wants_tls and self._certificate is None:
-            self._read_certificate()
-
-    def _read_certificate(self) -> None:
-        from actors.forwarding.tls import Certificate  # only https proxies pay for it
-        from config.certificates import CertificateError
-
-        if self._tls is None:
-            self._trouble("certificate", "there is no certificate; clients are turned away")
             return
-        try:
-            self._certificate = Certificate(*self._tls, self._trouble)
-        except CertificateError as error:
-            self._trouble("certificate", f"the certificate can't be used; clients are turned away: {error}")
+        from actors.forwarding.certificate_watch import CertificateWatch  # only https proxies pay for it
+
+        if self._certificate is None:
+            self._certificate = CertificateWatch(self.loop, self.serving.problems)
+        self._certificate.use(spec.tls or self._own_tls)
 
     def _turn_away_from_full(self, sock: socket.socket) -> None:
         self.serving.count.errors += 1
@@ -291,7 +276,7 @@ class ForwardingActor(Actor):
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
         self.serving.refused_client(self._last_ip, failure)
-        if self._wants_tls:
+        if self._certificate is not None:
             sock.close()  # a handshake only to say no would cost more than the connection
             return
         self.loop.watch(sock.fileno(), EDGE, lambda _mask: None)
@@ -305,7 +290,7 @@ class ForwardingActor(Actor):
         if error.errno not in OUT_OF_DESCRIPTORS:
             log.debug("a connection ended before it was accepted: %s", error)
             return
-        self._trouble("out_of_descriptors", "no descriptor is left for new clients; they wait in the queue")
+        self.serving.problems.occurred(NO_DESCRIPTORS, "no descriptor is left for new clients: they wait in the queue")
         listener = self._listener
         if listener is not None:
             self.loop.unwatch(listener.fileno())
@@ -317,17 +302,9 @@ class ForwardingActor(Actor):
 
     # --- telling ---
 
-    def _trouble(self, what: str, detail: str) -> None:
-        last = self._told.get(what)
-        if last is None or self.loop.now - last > TROUBLE_PERIOD:
-            self._told[what] = self.loop.now
-            log.error("%s: %s", self.boot.name, detail)
-            self.mailbox.tell(SUPERVISOR, Trouble(what, detail))
-
-    def _announce(self, message: Trouble | Recovered) -> None:
-        """What limits itself."""
-        log.log(logging.WARNING if isinstance(message, Trouble) else logging.INFO, "%s", message.detail)
-        self.mailbox.tell(SUPERVISOR, message)
+    def _report(self, problems: tuple[Problem, ...], over: tuple[Problem, ...]) -> None:
+        ends = 0.0 if self._certificate is None else self._certificate.ends
+        self.mailbox.tell(SUPERVISOR, ReportProblems(self.boot.instance, problems, over, ends))
 
     def _counters(self) -> Counters | None:
         serving, count = self.serving, self.serving.count

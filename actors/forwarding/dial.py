@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from actors.bus.loop import Loop, Timer
+from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding import errors
 from actors.forwarding.asker import OURSELVES, Asker
 from actors.forwarding.errors import Failure
@@ -163,7 +164,7 @@ class Dial:
                 sock = self._dialer.connector(address, self._target.port)
             except SourceLost as lost:
                 self._failure = errors.source_lost()
-                self._dialer.on_trouble("bind_address", f"no connection can leave from {lost.strerror}")
+                self._dialer.on_trouble(BIND_ADDRESS, f"no connection can leave from {lost.strerror}")
                 continue
             except OSError as error:
                 self._note(error.errno or 0, address)
@@ -205,7 +206,7 @@ class Dial:
             self._failure = errors.host_unreachable(f"{shown}: no route to the host")
         elif trouble in _OUT_OF_DESCRIPTORS:
             self._failure = errors.out_of_descriptors()
-            self._dialer.on_trouble("out_of_descriptors", "no descriptor is left for connections to origins")
+            self._dialer.on_trouble(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
         elif trouble == errno.ECONNRESET:
             self._failure = errors.connection_lost(f"{shown} resets connections")
         else:

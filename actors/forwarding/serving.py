@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages import EgressSpec, ProxySpec, Recovered, Trouble, UpstreamsSpec
+from actors.bus.messages import EgressSpec, ProxySpec, UpstreamsSpec
+from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import Row
 from actors.forwarding.commands import Report
 from actors.forwarding.connections import Book, Open
@@ -35,6 +36,7 @@ from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
 from actors.forwarding.transport import Transport
 from actors.latency import BOUNDS, BUCKETS
+from actors.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +99,8 @@ class Serving:
         self._crashes = CrashLog()
         self._last_number = 0
         self._epoch = time.time() - time.monotonic()
+        self.problems = Problems(loop, self.clock)
+        self.dialer.on_trouble = self.problems.occurred
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
@@ -106,7 +110,6 @@ class Serving:
         self.limits = Limits(loop)
         self.judge: Judge | None = None
         self.upstreams: Upstreams | None = None
-        self.announce: Callable[[Trouble | Recovered], None] = lambda _message: None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
         self._spec: ProxySpec | None = None
@@ -184,7 +187,7 @@ class Serving:
 
     def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
         """There was no descriptor for a pipe: go on when somebody has given one back. Asked twice, it is done once."""
-        self.dialer.on_trouble("out_of_descriptors", "no descriptor is left for pipes; connections wait")
+        self.problems.occurred(NO_DESCRIPTORS, "no descriptor is left for pipes: connections wait")
         if not self._without_pipe:
             self.loop.call_later(PIPE_WAIT, self._try_for_pipes)
         self._without_pipe[go_on] = None

@@ -12,11 +12,13 @@ import logging
 import os
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from config.certificates import CertificateError, server_context
+from config.certificates import CertificateError, ends_at, server_context
+from config.units import timestamp_text
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,10 @@ CHECK_PERIOD = 1.0
 READ_SIZE = 32 * 1024
 SEAL_SIZE = 32 * 1024
 """Clear bytes that are encrypted at a time, at most. OpenSSL keeps room for as much as it was ever given at once."""
+
+
+OnProblem = Callable[[str | None], None]
+"""Called with what is wrong with a certificate, as a sentence; with None when all is well with it."""
 
 
 class TlsStream:
@@ -159,34 +165,57 @@ class TlsStream:
 
 
 class Certificate:
-    """A certificate that is read again when its files change. A pair that can't be used leaves the last good one."""
+    """A certificate that is read again when its files change. A pair that can't be used leaves the last good one.
 
-    def __init__(self, cert_file: str, key_file: str, on_trouble: Callable[[str, str], None]) -> None:
+    Neither does one take its place that has ended, while the present one has not.
+    """
+
+    def __init__(self, cert_file: str, key_file: str, on_problem: OnProblem) -> None:
         """Raises `CertificateError` when there is no good pair to begin with."""
         self._files = (Path(cert_file), Path(key_file))
-        self._on_trouble = on_trouble
+        self._on_problem = on_problem
         self._seen = self._look()
         self._looked = 0.0
         self._context = server_context(*self._files)
+        self.ends = ends_at(self._files[0])
+        self._refused: str | None = None
+        self._judge()
 
     def context(self, now: float) -> ssl.SSLContext:
         """The context of the pair as it is now."""
         if now - self._looked > CHECK_PERIOD:
             self._looked = now
-            seen = self._look()
-            if seen != self._seen:
-                self._reload(seen)
+            self.check()
         return self._context
+
+    def check(self) -> None:
+        """Look at the files and at the time, and tell `on_problem` what is wrong, if that has changed."""
+        seen = self._look()
+        if seen != self._seen:
+            self._reload(seen)
+        else:
+            self._refused = None  # the files are the good ones, or are so again
+        self._judge()
 
     def _reload(self, seen: tuple[object, ...]) -> None:
         try:
-            self._context = server_context(*self._files)
+            context, ends = server_context(*self._files), ends_at(self._files[0])
+            if ends <= time.time() < self.ends:
+                raise CertificateError("cert_file", f"ended at {timestamp_text(ends)}")
         except CertificateError as error:
             # Perhaps one file of the pair is still to come: look again.
-            self._on_trouble("certificate", f"the changed certificate is not used: {error}")
+            self._refused = f"the changed certificate is not used, the one before is: {error}"
             return
-        self._seen = seen
+        self._context, self.ends, self._seen, self._refused = context, ends, seen, None
         log.info("the certificate %s was read again", self._files[0])
+
+    def _judge(self) -> None:
+        if self._refused is not None:
+            self._on_problem(self._refused)
+        elif self.ends <= time.time():
+            self._on_problem(f"the certificate {self._files[0]} ended at {timestamp_text(self.ends)}")
+        else:
+            self._on_problem(None)
 
     def _look(self) -> tuple[object, ...]:
         """What changes when a file does."""

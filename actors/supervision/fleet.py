@@ -38,14 +38,14 @@ from actors.bus.messages import (
     PutWish,
     RecalledEvents,
     RecallEvents,
-    Recovered,
     RemoveProxy,
+    ReportProblems,
     ReserveListener,
     RestartProxy,
     Runtime,
     SetGroup,
-    Trouble,
     forwarding_name,
+    proxy_label,
 )
 from actors.bus.messages import (
     Fleet as FleetReport,
@@ -59,6 +59,7 @@ from actors.supervision.managed import Managed, Plan, World
 from actors.supervision.once import Gate, nothing, once, once_with
 from actors.supervision.orders import Entries, Orders
 from actors.supervision.own_addresses import OwnAddresses
+from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_actors import ProxyActors
 from actors.supervision.reconcile import reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
@@ -95,13 +96,14 @@ class Fleet:
         self._keeper = keeper or ListenerKeeper(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
-        self._announcer = Announcer(events, self._name_of)
+        self._announcer = Announcer(events, self._spec_of, lambda: world.loop.now)
+        self._problems = ProblemBook()
         self._telling = Telling(world.exchange)
         self._own = OwnAddresses(world.loop, self._keeper, orders, self._own_changed)
         self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
         self._elders.on_end = self._look_at_the_end
         self._actors = ProxyActors(
-            world, self, entries.forwarding, orders, self._keeper, self._elders, self._announcer.forget
+            world, self, entries.forwarding, orders, self._keeper, self._elders, self._forget_problems
         )
         self._proxies = self._actors.by_id
         self._starting = Starting(world.loop, self._is_starting)
@@ -126,9 +128,8 @@ class Fleet:
             AwaitProxy: self._await,
             PutWish: self._put_wish,
             DescribeFleet: self._describe,
-            Trouble: self._trouble,
-            Recovered: self._recovered,
             Listening: self._listening,
+            ReportProblems: self._report,
             RecallEvents: self._recall,
         }
 
@@ -234,7 +235,7 @@ class Fleet:
     @property
     def beyond_help(self) -> str:
         """What is wrong that neither a restart of an actor nor waiting has mended; empty when nothing is."""
-        stuck = [actor.name for actor in self._all() if actor.stuck]
+        stuck = [self.label(actor.name) for actor in self._all() if actor.stuck]
         return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
 
     @property
@@ -242,9 +243,15 @@ class Fleet:
         """One line for `systemctl status`."""
         running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
         wanted = sum(spec.active for spec in self._wish.values())
-        return f"{running} of {wanted} proxies running"
+        degraded = sum(self._runtime(actor).state == "degraded" for actor in self._proxies.values())
+        return f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
 
     # --- what managed actors tell ---
+
+    def label(self, name: str) -> str:
+        """What people call the actor `name`: of a proxy `office (3128)`."""
+        spec = self._wish.get(name.removeprefix(forwarding_name("")))
+        return name if spec is None else proxy_label(spec.name, spec.port)
 
     def actor_ready(self, actor: Managed, instance: int) -> None:
         """Configure a forwarding actor before anything else can reach it."""
@@ -255,7 +262,7 @@ class Fleet:
 
     def actor_up(self, actor: Managed) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
-        log.info("%s runs (pid %s)", actor.name, actor.runtime().pid)
+        log.info("%s runs (pid %s)", self.label(actor.name), actor.runtime().pid)
         self._elders.dismiss(actor.name, self._orders.drain_timeout)
         if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
             on_ready, self.on_ready = self.on_ready, nothing
@@ -263,6 +270,7 @@ class Fleet:
         proxy_id = self._proxy_id(actor)
         self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
         self._announcer.up(proxy_id, actor.life)
+        self._say_problems(actor)
         self._starting.look(proxy_id)
 
     def actor_down(self, actor: Managed) -> None:
@@ -275,7 +283,7 @@ class Fleet:
 
     def actor_ended(self, actor: Managed) -> None:
         """It has stopped."""
-        log.info("%s has stopped", actor.name)
+        log.info("%s has stopped", self.label(actor.name))
         self._starting.look(self._proxy_id(actor))
         if self._ending is not None:
             self._ending.look()
@@ -372,23 +380,33 @@ class Fleet:
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: replace(
-                self._proxies[proxy_id].runtime() if proxy_id in self._proxies else stopped,
+                self._runtime(self._proxies[proxy_id]) if proxy_id in self._proxies else stopped,
                 name=self._wish[proxy_id].name,
                 protocol=self._wish[proxy_id].protocol,
             )
             for proxy_id in wanted
             if proxy_id in self._wish
         }
-        actors = {name: actor.runtime() for name, actor in self._fixed.items()}
+        actors = {name: self._runtime(actor) for name, actor in self._fixed.items()}
         answer(FleetReport(proxies, actors, self._started_at))
 
-    def _trouble(self, sender: str, message: Trouble, _answer: Answer) -> None:
-        log.error("%s: %s: %s", sender, message.what, message.detail)
-        self._announcer.trouble(sender.removeprefix(forwarding_name("")), message)
+    def _runtime(self, actor: Managed) -> Runtime:
+        return self._problems.applied(actor.name, actor.instance, actor.runtime())
 
-    def _recovered(self, sender: str, message: Recovered, _answer: Answer) -> None:
-        log.info("%s: %s: %s", sender, message.what, message.detail)
-        self._announcer.recovered(sender.removeprefix(forwarding_name("")), message)
+    def _report(self, sender: str, message: ReportProblems, _answer: Answer) -> None:
+        actor = self._by_name(sender)
+        if actor is not None and actor.life.state is not State.DRAINING:
+            self._problems.put(sender, message)
+            self._say_problems(actor)
+
+    def _say_problems(self, actor: Managed) -> None:
+        begun, over = self._problems.news(actor.name, actor.instance)
+        proxy_id = self._proxy_id(actor)
+        self._announcer.problems(self.label(actor.name), proxy_id, begun, over)
+
+    def _forget_problems(self, proxy_id: str) -> None:
+        self._problems.forget(forwarding_name(proxy_id))
+        self._announcer.forget(proxy_id)
 
     def _listening(self, sender: str, message: Listening, _answer: Answer) -> None:
         self._own.found(sender, (message.host, message.port))
@@ -435,9 +453,8 @@ class Fleet:
         if self._ending is None and self._actors.any_untold():
             self._reconcile()
 
-    def _name_of(self, proxy_id: str) -> str | None:
-        spec = self._wish.get(proxy_id)
-        return None if spec is None else spec.name
+    def _spec_of(self, proxy_id: str) -> ProxySpec | None:
+        return self._wish.get(proxy_id)
 
     def _all(self) -> list[Managed]:
         return [*self._fixed.values(), *self._proxies.values()]

@@ -48,7 +48,10 @@ class Plan:
 
 
 class Owner(Protocol):
-    """What a managed actor tells the fleet."""
+    """What a managed actor tells the fleet, and asks it."""
+
+    def label(self, name: str) -> str:
+        """What people call the actor `name`."""
 
     def actor_ready(self, actor: Managed, instance: int) -> None:
         """A process said hello and will be current next; this is the time to configure it."""
@@ -119,6 +122,11 @@ class Managed:
     def name(self) -> str:
         """Its name on the bus."""
         return self.plan.name
+
+    @property
+    def label(self) -> str:
+        """What people call it; a proxy's name may change."""
+        return self._owner.label(self.name)
 
     @property
     def waiting(self) -> bool:
@@ -232,7 +240,7 @@ class Managed:
             each.feel(now)
             if each.overdue(now) > 0:
                 silent = now - (each.heard or each.asked)
-                log.error("%s (pid %s) is silent for %.0f s and is killed", self.name, each.process.pid, silent)
+                log.error("%s (pid %s) is silent for %.0f s and is killed", self.label, each.process.pid, silent)
                 each.process.kill()
 
     @property
@@ -256,7 +264,7 @@ class Managed:
             self._left(generation)
         elif generation is self._successor:
             self._successor = None
-            log.error("%s (pid %s) %s at its start; the older process goes on", self.name, process.pid, how)
+            log.error("%s (pid %s) %s at its start; the older process goes on", self.label, process.pid, how)
             self._tell_outcome(Failed(f"the new process {how}"))
         else:
             self._died(f"its process {how}" if process.pid is None else f"process {process.pid} {how}")
@@ -268,7 +276,7 @@ class Managed:
         try:
             process = self._world.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
         except OSError as error:
-            log.error("%s can't be started: %s", self.name, error)
+            log.error("%s can't be started: %s", self.label, error)
             return None
         return _Generation(process, self._world.loop.now)
 
@@ -299,7 +307,7 @@ class Managed:
         self._world.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
 
     def _died(self, how: str) -> None:
-        log.error("%s died: %s", self.name, how)
+        log.error("%s died: %s", self.label, how)
         self._current = None
         self._failed(Happening.DIED, how)
 

@@ -92,7 +92,7 @@ class ProxyActors:
             try:
                 self._keeper.keep(proxy_id, spec.host, spec.port)
             except ListenError as error:
-                log.info("proxy %s is left to the next program: %s", proxy_id, error)
+                log.info("%s is left to the next program: %s", self._owner.label(forwarding_name(proxy_id)), error)
 
     def stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
         """Have it drain and end, with its elders; its listener ends when it has stopped accepting, and then `quiet`."""
@@ -127,7 +127,7 @@ class ProxyActors:
         try:
             self._keeper.keep(proxy_id, host, port)
         except ListenError as error:
-            log.error("proxy %s: %s", proxy_id, error)
+            log.error("%s: %s", self._owner.label(forwarding_name(proxy_id)), error)
             self._actor(proxy_id).refused(error.error)
             return False
         return True

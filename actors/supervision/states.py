@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from actors.bus.messages import Runtime
+from actors.bus.messages import Problem, Runtime
+from actors.bus.messages.problems import LISTENER, PROCESS
 
 
 class State(StrEnum):
@@ -81,6 +82,7 @@ class Life:
         self.since = clock()
         self.restarts = 0
         self.error: str | None = None
+        self._reason = PROCESS
 
     def happens(self, happening: Happening, error: str | None = None) -> State:
         """Go over to the next state and return it. Raises `IllegalTransitionError`."""
@@ -92,6 +94,7 @@ class Life:
         self.state = following
         if following is State.FAILED:
             self.error = error
+            self._reason = LISTENER if happening is Happening.REFUSED else PROCESS
         elif following in (State.RUNNING, State.STOPPED):
             self.error = None
         return following
@@ -101,8 +104,10 @@ class Life:
         self.since = self._clock()
 
     def runtime(self, pid: int | None) -> Runtime:
-        """As the API shows it."""
-        return Runtime(self.state.value, pid, self.since, self.restarts, self.error)
+        """As the API shows it; a failure is a problem like others, with which nobody is served."""
+        failed = self.state is State.FAILED
+        problems = (Problem(self._reason, self.error or "", self.since, serves=False),) if failed else ()
+        return Runtime(self.state.value, pid, self.since, self.restarts, self.error, problems=problems)
 
     def __repr__(self) -> str:
         return f"<Life {self.state.value}{f': {self.error}' if self.error else ''}>"

@@ -122,8 +122,8 @@ class _Export:
         yield self._gauge("proxyfleet.active_connections", "{connection}", "Open connections", active)
         memory = [(own, stats.resident) for own, _runtime, stats in every]
         yield self._gauge("proxyfleet.proxy.memory", "By", "Resident memory of its process", memory)
-        up = [(own, int(runtime.state == "running")) for own, runtime, _stats in every if runtime.state != "stopped"]
-        yield self._gauge("proxyfleet.proxy.up", "1", "1 while its process runs", up)
+        up = [(own, int(runtime.serves)) for own, runtime, _stats in every if runtime.state != "stopped"]
+        yield self._gauge("proxyfleet.proxy.up", "1", "1 while it can serve clients", up)
 
     def _response_times(self) -> Any:
         text = "From the request to the head of the answer, or until the tunnel stood"

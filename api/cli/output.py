@@ -35,6 +35,11 @@ WORDS = {
 """Colours of words that say how something is."""
 
 
+def style_of(cell: str) -> str:
+    """The colour of a cell: that of its word, whatever stands behind it in brackets; none for other texts."""
+    return WORDS.get(cell.partition(" (")[0], "")
+
+
 GAP = 2
 """Spaces between two columns at a terminal."""
 
@@ -144,7 +149,7 @@ class Output:
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             text = shown(value)
-            self.line(f"{self.colour(name.ljust(width), DIM)}  {self.colour(text, WORDS.get(text))}")
+            self.line(f"{self.colour(name.ljust(width), DIM)}  {self.colour(text, style_of(text))}")
 
     def line(self, text: str) -> None:
         """A line of the result."""
@@ -221,7 +226,7 @@ class Output:
         for at in kept:
             table.add_column(columns[at].title, justify="right" if columns[at].right else "left", no_wrap=True)
         for row in cells:
-            table.add_row(*(Text(row[at], style=WORDS.get(row[at]) or "") for at in kept))
+            table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
         width = max(room, _wide(widths, kept))
         Console(file=self.out, width=width, no_color=not self.coloured, highlight=False, emoji=False).print(table)
         left_out = [column.title for at, column in enumerate(columns) if at not in kept]

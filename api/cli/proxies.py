@@ -40,12 +40,20 @@ def transferred(stats: Any) -> Size:
     return Size(stats["bytes_in"] + stats["bytes_out"])
 
 
+def state(runtime: dict[str, Any] | None) -> str:
+    """The state of a proxy, with the reasons where it is degraded."""
+    if runtime is None:
+        return "unknown"
+    reasons = dict.fromkeys(each["reason"] for each in runtime.get("problems", ()))
+    return f"degraded ({', '.join(reasons)})" if runtime["state"] == "degraded" else str(runtime["state"])
+
+
 COLUMNS = (
     Column("NAME", "name"),
     Column("PROTOCOL", "protocol"),
     Column("ADDRESS", address),
     Column("STATUS", "status"),
-    Column("STATE", lambda row: (row["runtime"] or {}).get("state", "unknown")),
+    Column("STATE", lambda row: state(row["runtime"])),
     Column("CONNECTIONS", "stats.active_connections", right=True),
     Column("REQUESTS", "stats.total_requests", right=True),
     Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=True),
@@ -383,13 +391,14 @@ def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str
 def _show(session: Session, data: dict[str, Any]) -> None:
     proxy = data["proxy"]
     runtime, stats = proxy["runtime"] or {}, proxy["stats"]
+    problems = runtime.get("problems") or []
     pairs = [
         ("name", proxy["name"]),
         ("id", proxy["id"]),
         ("address", f"{proxy['protocol']}://{address(proxy)}"),
         ("status", proxy["status"]),
         ("state", runtime.get("state", "unknown")),
-        ("error", runtime.get("error")),
+        ("error", [f"{each['error']} (since {each['since']})" for each in problems] or runtime.get("error")),
         ("process", runtime.get("pid")),
         ("restarts", runtime.get("restarts")),
         ("uptime", Span(stats["uptime_seconds"])),

@@ -39,7 +39,7 @@ def status(session: Session) -> None:
         ("process", server["pid"]),
         ("resident", Size(server["memory"]["rss_bytes"])),
         ("processor", server["cpu"]["usage"]),
-        ("active proxies", proxy["active_proxies"]),
+        ("proxies", _proxies(proxy)),
         ("connections", proxy["active_connections"]),
         ("requests", proxy["total_requests"]),
         ("requests/s", proxy["requests_per_second"]),
@@ -48,14 +48,31 @@ def status(session: Session) -> None:
         ("out/s", Size(network["bandwidth_out_bytes"], per_second=True)),
         ("in", Size(network["bytes_in"])),
         ("out", Size(network["bytes_out"])),
+        *(("problem", _problem(each)) for each in figures.get("problems", ())),
     ]
     session.out.data({"health": report, "status": figures}, lambda: session.out.details(pairs))
     if report["status"] == "unhealthy":
         raise typer.Exit(int(Status.FAILED))
 
 
+def _proxies(proxy: dict[str, Any]) -> str:
+    """How many should run and do."""
+    text = f"{proxy['active_proxies']} of {proxy['wanted_proxies']} run"
+    counts = [f"{proxy[f'{word}_proxies']} {word}" for word in ("degraded", "failed") if proxy[f"{word}_proxies"]]
+    return f"{text} ({', '.join(counts)})" if counts else text
+
+
+def _problem(each: dict[str, Any]) -> str:
+    port = f" ({each['port']})" if each["port"] else ""
+    return f"{each['resource']} {each['name']}{port}: {each['reason']}: {each['error']}"
+
+
+TOLD_APART = ("status", "active_proxies", "wanted_proxies", "degraded_proxies", "failed_proxies", "reasons", "failing")
+"""Parts of checks that stand in lines of their own."""
+
+
 def _check(check: dict[str, Any]) -> str:
-    told = {name.replace("_", " "): in_binary(shown(value)) for name, value in check.items() if name != "status"}
+    told = {name.replace("_", " "): in_binary(shown(value)) for name, value in check.items() if name not in TOLD_APART}
     rest = ", ".join(f"{name} {text}" for name, text in told.items() if text != "-")
     return f"{check['status']} ({rest})" if rest else str(check["status"])
 

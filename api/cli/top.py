@@ -19,8 +19,8 @@ import typer
 
 from api.cli.commands import WATCH, Session, command
 from api.cli.keyboard import END, ESCAPE, keyboard
-from api.cli.output import GAP, WORDS, counted, fitting, safe, shown
-from api.cli.proxies import address
+from api.cli.output import GAP, counted, fitting, safe, shown, style_of
+from api.cli.proxies import address, state
 from api.cli.quantities import Size
 from api.cli.trouble import Status, Trouble
 
@@ -113,7 +113,7 @@ def _row(proxy: dict[str, Any], before: Mapping[str, Any] | None, seconds: float
         "name": proxy["name"],
         "protocol": proxy["protocol"],
         "address": address(proxy),
-        "state": (proxy["runtime"] or {}).get("state", "unknown"),
+        "state": state(proxy["runtime"]),
         "connections": stats["active_connections"],
         "requests": rate("total_requests"),
         "errors": rate("errors"),
@@ -287,7 +287,7 @@ def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: b
         table.add_column(titles[at], justify="right" if right else "left", no_wrap=True, min_width=widths[at])
     for row in texts:
         row[0] = shortened(row[0], widths[0], cut)
-        table.add_row(*(Text(row[at], style=WORDS.get(row[at]) or "") for at in kept))
+        table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
     return table
 
 

@@ -14,6 +14,16 @@ Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """ISO 8601, UTC."""
 Protocol = Literal["http", "https", "socks4", "socks5"]
 Wish = Literal["active", "inactive"]
+Reason = Literal[
+    "certificate",
+    "upstream_down",
+    "upstreams_unreachable",
+    "out_of_descriptors",
+    "bind_address",
+    "listener",
+    "process",
+]
+"""Why a proxy or an actor is degraded or has failed (`actors.bus.messages.problems.REASONS`)."""
 Wellness = Literal["healthy", "degraded", "unhealthy"]
 
 
@@ -48,13 +58,23 @@ class DatabaseCheck(Form):
 
 
 class ProxyServiceCheck(Form):
-    """The supervisor and what it runs."""
+    """The supervisor and what it runs. `active_proxies` run, `wanted_proxies` should; `reasons` are of all problems."""
 
     status: Wellness
     active_proxies: int
+    wanted_proxies: int | None = None
     failed_proxies: list[str] | None = None
+    degraded_proxies: list[str] | None = None
+    reasons: list[Reason] | None = None
     missing_actors: list[str] | None = None
     error: str | None = None
+
+
+class WebhookCheck(Form):
+    """The deliveries of webhooks: `failing` are those whose last request failed."""
+
+    status: Wellness
+    failing: list[str]
 
 
 class MemoryCheck(Form):
@@ -79,6 +99,7 @@ class Checks(Form):
 
     database: DatabaseCheck
     proxy_service: ProxyServiceCheck
+    webhooks: WebhookCheck | None = None
     memory: MemoryCheck
     disk: DiskCheck
 
@@ -121,9 +142,15 @@ class ServerFigures(Form):
 
 
 class ProxyFigures(Form):
-    """All proxies together. `records_dropped` are access records that were lost."""
+    """All proxies together. `records_dropped` are access records that were lost.
+
+    `wanted_proxies` should run; `active_proxies` do, some of them degraded; the others have failed or are starting.
+    """
 
     active_proxies: int
+    wanted_proxies: int
+    degraded_proxies: int
+    failed_proxies: int
     total_connections: int
     active_connections: int
     requests_per_second: float
@@ -153,13 +180,27 @@ class NetworkFigures(Form):
     bytes_out: int
 
 
+class FlawForm(Form):
+    """One thing that is wrong now, and with what. `port` is that of a proxy, `upstream` one of its upstreams."""
+
+    resource: Literal["proxy", "actor", "webhook"]
+    id: str
+    name: str
+    port: int | None
+    reason: Literal[Reason, "webhook_failing"]
+    upstream: str | None
+    error: str
+    since: Moment
+
+
 class SystemStatus(Form):
-    """The system status."""
+    """The system status. `problems` are why `server.status` is not `healthy`."""
 
     server: ServerFigures
     proxy: ProxyFigures
     network: NetworkFigures
     webhooks: SenderFigures | None
+    problems: list[FlawForm]
 
 
 # --- credentials --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from api.openapi.account_forms import AccountForm, LimitsForm
-from api.openapi.forms import Form, Moment, Protocol, Wish
+from api.openapi.forms import Form, Moment, Protocol, Reason, Wish
 
 
 class AuthForm(Form):
@@ -90,14 +90,27 @@ class UpstreamStateForm(Form):
     last_error: str | None
 
 
-class RuntimeForm(Form):
-    """What is really so. `upstreams` is there in the detail form of a proxy with parents."""
+class ProblemForm(Form):
+    """One thing that is wrong and not over. `upstream` names the upstream that it concerns."""
 
-    state: Literal["starting", "running", "draining", "failed", "stopped"]
+    reason: Reason
+    upstream: str | None
+    error: str
+    since: Moment
+
+
+class RuntimeForm(Form):
+    """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
+
+    `upstreams` is there in the detail form of a proxy with upstreams.
+    """
+
+    state: Literal["starting", "running", "degraded", "draining", "failed", "stopped"]
     pid: int | None
     since: Moment
     restarts: int
     error: str | None
+    problems: list[ProblemForm]
     upstreams: list[UpstreamStateForm] | None = None
 
 

@@ -1,7 +1,7 @@
 """Is it well? For load balancers in a few bytes, for people in full.
 
-Unhealthy is only a product that can't do its work: no store or no supervisor. A proxy that should run and doesn't, or a
-helper that is gone, is a degraded one.
+Unhealthy is only a product that can't do its work: no store or no supervisor. What else is wrong (`api.condition`), or
+scarce, makes it degraded.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import psutil
 
-from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Runtime, SenderState
 from actors.bus.messages import Fleet as FleetMessage
+from actors.bus.messages import SenderState
+from api import condition
 from api.http.call import Call, Reply
 from api.services import Services
 from api.store import StoreError
@@ -22,14 +23,14 @@ from config import VERSION
 from config.units import size_text, timestamp_text, uptime_text
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
-HELPERS = (METRICS, LOGS, WEBHOOKS)
 SCARCE_PERCENT = 95.0
 """Of memory or disk in use: from here on the check says `degraded`."""
 
 
 def small(call: Call) -> Reply:
     """200 healthy or degraded, 503 unhealthy."""
-    status = _overall(_database(call.services), _proxy_service(call.services))
+    services = call.services
+    status = _overall(_database(services), _proxy_service(services), _webhook_check(services))
     return Reply({"status": status, "version": VERSION}, _http_status(status))
 
 
@@ -44,9 +45,10 @@ def report(call: Call) -> Reply:
     checks = {
         "database": _database(services),
         "proxy_service": _proxy_service(services, call.caller.scope),
+        **({"webhooks": _webhook_check(services)} if call.caller.scope is None else {}),
         **_resources(services),
     }
-    status = _overall(checks["database"], checks["proxy_service"])
+    status = _overall(*(checks[name] for name in ("database", "proxy_service", "webhooks") if name in checks))
     started = _started_at(services)
     data = {
         "status": status,
@@ -83,29 +85,28 @@ def _proxy_service(services: Services, scope: frozenset[str] | None = None) -> d
     fleet = services.fleet.whole()
     if fleet is None:
         return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
-    failed = [
-        each.record.id
-        for each in services.proxies.all()
-        if each.record.status == "active"
-        and _is(fleet.proxies.get(each.record.id), "failed")
-        and (scope is None or each.record.id in scope)
-    ]
-    missing = [name for name in HELPERS if not _is(fleet.actors.get(name), "running")]
+    mine = [each for each in services.proxies.all() if scope is None or each.record.id in scope]
+    flaws = condition.of_proxies(fleet, mine)
+    failed = [each.id for each in flaws if fleet.proxies[each.id].state == "failed"]
+    others = condition.of_actors(fleet)
     return {
-        "status": DEGRADED if failed or missing else HEALTHY,
+        "status": DEGRADED if flaws or others else HEALTHY,
         "active_proxies": _running(fleet, scope),
+        "wanted_proxies": sum(each.record.status == "active" for each in mine),
         "failed_proxies": failed,
-        "missing_actors": missing,
+        "degraded_proxies": list(dict.fromkeys(each.id for each in flaws if each.id not in failed)),
+        "reasons": sorted({each.problem.reason for each in (*flaws, *others)}),
+        "missing_actors": [each.id for each in others if not each.problem.serves],
     }
 
 
-def _is(runtime: Runtime | None, state: str) -> bool:
-    return runtime is not None and runtime.state == state
+def _webhook_check(services: Services) -> dict[str, Any]:
+    failing = [each.id for each in services.webhooks.failing()]
+    return {"status": DEGRADED if failing else HEALTHY, "failing": failing}
 
 
 def _running(fleet: FleetMessage, scope: frozenset[str] | None = None) -> int:
-    mine = [each for name, each in fleet.proxies.items() if scope is None or name in scope]
-    return sum(_is(each, "running") for each in mine)
+    return sum(each.runs for name, each in fleet.proxies.items() if scope is None or name in scope)
 
 
 def _resources(services: Services) -> dict[str, Any]:
@@ -163,7 +164,8 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
     figures = services.fleet.system()
     own = psutil.Process().memory_info()
     total = None if figures is None else figures.total
-    status = _overall(_database(services), _proxy_service(services))
+    service = _proxy_service(services)
+    status = _overall(_database(services), service, _webhook_check(services))
 
     def figure(read: Callable[[Any], Any], otherwise: Any) -> Any:
         return otherwise if figures is None else read(figures)
@@ -187,7 +189,10 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             },
         },
         "proxy": {
-            "active_proxies": 0 if fleet is None else _running(fleet),
+            "active_proxies": service["active_proxies"],
+            "wanted_proxies": sum(each.record.status == "active" for each in services.proxies.all()),
+            "degraded_proxies": len(service.get("degraded_proxies", ())),
+            "failed_proxies": len(service.get("failed_proxies", ())),
             "total_connections": total.connections if total else 0,
             "active_connections": total.active_connections if total else 0,
             "requests_per_second": figure(lambda seen: round(seen.requests_per_second, 3), 0.0),
@@ -207,7 +212,16 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "bytes_out": total.bytes_out if total else 0,
         },
         "webhooks": _webhooks(services.webhooks.sender_state()),
+        "problems": _problems(services, fleet),
     }
+
+
+def _problems(services: Services, fleet: FleetMessage | None) -> list[dict[str, Any]]:
+    """What is wrong now, with names and causes."""
+    flaws = services.webhooks.failing()
+    if fleet is not None:
+        flaws = [*condition.of_proxies(fleet, services.proxies.all()), *condition.of_actors(fleet), *flaws]
+    return [each.view() for each in flaws]
 
 
 def _webhooks(state: SenderState | None) -> dict[str, Any] | None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from actors.bus.messages import ProxyStats, Runtime
 from api.catalogue import StoredProxy
+from api.condition import problem_view
 from api.fleet import NO_STATS, Fleet
 from config.accounts import ProxyAccount
 from config.units import size_text, timestamp_text, uptime_text
 from config.upstreams import shown
 
-RUNNING_STATES = ("running", "draining")
+RUNNING_STATES = ("running", "degraded", "draining")
 
 
 def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
@@ -123,6 +124,7 @@ def _runtime(runtime: Runtime | None) -> dict[str, Any] | None:
         "since": timestamp_text(runtime.since),
         "restarts": runtime.restarts,
         "error": runtime.error,
+        "problems": [problem_view(each) for each in runtime.problems],
     }
 
 

@@ -114,7 +114,11 @@ class Installation(Product):
         except (AssertionError, OSError):
             return False
         kinds = self.by_kind().keys() >= {"zygote", "api", "tls", "metrics", "logs", "webhooks"}
-        return kinds and health in ("healthy", "degraded") and all(p["runtime"]["state"] == "running" for p in proxies)
+        return (
+            kinds
+            and health in ("healthy", "degraded")
+            and all(p["runtime"]["state"] in ("running", "degraded") for p in proxies)
+        )
 
     def wait_whole(self, seconds: float) -> float:
         """Return when everything runs; how long that took."""

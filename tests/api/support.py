@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from actors.bus.messages import (
     ListenerRefused,
     ListenerReserved,
     PrepareSettings,
+    Problem,
     ProxySpec,
     ProxyStats,
     PutProxy,
@@ -68,6 +70,7 @@ class FakeFleet:
         self.stats: dict[str, ProxyStats] = {}
         self.helpers = {name: Runtime("running", 7, 1.0, 0, None) for name in ("api", "metrics", "logs", "webhooks")}
         self.failed: set[str] = set()
+        self.problems: dict[str, tuple[Problem, ...]] = {}
         self.gone: set[str] = set()
         self.forwarding: Callable[[AdmitTester], Any] = lambda _admit: Done()
         self.configured = ApiSettings(security=QUIET, proxy=INTRANET)
@@ -174,7 +177,11 @@ class FakeFleet:
 
     def _runtime(self, spec: ProxySpec) -> Runtime:
         state = "failed" if spec.id in self.failed else "running" if spec.active else "stopped"
-        return Runtime(state, 4711 if state == "running" else None, time.time(), 0, None)
+        runtime = Runtime(state, 4711 if state == "running" else None, time.time(), 0, None)
+        problems = self.problems.get(spec.id, ())
+        if state != "running" or not problems:
+            return runtime
+        return replace(runtime, state="degraded", error="; ".join(each.detail for each in problems), problems=problems)
 
 
 class Api:

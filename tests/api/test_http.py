@@ -258,7 +258,7 @@ def test_a_product_that_is_well_says_so(api: Api) -> None:
     report = api.get("/api/v1/health", api.token()).json["data"]
     assert report["status"] == "healthy"
     assert report["checks"]["proxy_service"]["active_proxies"] == 1
-    assert set(report["checks"]) == {"database", "proxy_service", "memory", "disk"}
+    assert set(report["checks"]) == {"database", "proxy_service", "webhooks", "memory", "disk"}
     for path in ("/health", "/readyz"):
         assert api.get(path).json["data"]["status"] == "healthy"
 

@@ -25,9 +25,8 @@ from actors.bus.messages import (
     EgressSpec,
     Hello,
     ProxySpec,
-    Recovered,
+    ReportProblems,
     Stop,
-    Trouble,
     forwarding_name,
 )
 from actors.bus.records import Batch, RecordReceiver
@@ -59,7 +58,7 @@ def spec(port: int, **changes: Any) -> ProxySpec:
 
 
 class Rig:
-    """`port` is where the proxy listens; `records`, `counters` and `told` are what it has told."""
+    """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has told."""
 
     def __init__(
         self, egress: EgressSpec = LOOPBACK_ALLOWED, params: dict[str, Any] | None = None, **changes: Any
@@ -70,7 +69,7 @@ class Rig:
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
         self.counters: Counters | None = None
-        self.told: list[Trouble | Recovered] = []
+        self.reports: list[ReportProblems] = []
         self._helloed = threading.Event()
         self._commands: list[Callable[[], None]] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -98,6 +97,17 @@ class Rig:
         for descriptor in (self._lifeline, self._wake_read, self._wake_write):
             os.close(descriptor)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def problems(self) -> dict[tuple[str, str], str]:
+        """What is wrong with the proxy by its last report: the sentence by reason and subject."""
+        problems = self.reports[-1].problems if self.reports else ()
+        return {(each.reason, each.subject): each.detail for each in problems}
+
+    @property
+    def over(self) -> list[tuple[str, str, str]]:
+        """What it has reported to be over: reason, subject and sentence."""
+        return [(each.reason, each.subject, each.detail) for report in self.reports for each in report.over]
 
     def do(self, call: Callable[[], None]) -> None:
         """Run something in the loop's thread."""
@@ -157,8 +167,8 @@ class Rig:
         self._commands.pop(0)()
 
     def _received(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
-        if isinstance(message, (Trouble, Recovered)):
-            self.told.append(message)
+        if isinstance(message, ReportProblems):
+            self.reports.append(message)
         if isinstance(message, Hello):
             self._exchange.appoint(forwarding_name(PROXY_ID), message.instance)
             configured = Configure(self.spec, self.egress)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
@@ -24,6 +32,17 @@ def make_pair(folder: Path, name: str = "first") -> tuple[str, str]:
     cert, key = folder / "cert.pem", folder / "key.pem"
     command = SELF_SIGNED.format(name=name, key=key, cert=cert)
     subprocess.run(command.split(), check=True, capture_output=True)
+    return str(cert), str(key)
+
+
+def make_ended_pair(folder: Path) -> tuple[str, str]:
+    """A pair whose certificate ended an hour ago."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    private, name = generate_private_key(SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ended")])
+    end = datetime.now(UTC) - timedelta(hours=1)
+    builder = x509.CertificateBuilder(name, name, private.public_key(), 1, end - timedelta(days=1), end)
+    cert.write_bytes(builder.sign(private, SHA256()).public_bytes(Encoding.PEM))
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     return str(cert), str(key)
 
 
@@ -149,7 +168,7 @@ def _name_of(rig: Rig) -> str:
     with socket.create_connection(("127.0.0.1", rig.port), timeout=20) as sock, context.wrap_socket(sock) as tls:
         der = tls.getpeercert(binary_form=True)
     assert der is not None
-    return "second" if b"second" in der else "first" if b"first" in der else "?"
+    return next((name for name in ("first", "second", "ended") if name.encode() in der), "?")
 
 
 def test_a_changed_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -> None:
@@ -157,15 +176,20 @@ def test_a_changed_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -
     rig_of_pair = Rig(protocol="https", tls=pair)
     with rig_of_pair as rig, Origin(answers(*[counted(b"x")] * 2)) as origin, connect(rig, pair[0]) as before:
         Path(pair[0]).write_text("not a certificate")
-        until(lambda: _name_of(rig) == "first", "the last good one is used")
+        until(lambda: _name_of(rig) == "first" and rig.problems, "the last good one is used, and the other reported")
+        assert "must begin with -----BEGIN CERTIFICATE-----" in rig.problems["certificate", ""]
+        assert rig.reports[-1].problems[0].serves
         make_pair(tmp_path, "second")
-        until(lambda: _name_of(rig) == "second", "the new one is used")
+        until(lambda: _name_of(rig) == "second" and not rig.problems, "the new one is used, and all is well")
         before.sendall(f"GET http://{origin.authority}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert read_head(before).endswith(b"x")
 
 
 def test_without_a_certificate_clients_are_turned_away_and_never_spoken_to_in_clear() -> None:
     with Rig(protocol="https", tls=None) as rig, socket.socket() as client:
+        until(lambda: rig.problems, "a report")
+        assert rig.problems == {("certificate", ""): "clients are turned away: there is no certificate"}
+        assert not rig.reports[-1].problems[0].serves
         client.settimeout(20)
         client.connect(("127.0.0.1", rig.port))
         client.sendall(b"GET http://127.0.0.1/ HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -173,3 +197,29 @@ def test_without_a_certificate_clients_are_turned_away_and_never_spoken_to_in_cl
             assert client.recv(100) == b""
         except ConnectionResetError:
             client.close()
+
+
+def test_a_pair_that_appears_after_the_start_is_used_and_ends_the_problem(tmp_path: Path) -> None:
+    pair = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    with Rig(protocol="https", tls=pair) as rig:
+        until(lambda: rig.problems, "a report")
+        make_pair(tmp_path)
+        with contextlib.suppress(OSError):
+            until(lambda: _name_of(rig) == "first", "it serves")
+        until(lambda: rig.problems == {}, "the problem is over")
+        assert rig.reports[-1].certificate_ends == pytest.approx(time.time() + 30 * 86_400, abs=300)
+
+
+def test_a_certificate_that_has_ended_is_served_but_reported(tmp_path: Path) -> None:
+    with Rig(protocol="https", tls=make_ended_pair(tmp_path)) as rig:
+        until(lambda: rig.problems, "a report")
+        assert _name_of(rig) == "ended"
+        assert "ended at " in rig.problems["certificate", ""]
+
+
+def test_a_certificate_that_has_ended_does_not_take_the_place_of_one_that_has_not(tmp_path: Path) -> None:
+    with Rig(protocol="https", tls=make_pair(tmp_path)) as rig:
+        assert _name_of(rig) == "first"
+        make_ended_pair(tmp_path)
+        until(lambda: _name_of(rig) == "first" and rig.problems, "the good one goes on")
+        assert "is not used, the one before is: cert_file: ended at " in rig.problems["certificate", ""]

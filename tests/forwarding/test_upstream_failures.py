@@ -21,8 +21,6 @@ from actors.bus.messages import (
     Explain,
     QueryConnections,
     QueryUpstreams,
-    Recovered,
-    Trouble,
     UpstreamSpec,
     UpstreamState,
 )
@@ -192,56 +190,54 @@ def test_a_target_that_the_parent_can_not_reach_says_nothing_against_the_parent(
     assert [state.state for state in told.values()] == ["up", "unknown"]
 
 
-def test_with_all_parents_dead_the_answer_comes_at_once_and_operators_hear_of_it_and_of_the_recovery(good: Rig) -> None:
+def test_with_all_upstreams_down_the_answer_comes_at_once_and_the_report_names_each_until_one_is_back() -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     with Rig() as rig:
-        dead = parent(closed_port())
-        rig.configure(upstreams=parents(parent(port), dead))
+        back, dead = parent(port), parent(closed_port())
+        rig.configure(upstreams=parents(back, dead))
+        until(lambda: rig.reports, "a first report")
+        assert rig.problems == {}
         for _ in range(3):
             assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
-        until(lambda: len(rig.told) >= 3, "two parents down, and none reachable")
-        assert [(type(each), each.what) for each in rig.told] == [
-            (Trouble, "upstream_down"),
-            (Trouble, "upstream_down"),
-            (Trouble, "upstreams_unreachable"),
-        ]
-        assert str(port) in rig.told[0].detail
+        none = ("upstreams_unreachable", "")
+        until(lambda: none in rig.problems, "none can be reached")
+        assert rig.problems.keys() == {("upstream_down", back.name), ("upstream_down", dead.name), none}
+        assert str(port) in rig.problems["upstream_down", back.name]
+        assert [each.serves for each in rig.reports[-1].problems] == [True, True, False]
         with socket.create_server(("127.0.0.1", port)):
-            rig.configure(upstreams=parents(parent(port), dead, check_enabled=True, check_interval=1))
-            until(lambda: len(rig.told) >= 5, "they hear that one is back")
-        back = [(type(each), each.what) for each in rig.told if isinstance(each, Recovered)]
-        assert back == [(Recovered, "upstreams_unreachable"), (Recovered, "upstream_down")]
+            rig.configure(upstreams=parents(back, dead, check_enabled=True, check_interval=1))
+            until(lambda: len(rig.over) == 2, "one is back")
+        assert rig.problems.keys() == {("upstream_down", dead.name)}
+        assert {each[:2] for each in rig.over} == {none, ("upstream_down", back.name)}
 
 
-def test_a_new_list_of_parents_that_works_ends_the_alarm_that_none_can_be_reached(good: Rig) -> None:
+def test_a_new_list_of_upstreams_that_works_ends_all_problems_of_the_one_before(good: Rig) -> None:
     with Rig() as rig, Origin(echoes) as target:
-        rig.configure(upstreams=parents(parent(closed_port())))
+        gone = parent(closed_port())
+        rig.configure(upstreams=parents(gone))
         assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
         rig.configure(upstreams=parents(of_rig(good)))
         with tunnel(rig, target):
-            until(lambda: len(rig.told) >= 4, "operators hear that a parent can be reached")
-        assert [(type(each), each.what) for each in rig.told] == [
-            (Trouble, "upstream_down"),
-            (Trouble, "upstreams_unreachable"),
-            (Recovered, "upstream_down"),
-            (Recovered, "upstreams_unreachable"),
-        ]
+            until(lambda: rig.reports and rig.problems == {} and len(rig.over) == 2, "all is over")
+        assert {each[:2] for each in rig.over} == {("upstream_down", gone.name), ("upstreams_unreachable", "")}
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_a_parent_that_is_removed_while_it_is_down_is_told_to_be_over(left: int) -> None:
+def test_an_upstream_that_is_removed_while_it_is_down_is_no_problem_any_more(left: int) -> None:
     kept, gone = parent(closed_port()), parent(closed_port())
     with Rig() as rig:
         rig.configure(upstreams=parents(kept, gone))
         assert ask_connect(rig).startswith(b"HTTP/1.1 502 ")
-        until(lambda: len(rig.told) >= 3, "both are down, and none reachable")
+        until(lambda: len(rig.problems) == 3, "both are down, and none reachable")
         rig.configure(upstreams=parents(*[kept][:left]))
-        until(lambda: len(rig.told) >= (4 if left else 6), "what was said is over")
-        over = {(each.what, each.detail) for each in rig.told[3:]}
-        assert all(isinstance(each, Recovered) for each in rig.told[3:])
-    removed = {("upstream_down", f"the parent {each.name} was removed") for each in ([gone] if left else [kept, gone])}
-    assert over == removed | (set() if left else {("upstreams_unreachable", "there are no parents any more")})
+        until(lambda: len(rig.problems) == 2 * left, "what concerned it is over")
+    removed = {
+        ("upstream_down", each.name, f"the upstream {each.name} was removed")
+        for each in ([gone] if left else [kept, gone])
+    }
+    nothing_left = set() if left else {("upstreams_unreachable", "", "there are no upstreams any more")}
+    assert set(rig.over) == removed | nothing_left
 
 
 def test_checks_find_a_dead_parent_before_a_client_does(child: Rig, good: Rig) -> None:

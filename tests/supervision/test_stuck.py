@@ -40,7 +40,7 @@ def actor(clock: Clock) -> Managed:
     """One that was just started."""
     loop = Loop(clock)
     exchange: Any = SimpleNamespace(appoint=lambda _name, _instance: None, expect=lambda _name: None)
-    owner: Any = SimpleNamespace(actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
+    owner: Any = SimpleNamespace(label=str, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
     made = Managed(Plan("one", "a:B"), World(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")), owner)
     made.start()

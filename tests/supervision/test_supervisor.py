@@ -101,7 +101,7 @@ def test_an_actor_killed_is_back_at_once_and_no_connection_is_refused(supervised
     assert caller.failures == []
     runtime = supervised.running("one", but_not=first)
     assert runtime.restarts == 1
-    assert "one died" in supervised.log
+    assert f"name of one ({port}) died" in supervised.log
 
 
 def test_a_restart_refuses_and_drops_nothing_and_lets_the_old_process_finish(supervised: Supervised) -> None:

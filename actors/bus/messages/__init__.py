@@ -28,15 +28,14 @@ from actors.bus.messages.common import (
     Failed,
     Hello,
     Listening,
-    Recovered,
     SetLogging,
     SetMaxConnections,
     SetSettings,
     Stop,
     Terminated,
-    Trouble,
     Unreachable,
     forwarding_name,
+    proxy_label,
 )
 from actors.bus.messages.events import Event, QuerySender, SenderState
 from actors.bus.messages.figures import (
@@ -87,6 +86,7 @@ from actors.bus.messages.forwarding import (
     SetAccessRecords,
     SetPooling,
 )
+from actors.bus.messages.problems import Problem, ReportProblems
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
@@ -161,6 +161,7 @@ __all__ = [
     "MetricSeries",
     "PrepareSettings",
     "ProbeWebhook",
+    "Problem",
     "Program",
     "ProxySpec",
     "ProxyStats",
@@ -182,9 +183,9 @@ __all__ = [
     "Realtime",
     "RecallEvents",
     "RecalledEvents",
-    "Recovered",
     "Redeliver",
     "RemoveProxy",
+    "ReportProblems",
     "ReserveListener",
     "ResetUsage",
     "RestartProxy",
@@ -203,7 +204,6 @@ __all__ = [
     "TailLogs",
     "TellUsage",
     "Terminated",
-    "Trouble",
     "Unreachable",
     "Upgrade",
     "UpstreamSpec",
@@ -216,4 +216,5 @@ __all__ = [
     "WebhookStatus",
     "WebhookStatuses",
     "forwarding_name",
+    "proxy_label",
 ]

@@ -25,6 +25,11 @@ def forwarding_name(proxy_id: str) -> str:
     return f"forwarding.{proxy_id}"
 
 
+def proxy_label(name: str, port: int) -> str:
+    """What people call a proxy in logs and lists of processes."""
+    return f"{name} ({port})"
+
+
 @message
 class Done:
     """Receiver → asker: it is done, there is nothing more to say."""
@@ -88,17 +93,6 @@ class SetLogging:
 
 
 @message
-class Trouble:
-    """Forwarding actor → supervisor: an error that it outlives (out of descriptors, …), at most once a minute each.
-
-    `what` is one word for machines, `detail` a sentence.
-    """
-
-    what: str
-    detail: str
-
-
-@message
 class Listening:
     """Metrics collector → supervisor: it listens at an address that it has chosen itself; no proxy may reach it.
 
@@ -107,17 +101,6 @@ class Listening:
 
     host: str
     port: int
-
-
-@message
-class Recovered:
-    """Forwarding actor → supervisor: what a `Trouble` with the same `what` told of is over. Nothing answers.
-
-    `detail` is a sentence.
-    """
-
-    what: str
-    detail: str
 
 
 @message

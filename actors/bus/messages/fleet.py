@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.codec import message
+from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 
 
@@ -142,8 +143,10 @@ class DescribeFleet:
 class Runtime:
     """What is really so with one actor. A value, not a message by itself.
 
-    `state` is `starting`, `running`, `draining`, `failed` or `stopped`; `since` is when it entered that state;
-    `restarts` counts starts that were not asked for. `name` and `protocol` are those of a proxy.
+    `state` is `starting`, `running`, `degraded`, `draining`, `failed` or `stopped`; `since` is when its life entered
+    that state, of which `degraded` is `running` with `problems`; `restarts` counts starts that were not asked for.
+    `error` is all problems in one text. `name` and `protocol` are those of a proxy. `certificate_ends` is when the
+    certificate that it serves ends, 0 without one.
     """
 
     state: str
@@ -153,6 +156,18 @@ class Runtime:
     error: str | None
     name: str = ""
     protocol: str = ""
+    problems: tuple[Problem, ...] = ()
+    certificate_ends: float = 0.0
+
+    @property
+    def runs(self) -> bool:
+        """Does its process do its work, in whatever condition?"""
+        return self.state in ("running", "degraded")
+
+    @property
+    def serves(self) -> bool:
+        """Can clients be served? A process that turns all of them away runs and doesn't serve."""
+        return self.runs and all(problem.serves for problem in self.problems)
 
 
 @message

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from actors.forwarding.upstreams.parents import Upstreams
 
 JITTER = 0.1
-FIRST_WITHIN = 1.0
-"""Seconds within which a parent of which nothing is known has its first check."""
+FIRST_APART = 0.01
+"""Seconds between the first checks of two upstreams: the first one is checked at once."""
 
 
 class Checks:
@@ -38,9 +38,8 @@ class Checks:
         self._timers: dict[Parent, Timer] = {}
         self._running: dict[Parent, Attempt] = {}
         self._stopped = False
-        spread = max(FIRST_WITHIN, len(upstreams.parents) * 0.01)
-        for parent in upstreams.parents:
-            self._schedule(parent, random.uniform(0, spread))  # noqa: S311 - nothing secret
+        for number, parent in enumerate(upstreams.parents):
+            self._schedule(parent, number * FIRST_APART)
 
     def stop(self) -> None:
         """No more checks."""

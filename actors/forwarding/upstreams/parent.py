@@ -51,8 +51,6 @@ class Parent:
         self.bytes_in = 0
         self.bytes_out = 0
         self.latency: float | None = None
-        self.announced = False
-        """Has anybody been told that it is down?"""
         self.deep = False
         """Did the last attempt get as far as the handshake? Then more is needed than to reach it."""
         self.refuses_us = False

@@ -6,13 +6,13 @@ A changed configuration is a new object that takes over what is known of the par
 from __future__ import annotations
 
 import ssl
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from actors.bounded import keep
-from actors.bus.messages import AccessSpec, EgressSpec, Recovered, Trouble, UpstreamsSpec, UpstreamState
+from actors.bus.messages import AccessSpec, EgressSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages import Upstreams as UpstreamsTold
+from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.forwarding.dial import Dialer
 from actors.forwarding.guard import UpstreamGuard
 from actors.forwarding.http.targets import Authority, authority_of_name
@@ -34,13 +34,7 @@ from actors.forwarding.upstreams.stream import context_for
 if TYPE_CHECKING:
     from actors.forwarding.serving import Serving
 
-ANNOUNCED_MAX = 10
-ANNOUNCED_WITHIN = 60.0
-"""Of parents that go down, at most so many are told of within so many seconds; a list may hold hundreds."""
-
 TESTS_KEPT = 64
-
-Announce = Callable[[Trouble | Recovered], None]
 
 
 class Upstreams:
@@ -51,6 +45,7 @@ class Upstreams:
         self.pool: Pool = serving.pool
         self.spec = spec
         self._serving = serving
+        self._problems = serving.problems
         known = {} if previous is None else {identity(parent.spec): parent for parent in previous.parents}
         self.parents: list[Parent] = []
         for index, each in enumerate(spec.parents):
@@ -62,7 +57,6 @@ class Upstreams:
         self._choice = new_choice(spec.policy, self.parents)
         self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
         self._authorities: dict[str, Authority] = {}
-        self._announced: deque[float] = deque(maxlen=ANNOUNCED_MAX) if previous is None else previous._announced
         self._unreachable: bool = previous is not None and previous._unreachable
         self._tests: dict[str, str] = {}
         self.dialer = Dialer(self.loop, serving.dialer.resolver, serving.dialer.connector)
@@ -86,10 +80,10 @@ class Upstreams:
         """It has taken over, or there are no parents any more: what was said of those that are gone is over."""
         kept = [] if successor is None else successor.parents
         for parent in self.parents:
-            if parent.announced and parent not in kept:
-                self._serving.announce(Recovered("upstream_down", f"the parent {parent.name} was removed"))
-        if successor is None and self._unreachable:
-            self._serving.announce(Recovered("upstreams_unreachable", "there are no parents any more"))
+            if parent not in kept:
+                self._problems.ends(UPSTREAM_DOWN, f"the upstream {parent.name} was removed", parent.name)
+        if successor is None:
+            self._problems.ends(UPSTREAMS_UNREACHABLE, "there are no upstreams any more")
 
     @property
     def timeout(self) -> float:
@@ -179,10 +173,9 @@ class Upstreams:
         came_back = parent.succeeded(self.loop.now)
         if self._unreachable:  # also when the list was replaced since, and this parent was never down
             self._unreachable = False
-            self._serving.announce(Recovered("upstreams_unreachable", f"the parent {parent.name} can be reached again"))
-        if came_back and parent.announced:
-            parent.announced = False
-            self._serving.announce(Recovered("upstream_down", f"the parent {parent.name} is up again"))
+            self._problems.ends(UPSTREAMS_UNREACHABLE, f"the upstream {parent.name} can be reached again")
+        if came_back:
+            self._problems.ends(UPSTREAM_DOWN, f"the upstream {parent.name} is up again", parent.name)
 
     def failed(self, parent: Parent, failed: ParentFailed) -> None:
         """It did not, in the way that `failed` says."""
@@ -197,15 +190,12 @@ class Upstreams:
             self._went_down(parent)
 
     def _went_down(self, parent: Parent) -> None:
-        now = self.loop.now
-        if len(self._announced) < ANNOUNCED_MAX or now - self._announced[0] > ANNOUNCED_WITHIN:
-            self._announced.append(now)
-            parent.announced = True
-            self._serving.announce(Trouble("upstream_down", f"the parent {parent.name} is down: {parent.last_error}"))
+        detail = f"the upstream {parent.name} is down: {parent.last_error}"
+        self._problems.begins(UPSTREAM_DOWN, detail, parent.name)
         if not self._unreachable and all(each.state == DOWN for each in self.parents):
             self._unreachable = True
-            detail = f"none of the {len(self.parents)} parents can be reached; the last: {parent.last_error}"
-            self._serving.announce(Trouble("upstreams_unreachable", detail))
+            detail = f"none of the {len(self.parents)} upstreams can be reached; the last: {parent.last_error}"
+            self._problems.begins(UPSTREAMS_UNREACHABLE, detail, serves=False)
 
     # --- what people ask ---
 

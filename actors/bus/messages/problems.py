@@ -1,0 +1,53 @@
+"""What is wrong with an actor that goes on all the same: its list of problems."""
+
+from __future__ import annotations
+
+from actors.bus.codec import message
+
+CERTIFICATE = "certificate"
+UPSTREAM_DOWN = "upstream_down"
+UPSTREAMS_UNREACHABLE = "upstreams_unreachable"
+NO_DESCRIPTORS = "out_of_descriptors"
+BIND_ADDRESS = "bind_address"
+LISTENER = "listener"
+PROCESS = "process"
+REASONS = (
+    CERTIFICATE,
+    UPSTREAM_DOWN,
+    UPSTREAMS_UNREACHABLE,
+    NO_DESCRIPTORS,
+    BIND_ADDRESS,
+    LISTENER,
+    PROCESS,
+)
+"""All words for a problem. `listener` and `process` are those of an actor that has failed."""
+
+
+@message
+class Problem:
+    """One thing that is wrong and not over. A value, not a message by itself.
+
+    `reason` is one of `REASONS`, `detail` a sentence, `since` Unix seconds. `subject` is the part of the proxy that it
+    concerns: the name of an upstream, else empty. `serves` is False when no client can be served while it lasts.
+    """
+
+    reason: str
+    detail: str
+    since: float
+    subject: str = ""
+    serves: bool = True
+
+
+@message
+class ReportProblems:
+    """Forwarding actor or TLS front → supervisor, when it is configured and at each change. Nothing answers.
+
+    `problems` are all that it has now. `over` are those that have ended since the report before, each with a sentence
+    that says how. `certificate_ends` is when the certificate that it serves ends, 0 without one. `instance` is the
+    process that reports.
+    """
+
+    instance: int
+    problems: tuple[Problem, ...]
+    over: tuple[Problem, ...] = ()
+    certificate_ends: float = 0.0
