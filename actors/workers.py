@@ -31,8 +31,10 @@ class Workers:
         self._limit = threads
         self._started = 0
         self._waiting = 0
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends one thread
         self._results: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._closed = False
+        self._ending = threading.Lock()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # now: there may be no descriptor left later
         loop.watch(self._wake, select.EPOLLIN, self._collect)
 
@@ -45,16 +47,33 @@ class Workers:
             threading.Thread(target=self._run, name=f"worker-{self._started}", daemon=True).start()
         self._jobs.put((work, done))
 
+    def resize(self, threads: int) -> None:
+        """There may be so many threads from now on; those above end when they have nothing to do."""
+        self._limit = threads
+        for _ in range(self._started - threads):
+            self._jobs.put(None)
+        self._started = min(self._started, threads)
+
+    def close(self) -> None:
+        """End the threads; what is under way has no result any more. Called in the loop's thread, once."""
+        self.resize(0)
+        self._loop.unwatch(self._wake)
+        with self._ending:
+            self._closed = True
+            os.close(self._wake)
+
     def _run(self) -> None:
-        while True:
-            work, done = self._jobs.get()
+        while (job := self._jobs.get()) is not None:
+            work, done = job
             try:
                 result = work()
             except Exception:
                 log.exception("work off the loop failed")
                 result = None
             self._results.append((done, result))
-            os.eventfd_write(self._wake, 1)
+            with self._ending:
+                if not self._closed:
+                    os.eventfd_write(self._wake, 1)
 
     def _collect(self, _mask: int) -> None:
         os.eventfd_read(self._wake)

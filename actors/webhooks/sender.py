@@ -72,6 +72,7 @@ class Sender:
         self._turns = Turns()
         self._disk = Complaint(log, "deliveries wait for the disk")
         self._own: tuple[tuple[str, int], ...] = ()
+        self._workers = Workers(loop, settings.max_concurrent)
         self.take_over(settings)
 
     @property
@@ -82,7 +83,7 @@ class Sender:
     def take_over(self, settings: Settings) -> None:
         """The settings are others, for the requests to come."""
         self._settings = settings
-        self._workers = Workers(self._loop, settings.max_concurrent)
+        self._workers.resize(settings.max_concurrent)
         self._turns.places = settings.max_concurrent
         self.keep_from(self._own)
 
@@ -164,6 +165,7 @@ class Sender:
     def close(self) -> None:
         """Note nothing more: what is under way will be sent again."""
         self._closed = True
+        self._workers.close()
 
     # --- from events to deliveries ---
 

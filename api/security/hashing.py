@@ -26,11 +26,13 @@ log = logging.getLogger(__name__)
 AT_ONCE = 32
 """Requests that wait for an answer, or to ask."""
 RETRY_AFTER = 1
+PATIENCE = 10.0
+"""Seconds that the process may take for one password, or until it is asked; then it hangs, and is replaced."""
 _PROGRAM = (sys.executable, "-P", "-m", "api.security.hasher")
 
 
 class HasherLost(Exception):
-    """The process does not answer."""
+    """The process does not answer; the text says how."""
 
 
 class Hashing:
@@ -86,8 +88,8 @@ class Hashing:
                 break
             try:
                 return hasher.ask(prehash + stored)
-            except HasherLost:
-                self._forget(hasher)
+            except HasherLost as error:
+                self._forget(hasher, error)
         return check_prehashed(prehash, stored)  # slower for everybody else, and right
 
     def _running(self) -> _Hasher | None:
@@ -99,10 +101,10 @@ class Hashing:
                     log.error("no process for hashing can be started: %s", error)
             return self._hasher
 
-    def _forget(self, lost: _Hasher) -> None:
+    def _forget(self, lost: _Hasher, why: HasherLost) -> None:
         with self._starting:
             if self._hasher is lost:
-                log.warning("the process for hashing has ended")
+                log.warning("the process for hashing is replaced: %s", why)
                 lost.end()
                 self._hasher = None
 
@@ -124,23 +126,35 @@ class _Hasher:
             for _, their in pairs:
                 their.close()
         self._lanes = [ours for ours, _ in pairs]
-        self._free: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[socket.socket | None] = queue.SimpleQueue()
         for lane in self._lanes:
+            lane.settimeout(PATIENCE)
             self._free.put(lane)
 
     def ask(self, question: bytes) -> bool:
         """The answer, after those who came before. Raises `HasherLost`."""
-        lane = self._free.get()
+        lane = self._next_lane()
         try:
             lane.send(question)
             answer = lane.recv(1)
+        except TimeoutError as error:
+            raise HasherLost(f"it has not answered within {PATIENCE:.0f} s") from error
         except OSError as error:
-            raise HasherLost(str(error)) from error
-        finally:
-            self._free.put(lane)
+            raise HasherLost(f"it has ended: {error}") from error
         if not answer:
             raise HasherLost("it has ended")
+        self._free.put(lane)  # none that failed: what is answered late would be taken for the next answer
         return answer == b"1"
+
+    def _next_lane(self) -> socket.socket:
+        try:
+            lane = self._free.get(timeout=PATIENCE)
+        except queue.Empty as error:
+            raise HasherLost(f"it has not answered anybody within {PATIENCE:.0f} s") from error
+        if lane is None:
+            self._free.put(None)  # for the next one who waits
+            raise HasherLost("it was ended")
+        return lane
 
     def end(self) -> None:
         """Close the lanes, by which it ends; whoever waits on one hears that."""
@@ -149,5 +163,6 @@ class _Hasher:
                 lane.shutdown(socket.SHUT_RDWR)
             except OSError:  # it has ended already
                 continue
+        self._free.put(None)
         self.process.kill()
         self.process.wait()

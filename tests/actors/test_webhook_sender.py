@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
@@ -22,6 +24,7 @@ from actors.webhooks.sender import Sender
 from config.groups import Webhooks as Settings
 from config.webhooks import new_secret
 from tests.actors.webhook_targets import Target
+from tests.waiting import wait_until
 
 ALLOWING = Settings(allow_private=True, timeout=10, retry_schedule=(0.05, 0.05, 0.05))
 
@@ -516,3 +519,17 @@ def test_what_is_over_for_long_is_forgotten(office: Office, target: Target) -> N
     office.outbox.prune(time.time() + 1)
     assert office.log() == []
     assert office.outbox.newest_event() == 0.0
+
+
+def test_a_hundred_changes_of_the_settings_leave_no_thread_and_no_descriptor_behind(
+    office: Office, target: Target
+) -> None:
+    office.sender.set_webhooks((target.spec(),))
+    process = psutil.Process()
+    others, before = threading.active_count(), process.num_fds()
+    for number in range(100):
+        office.sender.take_over(Settings(allow_private=True, max_concurrent=1 + number % 8))
+        office.take()
+        office.settle()
+    wait_until(lambda: threading.active_count() <= others + 8 + 8, "threads above the limit end")  # both ends' own
+    assert process.num_fds() <= before + 16

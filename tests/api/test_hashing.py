@@ -68,6 +68,19 @@ def test_a_killed_process_costs_nobody_the_right_answer(crowded: Hashing) -> Non
     assert crowded.pid not in (None, before)
 
 
+def test_a_process_that_is_stopped_is_replaced_and_holds_nobody(
+    crowded: Hashing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 2.0)
+    both(crowded)
+    stopped = psutil.Process(crowded.pid)
+    stopped.suspend()
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda _: both(crowded), range(8))) == [[True, False]] * 8
+    assert crowded.pid not in (None, stopped.pid)
+    assert not stopped.is_running()
+
+
 def test_without_a_process_passwords_are_checked_all_the_same(
     crowded: Hashing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
