@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
 from api import users
 from api.audit.store import audited
 from api.store import StoreWriteError, open_store
+from config.durable import write_synced
 from config.paths import DataDir
 from config.weak_passwords import weakness
 
@@ -59,11 +59,6 @@ def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
 def _write_private(path: Path, text: str) -> None:
     """Before the user exists: a password that nobody could read would lock everybody out."""
     try:
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(descriptor)
+        write_synced(path, f"{text}\n".encode())
     except OSError as error:
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error

@@ -13,12 +13,12 @@ counts as format 1. While an upgrade of the data is being put in place, the line
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from config import VERSION
+from config.durable import replace_file
 from config.paths import DataDir, PathError
 
 FIRST = 1
@@ -69,15 +69,7 @@ def write_mark(folder: Path, mark: Mark) -> None:
     said: dict[str, Any] = {"format": mark.format, "version": mark.version}
     if mark.installing is not None:
         said["installing"] = {"from": mark.installing.origin, "parts": list(mark.installing.parts)}
-    fresh = folder / f"{NAME}.new"
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(json.dumps(said) + "\n")
-        file.flush()
-        os.fsync(descriptor)
-    fresh.rename(folder / NAME)
-    sync(folder)
+    replace_file(folder / NAME, f"{json.dumps(said)}\n".encode())
 
 
 def refuse_newer(folder: Path, known: int) -> Mark | None:
@@ -96,15 +88,6 @@ def refuse_newer(folder: Path, known: int) -> Mark | None:
             " nothing was changed"
         )
     return mark
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _has_data(folder: Path) -> bool:

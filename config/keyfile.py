@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
+from config.durable import replace_file
 from config.paths import private_directory
 
 KEY_BYTES = 32
@@ -29,16 +29,4 @@ def read_key(path: Path) -> bytes:
 def make_key(path: Path) -> None:
     """A new key, on disk when this returns. Raises `OSError`, `PathError`."""
     private_directory(path.parent)
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_hex(KEY_BYTES) + "\n")
-        file.flush()
-        os.fsync(descriptor)
-    fresh.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    replace_file(path, f"{secrets.token_hex(KEY_BYTES)}\n".encode())

@@ -28,7 +28,7 @@ find_python() {
         fi
     done
     fail "Python 3.11 or newer is needed and was not found (${PYTHON:-python3} is $(version_of "${PYTHON:-python3}")).
-Install it, or name one: PYTHON=/path/to/python3.11 $0"
+Install it, or name one: ${naming_python:-PYTHON=/path/to/python3.11 $0}"
 }
 
 version_of() {

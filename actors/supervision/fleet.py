@@ -304,7 +304,7 @@ class Fleet:
     def _hello(self, sender: str, message: Hello, _answer: Answer) -> None:
         actor = self._by_name(sender)
         if actor is not None:
-            actor.hello(message.instance)
+            actor.hello(message.instance, message.pid)
 
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:

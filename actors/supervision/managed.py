@@ -210,12 +210,14 @@ class Managed:
 
     # --- what comes from its processes ---
 
-    def hello(self, instance: int) -> None:
-        """A process is ready for work."""
+    def hello(self, instance: int, pid: int) -> None:
+        """A process is ready for work. It may say so before the zygote has said that it was made."""
         generation = self._find(instance)
         if generation is None or generation in self._leaving or generation.heard is not None:
             return
         generation.heard = self._world.loop.now
+        if generation.process.pid is None:
+            generation.process.pid = pid
         self._owner.actor_ready(self, instance)
         self._world.exchange.appoint(self.name, instance)
         if generation is self._successor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from config import VERSION
+from config.durable import replace_file
 from config.paths import private_directory
 
 
@@ -32,10 +32,7 @@ def read_identity(folder: Path) -> Identity:
         return Identity(str(known["instance_id"]), float(known["since"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):  # none yet, or not whole: begin anew
         made = Identity(str(uuid.uuid4()), time.time())
-    fresh = file.with_suffix(".new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-        json.dump({"instance_id": made.instance_id, "since": made.since}, opened)
-    fresh.rename(file)
+    replace_file(file, json.dumps({"instance_id": made.instance_id, "since": made.since}).encode())
     return made
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from actors.bus.messages import LOGS, LogPage, LogTail, QueryLogs, TailLogs
 from actors.telemetry.identity import Identity, attributes, resource_of
 from actors.telemetry.sending import Outcome
 from config import VERSION
+from config.durable import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -138,11 +138,8 @@ class RecordPush:
         self._follow()
 
     def _note(self) -> None:
-        fresh = self._file.with_suffix(".new")
         try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
-                json.dump({"after": self._after}, opened)
-            fresh.rename(self._file)
+            replace_file(self._file, json.dumps({"after": self._after}).encode())
         except OSError as error:
             log.warning("telemetry.otlp: how far was pushed can't be noted: %s", error)
 

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.durable import sync
 from config.paths import DataDir
 
 RESTORING = "restoring"
@@ -50,8 +51,8 @@ def commit(data: DataDir) -> Completed:
     folder = data.path / RESTORING
     _sync_tree(folder / "new")
     (folder / "new").rename(folder / "ready")
-    _sync(folder)
-    _sync(data.path)
+    sync(folder)
+    sync(data.path)
     done = finish(data)
     assert done is not None
     return done
@@ -73,8 +74,8 @@ def finish(data: DataDir) -> Completed | None:
         for fresh in sorted(ready.iterdir()):
             _exchange(data.path / fresh.name, fresh, old / fresh.name)
         _set_aside(data.initial_password, old)
-        _sync(old)
-        _sync(data.path)
+        sync(old)
+        sync(data.path)
         ready.rmdir()
     kept = _keep(data, old) if any(old.iterdir()) else None
     give_up(data)
@@ -96,7 +97,7 @@ def _set_aside(file: Path, old: Path) -> None:
 def _keep(data: DataDir, old: Path) -> Path:
     kept = _free_name(data)
     old.rename(kept)
-    _sync(data.path)
+    sync(data.path)
     earlier = sorted(path for path in data.path.glob(f"{_BEFORE}*") if path != kept)
     for path in earlier[: len(earlier) + 1 - KEPT]:
         shutil.rmtree(path, ignore_errors=True)  # the next restore tries again
@@ -112,13 +113,5 @@ def _free_name(data: DataDir) -> Path:
 def _sync_tree(root: Path) -> None:
     for folder, _, files in os.walk(root):
         for name in files:
-            _sync(Path(folder) / name, os.O_RDONLY)
-        _sync(Path(folder))
-
-
-def _sync(path: Path, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(Path(folder) / name)
+        sync(Path(folder))

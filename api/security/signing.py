@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from api.security.keyfile import signing_key
 from api.store.contract import StoreDamaged, StoreWriteError
-from api.store.storage import sync_folder
+from config.durable import replace_file
 from config.keyfile import make_key
 from config.paths import DataDir, PathError
 
@@ -99,12 +98,4 @@ def _id(secret: bytes) -> str:
 
 
 def _write(path: Path, keys: list[SigningKey]) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        json.dump([{"secret": key.secret.hex(), "until": key.until} for key in keys], file)
-        file.flush()
-        os.fsync(descriptor)
-    fresh.rename(path)
-    sync_folder(path.parent)
+    replace_file(path, json.dumps([{"secret": key.secret.hex(), "until": key.until} for key in keys]).encode())

@@ -26,9 +26,8 @@ from api.store.storage import (
     fresh_of,
     install,
     parse,
-    sync_folder,
-    write_synced,
 )
+from config.durable import sync, write_synced
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +113,7 @@ def _prepare(folder: Path, storages: Sequence[GenerationStorage]) -> None:
     try:
         digests = {each.path.name: each.stage() for each in storages}
         write_synced(fresh_of(folder / _JOURNAL), compose(json.dumps(digests)))
-        sync_folder(folder)
+        sync(folder)
         fresh_of(folder / _JOURNAL).rename(folder / _JOURNAL)
     except OSError:
         for path in (*(each.path for each in storages), folder / _JOURNAL):
@@ -125,7 +124,7 @@ def _prepare(folder: Path, storages: Sequence[GenerationStorage]) -> None:
 def _carry_out(folder: Path, storages: Sequence[GenerationStorage]) -> None:
     """From the journal's name on. Raises `StoreWriteError` when it is unknown what a restart will find."""
     try:
-        sync_folder(folder)
+        sync(folder)
         for each in storages:
             each.install()
         _forget(folder)
@@ -139,9 +138,9 @@ def _carry_out(folder: Path, storages: Sequence[GenerationStorage]) -> None:
 
 def _forget(folder: Path) -> None:
     """The new files are durable before the journal goes, and its going before anything else is written."""
-    sync_folder(folder)
+    sync(folder)
     (folder / _JOURNAL).unlink()
-    sync_folder(folder)
+    sync(folder)
 
 
 def _abandon(storages: Sequence[GenerationStorage], broken: str | None = None) -> None:

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from api.store.contract import StoreError
 from config import VERSION
-from config.data_format import FIRST, NAME, DataFormatError, Installing, Mark, refuse_newer, sync, write_mark
+from config.data_format import FIRST, NAME, DataFormatError, Installing, Mark, refuse_newer, write_mark
+from config.durable import sync
 from config.paths import DataDir
 
 log = logging.getLogger(__name__)

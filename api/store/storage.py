@@ -22,6 +22,7 @@ from typing import Any
 from tinydb.storages import Storage
 
 from api.store.contract import StoreDamaged, StoreTooNew, StoreWriteError
+from config.durable import sync, write_synced
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +210,7 @@ class GenerationStorage(Storage):
 
     def _sync_folder(self) -> None:
         try:
-            sync_folder(self._path.parent)
+            sync(self._path.parent)
         except OSError as error:
             # The new file has its name, but whether that survives a crash is unknown: stop before more is built on it.
             self._broken = f"{self._path.parent}: {error.strerror or error}; restart to read what is on disk"
@@ -304,25 +305,6 @@ def install(path: Path) -> None:
 def digest_of(content: bytes) -> str:
     """What a whole file is known by."""
     return hashlib.sha256(content).hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises `OSError`."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_synced(path: Path, content: bytes) -> None:
-    """A new file with this content, on the disk when this returns. Raises `OSError`."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _digest(schema: int, body: bytes) -> str:

@@ -168,7 +168,7 @@ def test_after_an_unsyncable_folder_no_more_is_built_on_it(file: Path, monkeypat
         def unsynced(_folder: Path) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
-        disk.setattr(storage, "sync_folder", unsynced)
+        disk.setattr(storage, "sync", unsynced)
         with pytest.raises(StoreWriteError):
             store.put("proxies", {"id": "c"})
     with pytest.raises(StoreWriteError, match="restart"):

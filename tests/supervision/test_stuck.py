@@ -60,7 +60,7 @@ def look(actor: Managed, clock: Clock) -> Callable[[float], bool]:
 
 def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(actor: Managed, clock: Clock) -> None:
     after = look(actor, clock)
-    actor.hello(1)
+    actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
     assert not after(SILENCE_MAX)
     assert process.killed == 0
@@ -77,10 +77,17 @@ def test_a_process_that_is_never_made_is_stuck(actor: Managed, clock: Clock) -> 
 
 def test_a_process_that_keeps_its_promise_is_never_stuck(actor: Managed, clock: Clock) -> None:
     after = look(actor, clock)
-    actor.hello(1)
+    actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
     for _ in range(5):
         process.promise = clock.now + SILENCE_MAX
         process.stopped = False
         assert not after(SILENCE_MAX - 1.0)
     assert process.killed == 0
+
+
+def test_a_process_that_is_ready_before_it_was_said_to_be_made_has_its_pid(actor: Managed) -> None:
+    process: Any = actor._current.process if actor._current else None
+    process.pid = None
+    actor.hello(1, 4712)
+    assert (actor.runtime().state, actor.runtime().pid) == ("running", 4712)

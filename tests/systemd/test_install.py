@@ -77,6 +77,7 @@ def test_it_says_what_is_wrong_with_how_it_is_called(bare: Machine) -> None:
     assert "unknown option --force" in bare.run(SCRIPT, "--force", check=False)
     assert "has no bin/proxyfleet" in bare.run(SCRIPT, "--environment", "/usr", check=False)
     assert "--prefix needs a directory" in bare.run(SCRIPT, "--prefix", check=False)
+    assert "--python /path/to/python3.11" in bare.run(SCRIPT, "--python", "/missing", check=False)
     assert "--prefix /" in bare.run(SCRIPT, "--prefix", "/", check=False)
     assert "--uninstall" in bare.run(SCRIPT, "--help")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +32,20 @@ def test_a_service_exposes_little(service: object) -> None:
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", analyze("security", "--offline=true", str(service)))
     assert found
     assert float(found[1]) <= EXPOSURE_MAX
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=lambda path: path.name)
+def test_a_service_leaves_no_image_of_its_memory(service: Path) -> None:
+    assert "LimitCORE=0" in service.read_text().splitlines()
+
+
+def test_the_service_names_a_manual_that_is_installed_with_it() -> None:
+    named = re.search(
+        r"^Documentation=file:/opt/proxyfleet/current/(.+)$", (UNITS / "proxyfleet.service").read_text(), re.MULTILINE
+    )
+    shared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert named
+    assert named[1] in shared["shared-data"].values()
 
 
 @needs_systemd
