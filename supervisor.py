@@ -18,6 +18,7 @@ import typer
 
 from api.cli.application import add_commands, new_application
 from api.cli.commands import RUN, guarded
+from api.cli.flags import FlagsCommand
 from api.cli.offline import (
     ConfigOption,
     DataOption,
@@ -46,7 +47,7 @@ app = new_application()
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks; a short path.")]
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=FlagsCommand, rich_help_panel=RUN)
 def serve(
     config: ConfigOption = None,
     data_dir: DataOption = None,

@@ -52,7 +52,7 @@ Commands talk to the management API alone, except those that must work while the
 ## What is printed
 
 - **At a terminal**: tables and colours, unless `NO_COLOR` is set or `TERM` is `dumb`. In a narrow one columns are left
-  out, which is said; cells are always whole.
+  out, which is said, then long texts wrapped.
 - **In a pipe**: the same cells with tabs between, under one line of titles; nothing is cut or coloured. Sizes are
   plain numbers of bytes and spans of time of seconds there, so that `sort -n` and `awk` can use them.
 - **Units**: `KiB`, `MiB` and `GiB` are 1024-based, `kB`, `MB` and `GB` 1000-based. Where a size or a rate is given

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.bodies import FileOption, body_of, set_option
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command
 from api.cli.fields import Fields
@@ -39,6 +39,8 @@ ConnectionsOption = Annotated[
 ExpiresOption = Annotated[
     str | None, typer.Option("--expires", help="When it ends: 30d from now, or a date and time (UTC).")
 ]
+
+SetOption = Annotated[list[str] | None, set_option("limits.bandwidth_out=1Mbit/s", 'allow_clients=["192.0.2.0/24"]')]
 
 COLUMNS = (
     Column("USERNAME", "username"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from shutil import get_terminal_size
 from typing import Annotated, Literal
 
 import typer
@@ -27,6 +28,7 @@ from api.cli import (
     webhooks,
 )
 from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, guarded, local_command
+from api.cli.flags import FlagsGroup
 from api.cli.moments import PERIOD
 from api.cli.output import Output
 from api.cli.trouble import EXIT_STATUSES
@@ -34,19 +36,20 @@ from api.cli.usage import Commands
 from config import VERSION
 
 WIDTH = 110
-"""Of help in a pipe: what commands do fits into a line."""
+"""Of help in a pipe, where what commands do fits into a line; a narrower terminal gets help without panels."""
 
 
 def new_application() -> typer.Typer:
-    """Without commands. Help is drawn on a terminal only, so that it can be searched and piped."""
+    """Without commands. Help is drawn on a wide terminal only: elsewhere it must be read, searched and piped."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
+    wide = terminal and get_terminal_size().columns >= WIDTH
     return typer.Typer(
         name="proxyfleet",
         cls=Commands,
         help="A forward-proxy service with a management API.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown" if terminal and not os.environ.get("NO_COLOR") else None,
+        rich_markup_mode="markdown" if wide and not os.environ.get("NO_COLOR") else None,
         context_settings={
             "help_option_names": ["-h", "--help"],
             **({} if terminal or os.environ.get("COLUMNS") else {"terminal_width": WIDTH}),
@@ -61,7 +64,7 @@ def add_commands(app: typer.Typer) -> None:
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     sign_in.add_commands(app)
     for name, group in _GROUPS.items():
-        app.add_typer(group, name=name, rich_help_panel=RESOURCES)
+        app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)
     records.add_logs(app)
     system.add_commands(app)
     top.add_commands(app)
@@ -69,7 +72,7 @@ def add_commands(app: typer.Typer) -> None:
     audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(audit, "list", PERIOD)(records.list_audit)
     local_command(audit, "verify")(offline.verify_audit)
-    app.add_typer(audit, name="audit", rich_help_panel=WATCH)
+    app.add_typer(audit, name="audit", cls=FlagsGroup, rich_help_panel=WATCH)
     backups.add_commands(app)
     restoring.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)

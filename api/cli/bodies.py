@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,15 +16,14 @@ import typer
 from api.cli.quantities import field_value
 from api.cli.trouble import Status, Trouble
 
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="Any field of the API by its dotted name; the value is JSON or text: settings.timeout=60, or "
-        "'access.deny_destinations=[\"*.example\"]'.",
-    ),
-]
+
+def set_option(*examples: str) -> Any:
+    """The option `--set` of a command, with examples of fields that the command has."""
+    shown = ", ".join(shlex.quote(each) if set(each) & set("\"'[{*") else each for each in examples)
+    text = f"Any field of the API by its dotted name; the value is JSON or text: {shown}."
+    return typer.Option("--set", metavar="FIELD=VALUE", help=text)
+
+
 FileOption = Annotated[
     Path | None, typer.Option("--from", metavar="FILE", help="A body in TOML or JSON; - is standard input.")
 ]

@@ -21,6 +21,7 @@ from typer.models import OptionInfo
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
+from api.cli.flags import FlagsCommand
 from api.cli.output import Format, Output, safe
 from api.cli.trouble import Status, Trouble
 from config.variables import ENV_PREFIX
@@ -133,7 +134,7 @@ def command(
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
             guarded(out, lambda: function(connect(out, **connection), **given), options)
 
-        group.command(name, **settings)(_with_signature(run, function, drop=1, more=common_options()))
+        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, drop=1, more=common_options()))
         return function
 
     return decorate
@@ -143,7 +144,7 @@ def also_called(group: typer.Typer, name: str, function: Command) -> None:
     """Give a command of `group` another name, which help doesn't list."""
     run = next(each.callback for each in group.registered_commands if _name(each.callback) == _name(function))
     assert run is not None
-    group.command(name, hidden=True)(run)
+    group.command(name, cls=FlagsCommand, hidden=True)(run)
 
 
 def _name(function: Command | None) -> str | None:
@@ -166,7 +167,7 @@ def local_command(group: typer.Typer, name: str, **settings: Any) -> Callable[[C
             guarded(out, lambda: function(out, **given))
 
         more = common_options()[:1]
-        group.command(name, **settings)(_with_signature(run, function, drop=1, more=more))
+        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, drop=1, more=more))
         return function
 
     return decorate

@@ -32,7 +32,7 @@ COLUMNS = (
     Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
     Column("IN/S", lambda row: Size(row["rate_in"]), right=True, spare=True),
     Column("OUT/S", lambda row: Size(row["rate_out"]), right=True, spare=True),
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
 )
 
 

@@ -21,6 +21,7 @@ from api.cli import toml
 from api.cli.bodies import mapping_of, read_text, shown_name, with_lines
 from api.cli.commands import CONFIGURE, Session, YesOption, command, either
 from api.cli.output import BAD, DIM, GOOD, WARN, counted, safe, shown
+from api.cli.quantities import with_unit
 from api.cli.secrets import passphrase as ask_passphrase
 from api.cli.trouble import Status, Trouble
 
@@ -181,23 +182,38 @@ def _told(session: Session, plan: dict[str, Any], document: Mapping[str, Any]) -
         elif change["action"] == "create":
             given = _given_fields(document, change)
             fields = [each for each in change["fields"] if given is None or each["field"].split(".")[0] in given]
-            yield from (f"    {safe(each['field'])}: {shown(each['after'])}" for each in fields)
+            for each in fields:
+                said = given.get(each["field"]) if given else None
+                yield from (
+                    f"    {safe(name)}: {shown(value)}" for name, value in _leaves(each["field"], each["after"], said)
+                )
     yield _summary(plan["summary"], "would be " if plan["dry_run"] else "")
 
 
-def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> set[str] | None:
+def _leaves(name: str, value: Any, said: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a group one by one, with units; only those that the document has, where it has the group."""
+    if not isinstance(value, Mapping):
+        yield name, with_unit(name, value)
+        return
+    for key, inner in value.items():
+        if not isinstance(said, Mapping) or key in said:
+            yield from _leaves(f"{name}.{key}", inner, said.get(key) if isinstance(said, Mapping) else None)
+
+
+def _given_fields(document: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the document has of something that would be created; None when it can't be found there."""
     section = {"proxy": "proxies", "user": "users", "webhook": "webhooks"}.get(change["kind"], "")
     found = document.get(section)
     for one in found if isinstance(found, list) else []:
         if isinstance(one, dict) and change["name"] in (one.get("name"), one.get("username")):
-            return set(one) - {"name", "username"}
+            return {name: value for name, value in one.items() if name not in ("name", "username")}
     return None
 
 
 def _field(session: Session, each: dict[str, Any]) -> str:
-    before = session.out.colour(shown(each["before"]), DIM)
-    return f"    {safe(each['field'])}: {before} → {shown(each['after'])}"
+    name = each["field"]
+    before = session.out.colour(shown(with_unit(name, each["before"])), DIM)
+    return f"    {safe(name)}: {before} → {shown(with_unit(name, each['after']))}"
 
 
 def _done(done: dict[str, Any]) -> Iterator[str]:

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("PROXIES", "scope.proxies", spare=True),
     Column("NETWORKS", "scope.ip_whitelist", spare=True),
     Column("OWNER", "user_id", spare=True),
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
 )
 
 

@@ -48,13 +48,15 @@ GAP = 2
 class Column:
     """A column: its title, and how its cell is made of a row: a key, with dots for what is inside, or a function.
 
-    A `spare` one is left out where a terminal is too narrow for all of them.
+    A `spare` one is left out where a terminal is too narrow for all of them, the one with the highest number first.
+    Where that isn't enough, long texts are wrapped, but for those that are `whole`.
     """
 
     title: str
     value: str | Callable[[Row], Any]
     right: bool = False
-    spare: bool = False
+    spare: int = 0
+    whole: bool = False
 
     def cell(self, row: Row, plain: bool = False) -> str:
         """The text of its cell; `plain` for programs."""
@@ -210,7 +212,7 @@ class Output:
         return (getattr(self.out, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
     def _drawn(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
-        """Cells are whole, so that they can be read and copied: the terminal breaks lines that are still too long."""
+        """Columns are left out, then long cells wrapped, until it fits."""
         from rich.cells import cell_len
         from rich.console import Console
         from rich.table import Table
@@ -222,9 +224,12 @@ class Output:
             for at, column in enumerate(columns)
         ]
         kept = fitting(widths, [column.spare for column in columns], room)
+        fixed = [column.right or column.whole for column in columns]
+        widths = wrapped(widths, kept, fixed, room)
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
         for at in kept:
-            table.add_column(columns[at].title, justify="right" if columns[at].right else "left", no_wrap=True)
+            justify: Literal["left", "right"] = "right" if columns[at].right else "left"
+            table.add_column(columns[at].title, justify=justify, width=widths[at], overflow="fold")
         for row in cells:
             table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
         width = max(room, _wide(widths, kept))
@@ -234,15 +239,29 @@ class Output:
             self.note(f"Left out: {', '.join(left_out)} (the terminal is narrow).")
 
 
-def fitting(widths: Sequence[int], spare: Sequence[bool], room: int) -> list[int]:
-    """Which columns of a table are kept, so that it fits if that can be: the last spare ones go first."""
+def fitting(widths: Sequence[int], spare: Sequence[int], room: int) -> list[int]:
+    """Which columns of a table are kept, so that it fits if that can be: the sparest go first, of these the last."""
     kept = list(range(len(widths)))
-    for at in reversed(range(len(widths))):
+    for at in sorted((at for at in kept if spare[at]), key=lambda at: (spare[at], at), reverse=True):
         if _wide(widths, kept) <= room:
             break
-        if spare[at]:
-            kept.remove(at)
+        kept.remove(at)
     return kept
+
+
+def wrapped(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], room: int) -> list[int]:
+    """Widths of the columns, of which the widest give way until the table fits; those that are `fixed` don't."""
+    made = list(widths)
+    while _wide(made, kept) > room:
+        widest = max((at for at in kept if not fixed[at]), key=lambda at: made[at], default=None)
+        if widest is None or made[widest] <= NARROWEST:
+            break
+        made[widest] -= 1
+    return made
+
+
+NARROWEST = 12
+"""Columns of a terminal in which a text is still wrapped."""
 
 
 def _wide(widths: Sequence[int], kept: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.bodies import FileOption, body_of, set_option
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, either
 from api.cli.completion import proxy_names
@@ -50,16 +50,16 @@ def state(runtime: dict[str, Any] | None) -> str:
 
 COLUMNS = (
     Column("NAME", "name"),
-    Column("PROTOCOL", "protocol"),
-    Column("ADDRESS", address),
+    Column("PROTOCOL", "protocol", spare=1),
+    Column("ADDRESS", address, whole=True),
     Column("STATUS", "status"),
     Column("STATE", lambda row: state(row["runtime"])),
     Column("CONNECTIONS", "stats.active_connections", right=True),
     Column("REQUESTS", "stats.total_requests", right=True),
-    Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=True),
-    Column("UPTIME", lambda row: Span(row["stats"]["uptime_seconds"]), right=True, spare=True),
-    Column("TAGS", "tags", spare=True),
-    Column("ID", "id", spare=True),
+    Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=3),
+    Column("UPTIME", lambda row: Span(row["stats"]["uptime_seconds"]), right=True, spare=2),
+    Column("TAGS", "tags", spare=1),
+    Column("ID", "id", spare=4, whole=True),
 )
 
 NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="A name that no other proxy has; or --name.")]
@@ -70,10 +70,15 @@ ProtocolOption = Annotated[Protocol | None, typer.Option("--protocol", help="Wha
 UsernameOption = Annotated[
     str | None, typer.Option("--username", help="Whom clients must sign in as; the password is asked for.")
 ]
-TimeoutSetting = Annotated[int | None, typer.Option("--idle-timeout", help="settings.timeout in seconds.")]
-ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", help="settings.max_connections.")]
+TimeoutSetting = Annotated[
+    int | None, typer.Option("--idle-timeout", help="Seconds without traffic after which a connection ends.")
+]
+ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", help="Connections at the same time.")]
 KeepAliveSetting = Annotated[
-    bool | None, typer.Option("--keep-alive/--no-keep-alive", help="settings.keep_alive.", show_default=False)
+    bool | None,
+    typer.Option(
+        "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
+    ),
 ]
 CertOption = Annotated[
     str | None,
@@ -82,6 +87,10 @@ CertOption = Annotated[
 KeyFileOption = Annotated[
     str | None,
     typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    set_option("settings.timeout=60", "limits.bandwidth_in=1Mbit/s", 'access.deny_destinations=["*.example"]'),
 ]
 OPTIONS = {
     "settings.timeout": "--idle-timeout",

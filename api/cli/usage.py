@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from api.cli.commands import forget_output, unwritten
+from api.cli.flags import without_types
 from api.cli.output import Output
 from api.cli.trouble import Status, Trouble
 
@@ -42,7 +43,7 @@ class Commands(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         """As it is, without two that nobody needs to see."""
-        params = super().get_params(ctx)
+        params = without_types(super().get_params(ctx))
         for each in params:
             if each.name in _HIDDEN and hasattr(each, "hidden"):
                 each.hidden = True

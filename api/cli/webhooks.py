@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from api.cli.bodies import FileOption, SetOption, body_of
+from api.cli.bodies import FileOption, body_of, set_option
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, either
 from api.cli.completion import webhook_names
@@ -28,6 +28,7 @@ HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", metavar="'NAME: VALUE'", help="May be given several times.")
 ]
 EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Send or don't.", show_default=False)]
+SetOption = Annotated[list[str] | None, set_option('events=["proxy.*"]', "headers.X-Team=network")]
 UrlArgument = Annotated[str | None, typer.Option("--target", help="The URL that events are sent to.")]
 
 
@@ -53,16 +54,16 @@ COLUMNS = (
     Column("WAITING", "delivery_status.waiting", right=True),
     Column("LAST SUCCESS", "delivery_status.last_success_at", spare=True),
     Column("LAST ERROR", "delivery_status.last_error"),
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
 )
 DELIVERIES = (
-    Column("CREATED", "created_at"),
+    Column("CREATED", "created_at", whole=True),
     Column("EVENT", "event"),
     Column("STATUS", "status"),
     Column("ATTEMPTS", lambda row: len(row["attempts"]), right=True, spare=True),
     Column("LAST", _last),
     Column("NEXT", _next, spare=True),
-    Column("ID", "id"),
+    Column("ID", "id", whole=True),
 )
 
 

@@ -201,3 +201,14 @@ def test_a_user_is_as_in_the_file_again_whose_permissions_were_those_of_the_role
     again = fleet.data("GET", f"/users/{clerk['id']}")["user"]
     assert (again["permissions"], again["email"]) == (clerk["permissions"], None)
     fleet.data("DELETE", f"/users/{clerk['id']}")
+
+
+def test_groups_of_what_is_new_are_shown_field_by_field_with_units(
+    shell: Shell, product: Product, tmp_path: Path
+) -> None:
+    file = tmp_path / "new.toml"
+    text = '[[proxies]]\nname = "fresh"\nprotocol = "http"\nport = 1234\n'
+    file.write_text(f"{text}limits = {{ bandwidth_in = 1048576, connections_per_client = 5 }}\n")
+    shown = shell.good("apply", str(file), "--dry-run").out
+    assert "    limits.bandwidth_in: 1 MiB/s\n    limits.connections_per_client: 5\n" in shown
+    assert "{" not in shown

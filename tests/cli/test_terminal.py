@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import fitting, safe
+from api.cli.output import Column, Output, fitting, safe, wrapped
 from tests.cli.shell import Shell
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
@@ -40,7 +42,8 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(shell: Shell, prox
     line = next(line for line in terminal.text.splitlines() if proxy["name"] in line)
     assert f"127.0.0.1:{proxy['port']}" in line
     assert proxy["id"] not in line
-    assert "Left out: TRANSFERRED, UPTIME, TAGS, ID (the terminal is narrow)." in terminal.text
+    left_out = terminal.text.partition("Left out: ")[2]
+    assert left_out.startswith(("TRANSFERRED, UPTIME, TAGS, ID (", "PROTOCOL, TRANSFERRED, UPTIME, TAGS, ID ("))
     with shell.terminal("proxies", "list") as wide:
         assert wide.end() == 0
     assert proxy["id"] in wide.text
@@ -51,7 +54,40 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_cells(shell: Shell, prox
     ("room", "kept"), [(100, [0, 1, 2, 3]), (46, [0, 1, 2, 3]), (45, [0, 1, 2]), (20, [0, 2]), (5, [0, 2])]
 )
 def test_the_last_spare_columns_go_first(room: int, kept: list[int]) -> None:
-    assert fitting([10, 10, 10, 10], [False, True, False, True], room) == kept
+    assert fitting([10, 10, 10, 10], [0, 1, 0, 1], room) == kept
+
+
+def test_the_sparest_column_goes_before_a_later_one() -> None:
+    assert fitting([10, 10, 10], [0, 2, 1], 25) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("room", "widths"),
+    [(100, [10, 60, 20]), (80, [10, 46, 20]), (50, [10, 16, 20]), (20, [10, 12, 20])],
+)
+def test_the_widest_text_is_wrapped_and_what_must_be_whole_is_not(room: int, widths: list[int]) -> None:
+    assert wrapped([10, 60, 20], [0, 1, 2], [False, False, True], room) == widths
+
+
+def test_a_table_with_a_long_error_stays_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Screen()
+    columns = (Column("CREATED", "at", whole=True), Column("LAST", "error"), Column("ID", "id", whole=True))
+    error = "a very long error, " * 10
+    Output(out=stream).table(
+        columns, [{"at": "2026-01-31T12:00:00.000Z", "error": error, "id": "dlv_0123456789abcdef"}]
+    )
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "dlv_0123456789abcdef" in lines[1]
+    assert "".join(lines).count("very") == 10
+
+
+class Screen(io.StringIO):
+    """A terminal in memory."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.product

@@ -88,3 +88,19 @@ def test_no_help_shows_a_type_of_python_or_a_bracket_in_a_bracket(name: str, com
         assert option.metavar or not texts, f"{name} {option.name} would be shown by a type"
     for each in command.params:
         assert not set(each.metavar or "") & set("[]{}<>"), f"{name} {each.name}"
+
+
+@pytest.mark.parametrize(("columns", "drawn"), [("80", False), ("140", True)])
+def test_help_can_be_read_at_any_width_and_flags_have_no_type(tmp_path: Path, columns: str, drawn: bool) -> None:
+    with Shell(tmp_path).terminal("proxies", "create", "--help", COLUMNS=columns) as terminal:
+        assert terminal.end() == 0
+    assert ("╭" in terminal.text, "bool" in terminal.text) == (drawn, False)
+    assert "limits.bandwidth_in=1Mbit/s" in terminal.text
+    assert "access.deny_destinations" in terminal.text
+    assert "Seconds without traffic" in terminal.text
+
+
+@pytest.mark.parametrize(("group", "example"), [("accounts", "allow_clients"), ("webhooks", "headers.X-Team")])
+def test_the_examples_of_a_command_are_fields_that_it_has(tmp_path: Path, group: str, example: str) -> None:
+    told = Shell(tmp_path).good(group, "create", "--help").out
+    assert (example in told, "settings.timeout" in told) == (True, False)
