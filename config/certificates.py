@@ -7,10 +7,15 @@ the client to judge.
 from __future__ import annotations
 
 import calendar
+import logging
 import ssl
 import stat
 import time
 from pathlib import Path
+
+from config.printable import printable
+
+log = logging.getLogger(__name__)
 
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
@@ -18,6 +23,13 @@ _TIMES = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 
 LARGEST = 8 * 2**20
 """Bytes of a file with certificates; a bundle of all authorities has some hundred thousand."""
+
+_WEAK = ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK")
+_WANTED = {
+    "cert_file": "a certificate in PEM",
+    "key_file": "the unencrypted key of the certificate in PEM",
+    "ca_file": "certificates in PEM",
+}
 
 
 class CertificateError(Exception):
@@ -30,11 +42,13 @@ class CertificateError(Exception):
 
 
 def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
-    """A context for the server's side of connections. Raises `CertificateError`."""
-    for field, path in (("cert_file", cert_file), ("key_file", key_file)):
-        trouble = unusable_file(path)
-        if trouble is not None:
-            raise CertificateError(field, trouble)
+    """A context for the server's side of connections. Raises `CertificateError`.
+
+    The certificate is to blame for whatever is wrong with its file, and only with a good one the key: so which of the
+    two is blamed says nothing about the other.
+    """
+    _check("cert_file", unusable_file(cert_file) or _no_certificate(cert_file))
+    _check("key_file", unusable_file(key_file))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -43,7 +57,7 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         # The password callback is there so that an encrypted key is an error and not a question on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: b"")
     except ssl.SSLError as error:
-        raise CertificateError(*_refused(error, cert_file, key_file)) from error
+        raise CertificateError(*_refused(error, key_file)) from error
     return context
 
 
@@ -93,18 +107,44 @@ def _inside(der: bytes, at: int) -> int:
     return _content(der, at)[0]
 
 
-def _refused(error: ssl.SSLError, cert_file: Path, key_file: Path) -> tuple[str, str]:
-    """The field to blame, and why."""
+def _check(field: str, trouble: str | None) -> None:
+    if trouble is not None:
+        raise CertificateError(field, trouble)
+
+
+def _no_certificate(path: Path) -> str | None:
+    """Why there is no certificate in the file, as a sentence; None when there is one."""
+    text = path.read_bytes()
+    if b"-----BEGIN CERTIFICATE-----" not in text:
+        return "has no certificate in PEM: must begin with -----BEGIN CERTIFICATE-----"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        return "has no certificate in PEM that can be read"
+    return None
+
+
+def _refused(error: ssl.SSLError, key_file: Path) -> tuple[str, str]:
+    """The field to blame, and why. The certificate itself can be read."""
     key = key_file.read_bytes()
     if error.reason == "KEY_VALUES_MISMATCH":
         return "key_file", "is not the key of the certificate"
-    if b"-----BEGIN CERTIFICATE-----" not in cert_file.read_bytes():
-        return "cert_file", "has no certificate in PEM: must begin with -----BEGIN CERTIFICATE-----"
+    if error.reason in _WEAK:
+        return "cert_file", f"is too weak for TLS here ({error.reason})"
     if b"ENCRYPTED" in key:
         return "key_file", "is encrypted, and nobody is there to be asked: must be an unencrypted key in PEM"
     if b"PRIVATE KEY-----" not in key:
         return "key_file", "has no private key in PEM"
-    return "cert_file", "not a PEM certificate and its unencrypted PEM key"
+    return "key_file", "has no unencrypted private key in PEM that can be read"
+
+
+def for_callers(field: str, cause: str) -> str:
+    """What callers of the API hear of a file that can't be used: the same sentence whatever it is that they have named.
+
+    Else whoever may name files could find out which there are. The cause goes to the log.
+    """
+    log.warning("%s is refused: %s", field, printable(cause))
+    return f"must be a file that this service can read, with {_WANTED[field.rpartition('.')[2]]}; its log has the cause"
 
 
 def unusable_file(path: Path) -> str | None:

@@ -18,7 +18,7 @@ from config import patterns
 from config.access import AccessInput, ProxyAccess
 from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.addresses import not_local, read_bind_address
-from config.certificates import CertificateError, server_context
+from config.certificates import CertificateError, for_callers, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.passwords import check_password, hash_password
 from config.settings import ServerTls
@@ -268,7 +268,8 @@ def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
     try:
         server_context(Path(cert), Path(key))
     except CertificateError as error:
-        raise InvalidProxy(f"tls.{error.field}" if own else f"server.tls.{error.field}", error.error) from error
+        field = f"tls.{error.field}" if own else f"server.tls.{error.field}"
+        raise InvalidProxy(field, for_callers(field, error.error)) from error
 
 
 def apply_auth(

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from config import patterns
-from config.certificates import unusable_file
+from config.certificates import for_callers, unusable_file
 from config.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.parent_fields import OrText, listed, no_nulls, read_parent
 from config.sealing import Seal
@@ -321,15 +321,20 @@ def _check(entry: UpstreamInput, field: str) -> None:
 
 
 def _check_authorities(file: str, field: str) -> None:
-    trouble = unusable_file(Path(file))
+    trouble = unusable_file(Path(file)) or _no_authorities(file)
     if trouble is not None:
-        raise InvalidProxy(field, trouble)
+        raise InvalidProxy(field, for_callers(field, trouble))
+
+
+def _no_authorities(file: str) -> str | None:
+    """Why the file has no certificates, None when it has some."""
     try:
         ssl.create_default_context(cafile=file)
-    except ssl.SSLError as error:
-        raise InvalidProxy(field, f"{file}: no PEM certificates") from error
+    except ssl.SSLError:
+        return f"{file}: no PEM certificates"
     except OSError as error:
-        raise InvalidProxy(field, f"{file}: {error.strerror or error}") from error
+        return f"{file}: {error.strerror or error}"
+    return None
 
 
 def _names(given: list[UpstreamInput]) -> list[str]:

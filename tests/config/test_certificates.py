@@ -9,8 +9,11 @@ import pytest
 
 from config.certificates import LARGEST, CertificateError, server_context
 from config.fields import InvalidProxy
+from config.proxies import ProxyTls, blank_record, check_certificate
 from config.sealing import Seal
+from config.settings import ServerTls
 from config.upstreams import UpstreamInput, replace_parents
+from tests.forwarding.test_https import make_pair
 
 
 @pytest.fixture(params=["device", "pipe", "directory", "empty", "kernel", "large", "missing"])
@@ -34,9 +37,53 @@ def test_what_is_no_file_of_a_sane_size_is_refused_by_its_field_and_not_read(unr
     assert str(unreadable) in refused.value.error
 
 
-def test_neither_is_it_as_authorities_of_a_parent(unreadable: Path, tmp_path: Path) -> None:
+def test_neither_is_it_as_authorities_of_a_parent(
+    unreadable: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     tls = {"ca_file": str(unreadable)}
     parent = UpstreamInput.model_validate({"protocol": "https", "host": "p.example", "port": 1, "tls": tls})
     with pytest.raises(InvalidProxy) as refused:
         replace_parents([], [parent], Seal(tmp_path / "keys" / "secrets.key"))
     assert refused.value.field == "upstreams[0].tls.ca_file"
+    assert (str(unreadable) in refused.value.error, str(unreadable) in caplog.text) == (False, True)
+
+
+@pytest.mark.parametrize("field", ["cert_file", "key_file"])
+def test_callers_hear_the_same_of_every_file_and_the_log_has_the_cause(
+    tmp_path: Path, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, other = (
+        dict(zip(("cert_file", "key_file"), make_pair(folder(tmp_path, each)), strict=True)) for each in "ab"
+    )
+    text = tmp_path / "text"
+    text.write_text("secret words")
+    garbled = tmp_path / "garbled"
+    garbled.write_text(Path(good[field]).read_text().replace("\n", "\nAAAA", 3))
+    wrong = [str(text), str(garbled), str(tmp_path), str(tmp_path / "none"), "/dev/zero"]
+    if field == "key_file":
+        wrong.append(other[field])
+    told = {refusal_of({**good, field: each}) for each in wrong}
+    assert len(told) == 1
+    assert told.pop()[0] == f"tls.{field}"
+    assert "No such file" in caplog.text
+
+
+def test_which_file_is_blamed_tells_nothing_of_the_other(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no certificate")
+    absent = str(tmp_path / "none")
+    fields = {refusal_of({"cert_file": each, "key_file": absent})[0] for each in (str(text), absent, str(tmp_path))}
+    assert fields == {"tls.cert_file"}
+
+
+def folder(parent: Path, name: str) -> Path:
+    made = parent / name
+    made.mkdir()
+    return made
+
+
+def refusal_of(tls: dict[str, str]) -> tuple[str, str]:
+    record = blank_record("prx_1", "p", "127.0.0.1", 1, "https", 0.0, 30)
+    with pytest.raises(InvalidProxy) as refused:
+        check_certificate(record.model_copy(update={"tls": ProxyTls(**tls)}), ServerTls())
+    return refused.value.field, refused.value.error
