@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from api.accounts import CollectorLost
 from api.audit import origin
+from api.caps import counted_as
 from api.everywhere import SAFE, Everywhere
 from api.http.bodies import BodyAwaited
 from api.http.body import read_body, read_model
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """What a process lacks, which is no mistake in a program."""
+FORBIDDEN = 403
 UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
 """What is beyond any scope: it reaches everything."""
 REPLAYED = {"Idempotency-Replayed": "true"}
@@ -100,6 +102,16 @@ def _responder(services: Services, operation: Operation) -> Any:
 
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
+        try:
+            carry_out(req, resp, params)
+        except ApiError as error:
+            if error.status == FORBIDDEN:
+                caller = req.context.caller
+                who = caller.user.id if caller else counted_as(req.context.address)
+                services.refused_actions.note(who, _resource_named(params), error.details)
+            raise
+
+    def carry_out(req: falcon.Request, resp: falcon.Response, params: dict[str, str]) -> None:
         caller = _admitted(services, operation, req, params)
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
@@ -192,9 +204,13 @@ def _put_on_record(services: Services, operation: Operation, params: dict[str, s
     """Actions that alter no document have a row, too; changes of documents had theirs before they were made."""
     acts = operation.method in ("POST", "DELETE") and operation.id not in NO_ACTIONS
     if acts and not origin().rows and reply.data.get("changed") is not False:
-        kind, identifier = next(iter(params.items()), ("", None))
-        resource = {"type": kind.removesuffix("_id"), "id": identifier, "name": None} if kind else None
-        services.audit.append(ACTIONS.get(operation.id, operation.id), resource)
+        services.audit.append(ACTIONS.get(operation.id, operation.id), _resource_named(params))
+
+
+def _resource_named(params: dict[str, str]) -> dict[str, Any] | None:
+    """The resource that a path names, as the audit trail has it."""
+    kind, identifier = next(iter(params.items()), ("", None))
+    return {"type": kind.removesuffix("_id"), "id": identifier, "name": None} if kind else None
 
 
 def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:

@@ -112,6 +112,7 @@ QUERY_AUDIT = (
     text("request_id", "Only by this request", "req_0123456789abcdef", 128),
     text("resource_type", "Only to resources of this type", "proxy", 64),
     text("resource_id", "Only to this resource", "prx_0123456789abcdef", 128),
+    text("resource_name", "Only to resources of this name", "office", 128),
     integer("limit", "At most so many", 1, 1000, 100),
     integer("offset", "After so many", 0, 1_000_000_000, 0),
     Parameter("cursor", {"type": "string", "pattern": "^[0-9]{1,18}$"}, "The `next_cursor` of the page before", "100"),

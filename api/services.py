@@ -20,6 +20,7 @@ from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference
+from api.audit.refused import RefusedActions
 from api.bridge import Bridge
 from api.fleet import Fleet
 from api.idempotency import Idempotency
@@ -106,6 +107,7 @@ class Services:
         self.tails = Slots(TAILS_MAX, TAILS_EACH, "tails of the log")
         self.exports = Slots(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
         self.audit = Trail(data)
+        self.refused_actions = RefusedActions(self._append)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
         self.settings = settings
@@ -180,11 +182,11 @@ class Services:
         resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
         self._append(action, resource, outcome="failed", details={"reason": reason})
 
-    def _append(self, action: str, resource: dict[str, Any], **more: Any) -> None:
+    def _append(self, action: str, resource: dict[str, Any] | None, **more: Any) -> None:
         try:
             self.audit.append(action, resource, **more)
         except StoreError as error:
-            log.error("not in the audit trail: %s of %s: %s", action, resource["id"], error)
+            log.error("not in the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
 
     def _put_in_force(self, plain: Mapping[str, Any]) -> None:
         self.take_over(ApiSettings.from_plain(plain))

@@ -53,9 +53,10 @@ class Origin:
 
     def _credential(self) -> dict[str, Any] | None:
         if self.caller is None:
-            return {"method": self._method, "id": None} if self._method else None
+            return {"method": self._method, "id": None, "name": None} if self._method else None
         key, claims = self.caller.key, self.caller.claims
-        return {"method": self.caller.method, "id": key.id if key else claims.family if claims else None}
+        identifier = key.id if key else claims.family if claims else None
+        return {"method": self.caller.method, "id": identifier, "name": key.name if key else None}
 
 
 _CURRENT: ContextVar[Origin | None] = ContextVar("origin", default=None)

@@ -48,6 +48,8 @@ SEARCHABLE = {
     "resource_type": "$.resource.type",
     "resource_id": "$.resource.id",
 }
+_UNINDEXED = {"resource_name": "json_extract(content, '$.resource.name')"}
+"""What can be searched for and is no column."""
 _COLUMNS = ",\n".join(
     f"    {name} TEXT GENERATED ALWAYS AS (json_extract(content, '{path}')) VIRTUAL"
     for name, path in SEARCHABLE.items()
@@ -280,7 +282,7 @@ def _condition(selection: Selection, counting: bool = False) -> tuple[str, list[
             terms.append("substr(action, 1, ?) = ?")
             values += [len(value) - 1, value[:-1]]
         else:
-            terms.append(f"{name} = ?")
+            terms.append(f"{_UNINDEXED.get(name, name)} = ?")
             values.append(value)
     bounds = {
         "timestamp >= ?": selection.start,

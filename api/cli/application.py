@@ -11,6 +11,7 @@ import typer
 
 from api.cli import (
     accounts,
+    audit,
     backups,
     check,
     connections,
@@ -69,10 +70,11 @@ def add_commands(app: typer.Typer) -> None:
     system.add_commands(app)
     top.add_commands(app)
     fleet_file.add_commands(app)
-    audit = typer.Typer(help="The audit trail.", no_args_is_help=True)
-    command(audit, "list", PERIOD)(records.list_audit)
-    local_command(audit, "verify")(offline.verify_audit)
-    app.add_typer(audit, name="audit", cls=FlagsGroup, rich_help_panel=WATCH)
+    trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
+    command(trail, "list", PERIOD)(audit.list_audit)
+    command(trail, "show")(audit.show_audit)
+    local_command(trail, "verify")(offline.verify_audit)
+    app.add_typer(trail, name="audit", cls=FlagsGroup, rich_help_panel=WATCH)
     backups.add_commands(app)
     restoring.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)

@@ -1,4 +1,4 @@
-"""`proxyfleet logs` and `proxyfleet audit list`: what happened."""
+"""`proxyfleet logs`: what the proxies did."""
 
 from __future__ import annotations
 
@@ -255,43 +255,3 @@ class _Printer:
         """Say what there was no room for."""
         if self._lines.left_out:
             self._out.note(f"Left out: {', '.join(self._lines.left_out)} (the terminal is narrow).")
-
-
-def _resource(row: Any) -> str | None:
-    resource = row["resource"]
-    return f"{resource['type']} {resource['name'] or resource['id'] or ''}".strip() if resource else None
-
-
-AUDIT_COLUMNS = (
-    Column("SEQ", "seq", right=True),
-    Column("TIME", "timestamp"),
-    Column("ACTION", "action"),
-    Column("OUTCOME", "outcome"),
-    Column("BY", lambda row: row["actor"]["username"] or row["actor"]["type"]),
-    Column("FROM", "address", spare=True),
-    Column("RESOURCE", _resource),
-)
-
-
-def list_audit(
-    session: Session,
-    action: Annotated[str | None, typer.Option("--action", help="Exactly this, or a group such as proxy.*")] = None,
-    username: Annotated[str | None, typer.Option("--username", help="Only by this user.")] = None,
-    resource: Annotated[str | None, typer.Option("--resource-id", help="Only to this resource.")] = None,
-    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="What became of it.")] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
-) -> None:
-    """Show who changed what, newest first."""
-    data = session.api.get(
-        "/audit",
-        action=action,
-        username=username,
-        resource_id=resource,
-        outcome=outcome,
-        start_time=ago(since) if since else None,
-        end_time=ago(until, "--until") if until else None,
-        limit=limit,
-    )
-    session.out.data(data, lambda: session.out.table(AUDIT_COLUMNS, data["audit"], "There is no such row."))

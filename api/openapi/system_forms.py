@@ -67,10 +67,11 @@ class AuditActor(Form):
 
 
 class AuditCredential(Form):
-    """By which credential; `id` is of the API key or of the sign-in."""
+    """By which credential; `id` is of the API key or of the sign-in, `name` of the key."""
 
     method: Literal["bearer", "basic", "api_key", "password", "oauth2"]
     id: str | None
+    name: str | None = None
 
 
 class AuditResource(Form):

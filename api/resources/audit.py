@@ -20,6 +20,7 @@ EXACT = (
     "request_id",
     "resource_type",
     "resource_id",
+    "resource_name",
 )
 OUTCOMES = ("done", "failed")
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from api.audit import Broken, Head, Trail, verify
+from api.audit import Broken, Head, Trail, refused, verify
 from api.audit.masking import difference
+from api.audit.refused import RefusedActions
 from api.audit.trail import trail_file
 from api.first_start import ensure_administrator
 from api.offline import peek_settings, reset_password, reset_settings
@@ -117,6 +118,45 @@ def test_a_refresh_token_that_is_used_twice_is_told(api: Api) -> None:
     for expected in (200, 401):
         assert api.post("/auth/refresh", {"refresh_token": pair["refresh_token"]}).status_code == expected
     assert rows(api)[0]["action"] == "auth.refresh_reused"
+
+
+def test_what_a_caller_may_not_do_is_told_with_the_key_and_the_reason(api: Api) -> None:
+    key = api.key(name="ci2", permissions=["proxy.read"])
+    assert api.request("DELETE", "/proxies/prx_1", key).status_code == 403
+    row = rows(api, outcome="failed")[0]
+    assert (row["action"], row["operation"]) == ("access.refused", "deleteProxy")
+    assert row["resource"] == {"type": "proxy", "id": "prx_1", "name": None}
+    assert row["details"] == {"required_permission": "proxy.delete"}
+    assert (row["actor"]["username"], row["credential"]["name"]) == ("admin", "ci2")
+
+
+def test_a_caller_who_is_refused_again_and_again_fills_no_trail() -> None:
+    now, written = [0.0], []
+    refusals = RefusedActions(lambda *_row, **more: written.append(more["details"]), lambda: now[0])
+    for _ in range(refused.EACH + 5):
+        refusals.note("usr_1", None, {"reason": "no"})
+    refusals.note("usr_2", None, {"reason": "no"})
+    assert len(written) == refused.EACH + 1
+    now[0] = refused.WINDOW
+    refusals.note("usr_1", None, {"reason": "no"})
+    refusals.note("usr_1", None, {"reason": "no"})
+    assert written[-2:] == [{"reason": "no", "left_out": 5}, {"reason": "no"}]
+
+
+def test_rows_of_all_callers_together_are_bounded() -> None:
+    written: list[object] = []
+    refusals = RefusedActions(lambda *_row, **_more: written.append(1), lambda: 0.0)
+    for number in range(refused.IN_ALL + 50):
+        refusals.note(f"usr_{number}", None, {})
+    assert len(written) == refused.IN_ALL
+
+
+def test_rows_are_found_by_the_name_of_the_resource(api: Api) -> None:
+    token = api.token()
+    api.post("/proxies", {**PROXY, "name": "office"}, token)
+    api.post("/proxies", {**PROXY, "name": "other", "port": 3129}, token)
+    found = rows(api, resource_name="office")
+    assert [(row["action"], row["resource"]["name"]) for row in found] == [("proxy.created", "office")]
 
 
 def test_no_secret_gets_into_the_file(api: Api) -> None:

@@ -262,6 +262,14 @@ def test_metrics_are_a_row_for_each_bucket_and_status_tells_of_the_parts(shell: 
 def test_the_audit_trail_tells_who_did_what(shell: Shell, proxy: dict[str, Any]) -> None:
     rows = shell.good("audit", "list", "--action", "proxy.created", "--resource-id", proxy["id"]).rows
     assert [row[2:5] for row in rows] == [["proxy.created", "done", "admin"]]
+    assert shell.good("audit", "list", "--action", "proxy.created", "--resource-id", proxy["name"]).rows == rows
+    shell.good("proxies", "update", proxy["name"], "--tag", "audited")
+    (row,) = shell.good("audit", "list", "--resource-id", proxy["name"], "--limit", "1").rows
+    assert row[-1] == "tags"
+    details = shell.good("audit", "show", row[0]).details
+    assert (details["action"], details["by"]) == ("proxy.updated", "admin")
+    assert details["tags"].endswith("→ audited")
+    assert shell("audit", "show", "999999").status == 5
 
 
 @pytest.fixture(scope="module")
