@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pydoc
 import re
 from pathlib import Path
 
@@ -106,6 +108,33 @@ def test_every_file_of_the_project_that_is_named_exists(document: Path) -> None:
     pattern = r"`((?:actors|api|config|docs|scripts|systemd|tests)/[\w./-]+|supervisor\.py)`"
     for name in re.findall(pattern, document.read_text()):
         assert (ROOT / name).exists(), f"{document.name}: {name}"
+
+
+def names_in_docstrings() -> list[tuple[str, str]]:
+    """Each dotted name of the product in backticks within a docstring, with the file that has it."""
+    files = [
+        *(path for part in ("actors", "api", "config") for path in (ROOT / part).rglob("*.py")),
+        *ROOT.glob("*.py"),
+    ]
+    dotted = re.compile(r"`((?:actors|api|config)(?:\.\w+)+)`")
+    return sorted(
+        {
+            (str(path.relative_to(ROOT)), name)
+            for path in files
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            for name in dotted.findall(node.value.value)
+        }
+    )
+
+
+def test_there_are_names_in_docstrings() -> None:
+    assert len(names_in_docstrings()) > 50
+
+
+@pytest.mark.parametrize(("path", "name"), names_in_docstrings())
+def test_every_name_of_the_product_in_a_docstring_exists(path: str, name: str) -> None:
+    assert pydoc.locate(name) is not None, f"{path}: `{name}` does not exist"
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.id)

@@ -140,8 +140,7 @@ class ForwardingActor(Actor):
         if self.serving.credentials is None:
             answer(Failed("not configured yet"))
         else:
-            self.serving.credentials.admit_tester(message.user, message.token, message.ttl)
-            self.serving.expect_test(message.user, message.request_id, message.ttl)
+            self.serving.testers.admit(message.user, message.token, message.request_id, message.ttl)
             answer(Done())
 
     def _explain(self, question: Explain, answer: Answer) -> None:

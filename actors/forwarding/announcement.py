@@ -23,6 +23,7 @@ from actors.forwarding.proxy_protocol import HEADER_MAX, BadHeader, Header, read
 
 if TYPE_CHECKING:
     from actors.forwarding.meter import Meter
+    from actors.forwarding.policy import Policy
     from actors.forwarding.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,9 @@ class Announcement:
         serving.open.add(self)
         serving.deadlines.note(self)
         serving.loop.watch(sock.fileno(), EDGE, self._look)
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: its session begins later, by what is in force then."""
 
     def measure(self, meter: Meter) -> None:
         """See `connections.Open`: the connection gets a meter of its own when it begins."""

@@ -15,6 +15,7 @@ from actors.forwarding.pool import Origin
 
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
+    from actors.forwarding.request import RequestContext
 
 
 class Bound:
@@ -38,7 +39,7 @@ class Bound:
             client.loop.call_soon(lambda: client.retire(patient=False))
             return
         self._origin = origin
-        self._served = self._request()
+        self._served = _wanted(client.last)
         origin.readable = False
         client.loop.hand_over(origin.fd, self._disturbed)
 
@@ -46,16 +47,11 @@ class Bound:
         """The connection for this request of the client; None when another one has to be made."""
         origin = self._origin
         current = origin is not None and origin.epoch == self._client.serving.pool.epoch
-        if current and command.forward and self._request() == self._served:
+        if current and command.forward and _wanted(self._client.request) == self._served:
             self._origin = None
             return origin
         self.end()
         return None
-
-    def _request(self) -> tuple[str, int, str] | None:
-        """What the client asks for now: host, port, and the user of this proxy."""
-        target = self._client.target
-        return None if target is None else (target.host, target.port, self._client.user)
 
     def _disturbed(self, mask: int) -> None:
         """Something happened while it rested: the end, or bytes that nobody asked for. Being writable is nothing."""
@@ -72,3 +68,9 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<Bound to {self._served}: {'in use or gone' if self._origin is None else 'resting'}>"
+
+
+def _wanted(request: RequestContext) -> tuple[str, int, str] | None:
+    """What the request asks for: host, port, and the user of this proxy."""
+    target = request.target
+    return None if target is None else (target.host, target.port, request.user)

@@ -17,12 +17,12 @@ from actors.forwarding.connections import Live
 from actors.forwarding.deadlines import NEVER, QUANTUM
 from actors.forwarding.dial import ENDED, READABLE, Dial
 from actors.forwarding.flow import AnyFlow
-from actors.forwarding.http.targets import Authority
 from actors.forwarding.inbound import Inbound
 from actors.forwarding.isolation import isolated
 from actors.forwarding.lingering import linger
 from actors.forwarding.orders import DO, leave_origin
 from actors.forwarding.pool import Origin
+from actors.forwarding.request import RequestContext
 from actors.forwarding.sending import push
 from actors.forwarding.serving import Serving
 from actors.forwarding.transport import Transport, reset_on_close, unsent
@@ -30,9 +30,9 @@ from actors.forwarding.transport import Transport, reset_on_close, unsent
 if TYPE_CHECKING:
     from actors.forwarding.bound import Bound
     from actors.forwarding.meter import Meter
+    from actors.forwarding.policy import Policy
     from actors.forwarding.proxy_protocol import Ends
     from actors.forwarding.questions import Check
-    from actors.forwarding.upstreams.parent import Parent
     from actors.forwarding.upstreams.route import Route
 
 READ_SIZE = 64 * 1024
@@ -49,7 +49,7 @@ class Client:
     - `origin` is the other side, if any, with `origin_ended` and `origin_broke`;
     - `dial` is the way to it that is being looked for, `relay` the socket for datagrams that it may become;
     - `bound` has the origin connection that belongs to this client alone, where there ever was one;
-    - `parent` is the parent proxy of the request, if any, and `session_word` what its user name says for choosing;
+    - `request` is what belongs to one request alone;
     - `up` and `down` are the bodies that are moved past the session;
     - `closing` means that it ends when all is sent, `over` that it is no more, or is somebody else's.
     """
@@ -69,6 +69,7 @@ class Client:
         "dial",
         "down",
         "ends",
+        "last",
         "loop",
         "meter",
         "noted",
@@ -78,17 +79,13 @@ class Client:
         "origin_ended",
         "out",
         "over",
-        "parent",
         "relay",
         "reported",
+        "request",
         "serving",
         "session",
-        "session_word",
         "sock",
-        "target",
         "up",
-        "user",
-        "vouched",
     )
 
     def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
@@ -110,8 +107,6 @@ class Client:
         self.origin_ended = False
         self.origin_broke = False
         self.dial: Dial | Inbound | Route | None = None
-        self.parent: Parent | None = None
-        self.session_word: str | None = None
         self.bound: Bound | None = None
         self.relay: socket.socket | None = None
         self.up: AnyFlow | None = None
@@ -119,12 +114,12 @@ class Client:
         self.number = serving.new_number()
         self.meter = serving.limits.new_meter()
         self.bytes_in = self.bytes_out = 0
-        self.target: Authority | None = None
-        self.user = ""
+        self.request = RequestContext()
+        """What belongs to the request that is under way, or to the next one."""
+        self.last = self.request
+        """The one before, to be shown."""
         self.ends: Ends | None = None
         """The client's address and the one that it connected to, where a balancer has told them."""
-        self.vouched: bytes | None = None
-        """The hash that the user's password was right for, until a request has been let through by that."""
         self.reported = ""
         """What rules in report mode would have refused about this client."""
         self.noted = NEVER
@@ -357,14 +352,21 @@ class Client:
 
     def live(self) -> Live:
         """What it is doing now; its target is that of the last request."""
-        target = self.target
+        request = self.last if self.request.target is None else self.request
+        target, parent = request.target, request.parent
         where = "" if target is None else f"{target.host}:{target.port}"
         if target is not None and ":" in target.host:
             where = f"[{target.host}]:{target.port}"
-        return Live(self.client_ip, self.user, where, self._state(), self.bytes_in, self.bytes_out, self._parent_name())
+        through = "" if parent is None else parent.name
+        return Live(self.client_ip, request.user, where, self._state(), self.bytes_in, self.bytes_out, through)
 
-    def _parent_name(self) -> str:
-        return "" if self.parent is None else self.parent.name
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`."""
+        self.session.adopt(policy)
+
+    def request_over(self) -> None:
+        """It has been reported: nothing of it is taken for the next one."""
+        self.last, self.request = self.request, RequestContext()
 
     def _state(self) -> str:
         session = self.session

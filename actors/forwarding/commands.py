@@ -81,13 +81,13 @@ class ParentRefused(NamedTuple):
 
 
 class RelayToClient(NamedTuple):
-    """Move bytes from origin to client: `length`, or all until the end when it is None; then call `relayed`."""
+    """Move bytes from origin to client: `length`, or all until the end when it is None; then call `answer_relayed`."""
 
     length: int | None
 
 
 class RelayToOrigin(NamedTuple):
-    """Move `length` bytes from client to origin, then call `relayed`."""
+    """Move `length` bytes from client to origin, then call `request_relayed`."""
 
     length: int
 
@@ -95,8 +95,9 @@ class RelayToOrigin(NamedTuple):
 class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
 
-    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver. `detail` is what the client
-    was told, `rule` what of the configuration refused it. With status 407 `user` is the name that was tried.
+    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver, and so is `request_id`, the
+    id of the record where it is known before. `detail` is what the client was told, `rule` what of the configuration
+    refused it. With status 407 `user` is the name that was tried.
     """
 
     method: bytes
@@ -111,6 +112,7 @@ class Report(NamedTuple):
     parent: str = ""
     detail: str = ""
     rule: str = ""
+    request_id: str = ""
 
     def because(self, failure: Failure) -> Report:
         """The same, with what the failure says beside its status and its reason."""

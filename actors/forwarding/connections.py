@@ -22,6 +22,7 @@ from config.access import Network, read_network
 
 if TYPE_CHECKING:
     from actors.forwarding.meter import Meter
+    from actors.forwarding.policy import Policy
     from actors.forwarding.serving import Serving
 
 PAGE_MAX = 1000
@@ -63,6 +64,9 @@ class Open(Mortal, Protocol):
 
     def measure(self, meter: Meter) -> None:
         """It has come to be limited: what it moves from now on goes by this meter."""
+
+    def adopt(self, policy: Policy) -> None:
+        """The configuration is another one from now on."""
 
     def end(self, reason: str) -> None:
         """End it now."""

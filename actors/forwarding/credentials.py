@@ -29,7 +29,6 @@ from actors.forwarding.limits import client_key
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
 MEMORY_SIZE = 1024
-TESTERS_MAX = 64
 THREADS = 4
 SHARE_OF_CLIENT = 2
 
@@ -65,7 +64,6 @@ class Credentials:
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
         self._guessing = Guessing()
         self._complaint = Complaint(log, "wrong passwords")
-        self._testers: dict[tuple[str, bytes], float] = {}
         self.take_over(spec)
 
     def take_over(self, spec: ProxySpec) -> None:
@@ -83,10 +81,6 @@ class Credentials:
         """The hash of the user's password, empty where there are no passwords; None for nobody who is known."""
         return self._hashes.get(user)
 
-    def admit_tester(self, user: str, token: str, ttl: float) -> None:
-        """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
-        keep(self._testers, (user, token.encode()), self._loop.now + ttl, TESTERS_MAX)
-
     def check(
         self, user: str | None, password: bytes | None, asker: Asker, done: OnChecked, gone: Callable[[], None]
     ) -> None:
@@ -99,11 +93,7 @@ class Credentials:
             done(None)
             return
         if password is None:
-            tester = self._testers.pop((user, b""), 0.0) > self._loop.now
-            done(user if tester or user in self._hashes else None)
-            return
-        if self._testers.pop((user, password), 0.0) > self._loop.now:
-            done(user)
+            done(user if user in self._hashes else None)
             return
         digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
         until, right = self._good.get(digest, _NEVER)

@@ -29,6 +29,7 @@ from actors.forwarding.resolve import Answer
 from actors.forwarding.socks.wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
 
 if TYPE_CHECKING:
+    from actors.forwarding.policy import Policy
     from actors.forwarding.serving import Serving
 
 DATAGRAM_MAX = 65535
@@ -296,6 +297,9 @@ class Association:
         paused, self._paused = self._paused, []
         for sock in () if self._over else paused:
             self._watch(sock)
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:
         """See `connections.Open`."""

@@ -96,11 +96,13 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
 
 
 def _report(client: Client, command: Report) -> None:
-    if client.parent is not None:
+    parent = client.request.parent
+    if parent is not None:
         from actors.forwarding.upstreams.through import reported  # only proxies with parents pay for it
 
-        reported(client, client.parent, command)
+        reported(client, parent, command)
     client.serving.reported(_marked(client, command), client.client_ip)
+    client.request_over()
     if client.meter is not None:
         client.meter.exchange_over()
 
@@ -112,9 +114,12 @@ def _parent_refused(client: Client, _command: ParentRefused) -> None:
 
 
 def _marked(client: Client, report: Report) -> Report:
-    """With the word of a rule that is only reported, unless the exchange has a reason of its own."""
-    if client.parent is not None:
-        report = report._replace(parent=client.parent.name)
+    """With the upstream, the id of a test, and, where it has no other reason, the word of a rule that only reports."""
+    request = client.request
+    if request.parent is not None:
+        report = report._replace(parent=request.parent.name)
+    if request.tester is not None:
+        report = report._replace(request_id=request.tester.request_id)
     word = client.reported or (client.origin.reported if client.origin is not None else "")
     return report._replace(reason=word) if word and not report.reason else report
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from actors.forwarding.commands import Command
 from actors.forwarding.errors import Failure
+from actors.forwarding.policy import Policy
 
 
 class Session(Protocol):
@@ -86,6 +87,9 @@ class Session(Protocol):
 
     def moved(self, now: float) -> None:
         """Bytes have moved on their way to the client: that is no idleness."""
+
+    def adopt(self, policy: Policy) -> None:
+        """What the configuration says from now on; what has been asked for already goes on."""
 
     def last_exchange(self) -> None:
         """Let the connection end with what is under way."""

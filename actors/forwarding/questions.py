@@ -20,11 +20,9 @@ from actors.forwarding.pool import Origin
 from actors.forwarding.socks.wire import Endpoint, endpoint_of
 from actors.forwarding.upstreams.names import split_session
 
-TESTERS = "test-"
-"""How the one-use users of tests begin."""
-
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
+    from actors.forwarding.request import RequestContext
 
 
 class Check:
@@ -84,11 +82,14 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
     credentials = client.serving.credentials
     assert credentials is not None
     check = client.check = Check(client)
-    user = _account(client, command.user)
-    if not client.serving.policy.wants_credentials and not (user or "").startswith(TESTERS):
-        check("")
+    tester = client.request.tester = client.serving.testers.take(command.user, command.password)
+    if tester is not None:
+        check(tester.user)
+    elif client.serving.policy.wants_credentials:
+        credentials.check(_account(client, command.user), command.password, check, check, check.gone)
     else:
-        credentials.check(user, command.password, check, check, check.gone)
+        _account(client, command.user)
+        check("")
     check.asked()
     return check.commands
 
@@ -97,8 +98,9 @@ def _checked(client: Client, user: str | None) -> list[Command]:
     serving = client.serving
     if user is None and not serving.policy.wants_credentials:
         user = ""  # nobody has to be known here, or not any more
-    client.user = user or ""
-    client.vouched = None if serving.credentials is None else serving.credentials.stored(client.user)
+    request = client.request
+    request.user = user or ""
+    request.vouched = None if serving.credentials is None else serving.credentials.stored(request.user)
     return client.session.authorized(user, client.loop.now)
 
 
@@ -109,21 +111,20 @@ def _checked_late(client: Client, user: str | None) -> None:
 
 
 def _account(client: Client, user: str | None) -> str | None:
-    """The account in a user name; a session word in it chooses among parents."""
-    client.session_word = None
+    """The account in a user name; a session word in it chooses among upstreams."""
     serving = client.serving
     if user is None or serving.upstreams is None or (not serving.policy.hears_users and serving.knows(user)):
         return user
     account, word = split_session(user)
-    client.session_word = None if word is None else f"{account}\0{word}"
+    client.request.session_word = None if word is None else f"{account}\0{word}"
     return account
 
 
 def open_origin(client: Client, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
-    target = client.target = command.target
-    serving = client.serving
-    client.parent = None
+    request, serving = client.request, client.serving
+    target = request.target = command.target
+    request.parent = None  # the one that was tried before, if it is sent again
     refused = _refused(client)
     if refused is not None:
         return refused
@@ -148,7 +149,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
 
 def _go_on_with(client: Client, origin: Origin) -> list[Command]:
     """The client's own connection, once more. No other may take its place, so it isn't `reused` to the session."""
-    client.parent = origin.parent
+    client.request.parent = origin.parent
     if origin.parent is not None:
         origin.parent.taken()
     join(client, origin)
@@ -157,8 +158,11 @@ def _go_on_with(client: Client, origin: Origin) -> list[Command]:
 
 def _refused(client: Client) -> list[Command] | None:
     """What follows when limits or the account don't let the request go on; else None, and it is counted."""
-    if not _still_good(client):
-        return client.session.failed(errors.CREDENTIALS_WANTED, client.loop.now)
+    request = client.request
+    if not request.admitted:
+        if not _still_good(client, request):
+            return client.session.failed(errors.CREDENTIALS_WANTED, client.loop.now)
+        request.admitted = True
     meter = client.meter
     if meter is None:
         limits = client.serving.limits
@@ -166,15 +170,20 @@ def _refused(client: Client) -> list[Command] | None:
             return None
         meter = client.meter = limits.new_meter()  # there were no limits when it came
         assert meter is not None
-    failure = meter.admit(client.user, client)
+    failure = meter.admit(request.user, client)
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
-def _still_good(client: Client) -> bool:
-    """Between the credentials and the request of SOCKS the user may have gone, or got another password."""
-    vouched, client.vouched = client.vouched, None
+def _still_good(client: Client, request: RequestContext) -> bool:
+    """Is the user still good by what is in force now?
+
+    Between the greeting of SOCKS and its request credentials may have come to be wanted, the user may have gone, or
+    have got another password.
+    """
     credentials = client.serving.credentials
-    return vouched is None or credentials is None or credentials.stored(client.user) == vouched
+    if credentials is None or not client.serving.policy.wants_credentials or request.tester is not None:
+        return True
+    return request.vouched is not None and credentials.stored(request.user) == request.vouched
 
 
 @isolated
@@ -202,7 +211,7 @@ def join(client: Client, origin: Origin) -> None:
 
 def listen(client: Client, command: Listen) -> list[Command] | None:
     """Wait for a connection that comes in."""
-    client.target = command.target
+    client.request.target = command.target
     refused = _refused(client)
     if refused is not None:
         return refused

@@ -6,8 +6,8 @@ each address that it resolved to (`judge_address`). An IPv6 address that carries
 one is, and is allowed only as what it is; a mapped one *is* the IPv4 address, since that is where the kernel connects.
 
 Of several entries of a list that match, one that matches by name is named before a network, and else the first.
-Whatever the number of entries, judging
-is a few dictionary look-ups: one for each label of the name, and one for each prefix length that occurs.
+Whatever the number of entries, judging is a few dictionary look-ups: one for each label of the name, and one for each
+prefix length that occurs.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ from actors.bus.loop import Loop
 from actors.bus.messages import EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import Row
+from actors.forwarding.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.commands import Report
 from actors.forwarding.connections import Book, Open
-from actors.forwarding.credentials import TESTERS_MAX, Credentials
+from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, LIMIT_REASONS, PROXY_NAME, Failure
@@ -34,6 +35,7 @@ from actors.forwarding.protocols import new_session
 from actors.forwarding.resolve import Resolver, new_threads
 from actors.forwarding.rules import REASONS, REPORTED, Rules
 from actors.forwarding.source import Source
+from actors.forwarding.testers import Testers
 from actors.forwarding.transport import Transport
 from actors.latency import BOUNDS, BUCKETS
 from actors.problems import Problems
@@ -112,14 +114,16 @@ class Serving:
         self.upstreams: Upstreams | None = None
         self.on_empty: Callable[[], None] | None = None
         self._add_record = add_record
+        self._auth: tuple[str, str | None] | None = None
+        """The user of `auth` and the hash of the password, as they were when credentials were wanted last."""
         self._spec: ProxySpec | None = None
         self._egress: EgressSpec | None = None
         self._request_ids = itertools.count(1)
-        self._tests: dict[str, str] = {}
+        self.testers = Testers(loop)
         self._id_prefix = os.urandom(6).hex()
 
     def configure(self, spec: ProxySpec, egress: EgressSpec) -> None:
-        """The wish as it is from now on. Sessions under way keep the policy that they began with."""
+        """What the proxy should be from now on; the next request of a connection that is open is judged by it, too."""
         access = None if self._spec is None else self._spec.access
         if egress != self._egress or spec.access != access:
             self._egress = egress
@@ -153,6 +157,22 @@ class Serving:
             date=self.policy.date,
             via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
         )
+        self._spread_policy()
+        self._end_outdated(spec)
+
+    def _end_outdated(self, spec: ProxySpec) -> None:
+        """The connections of an `auth` user with another password, or who is gone, end as those of accounts do."""
+        if not spec.wants_credentials:
+            return  # nobody has to be known any more, and whoever is there may stay
+        now = None if spec.auth_username is None else (spec.auth_username, spec.auth_hash)
+        before, self._auth = self._auth, now
+        if before is None or now == before:
+            return
+        reason = PASSWORD_CHANGED if now is not None and now[0] == before[0] else REMOVED
+        for connection in tuple(self.open):
+            of_account = connection.meter is not None and connection.meter.account is not None
+            if not of_account and connection.live().user == before[0]:
+                connection.end(reason)
 
     def _choose_upstreams(self, spec: UpstreamsSpec, egress: EgressSpec) -> None:
         before = self.upstreams
@@ -171,13 +191,23 @@ class Serving:
         """What `proxy.max_idle_connections` and `proxy.keep_alive_timeout` are from now on."""
         self.pool.set_limits(limit, kept)
         self.policy = replace(self.policy, keep_alive_timeout=kept)
+        self._spread_policy()
 
     def new_session(self) -> Session:
         """The conversation with a client that has just come, in the proxy's protocol."""
+        return new_session(self.protocol, self._session_policy(), self.loop.now)
+
+    def _session_policy(self) -> Policy:
         policy = self.policy
-        if self._tests and not policy.wants_credentials:
+        if self.testers and not policy.wants_credentials:
             policy = replace(policy, hears_users=True)  # it may be the test, which says so by its user
-        return new_session(self.protocol, policy, self.loop.now)
+        return policy
+
+    def _spread_policy(self) -> None:
+        """The next request of each open connection is judged by what is in force now."""
+        policy = self._session_policy()
+        for connection in self.open:
+            connection.adopt(policy)
 
     def flow(self, source: Side, destination: Side, length: int | None = None, gate: Gate | None = None) -> AnyFlow:
         """Bulk from one side to the other: by the kernel where it can, else through this process."""
@@ -271,8 +301,7 @@ class Serving:
 
     def tunnel_ended(self, tunnel: Open, report: Report) -> None:
         """A tunnel is over."""
-        client_ip: str = getattr(tunnel, "client_ip", "")
-        self.reported(report, client_ip)
+        self.reported(report, tunnel.client_ip)
         self.ended(tunnel)
 
     def reported(self, report: Report, client_ip: str) -> None:
@@ -321,7 +350,7 @@ class Serving:
                 round((self.loop.now - report.started) * 1000),
                 report.bytes_in,
                 report.bytes_out,
-                (self._tests and self._tests.pop(report.user, "")) or self._new_id(),
+                report.request_id or self._new_id(),
                 report.reason,
                 report.parent,
                 report.detail,
@@ -331,16 +360,6 @@ class Serving:
 
     def _new_id(self) -> str:
         return f"{self._id_prefix}{next(self._request_ids):08x}"
-
-    def expect_test(self, user: str, request_id: str, ttl: float) -> None:
-        """The record of the next request of this user, who comes once within `ttl` seconds, gets this id."""
-
-        def forget() -> None:
-            self._tests.pop(user, None)
-
-        if request_id and len(self._tests) < TESTERS_MAX:
-            self._tests[user] = request_id
-            self.loop.call_later(ttl, forget)
 
     def _count_reason(self, report: Report) -> None:
         count, reason = self.count, report.reason

@@ -16,6 +16,7 @@ from actors.forwarding.pool import Origin
 from actors.forwarding.transport import Transport, unsent
 
 if TYPE_CHECKING:
+    from actors.forwarding.policy import Policy
     from actors.forwarding.serving import Serving
 
 _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -131,6 +132,9 @@ class Tunnel:
         for sock in (self._client, self._origin):
             self._serving.loop.forget(sock.fileno())
             sock.close()
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:
         """See `connections.Open`. A flow asks its gate before each piece, so the next piece is limited."""

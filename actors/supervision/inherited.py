@@ -2,7 +2,7 @@
 
 Three things give sockets to a new supervisor: the store of descriptors of systemd (FileDescriptorStoreMax=), where an
 older run of the service has put them; a socket unit (`proxyfleet.socket`); and an older program that has become this
-one (`actors.supervision.upgrade`). All of them listen meanwhile, so that the kernel queues whoever comes and refuses
+one (`actors.supervision.succession`). All of them listen meanwhile, so that the kernel queues whoever comes and refuses
 nobody. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in `$LISTEN_FDS`, their
 names in `$LISTEN_FDNAMES`, and in `$LISTEN_PID` whose they are.
 

@@ -122,7 +122,7 @@ class Service:
         self._ending = False
         self._ended_by: tuple[str, float] = "", 0.0
         self._heir = False
-        self._patience: Timer
+        self._patience: Timer | None = None
         """Of an upgrade: when the next program comes, whatever has not ended."""
         self._started_at, self._is_ready = time.time(), False
         self._status = 0
@@ -418,7 +418,8 @@ class Service:
         self._succession.give_up()
         if self._heir:
             self._heir = self._ending = False  # whoever ends it doesn't want a successor
-            self._patience.cancel()
+            if self._patience is not None:
+                self._patience.cancel()
         if self._ending and self._ended_by[0] == why and time.monotonic() - self._ended_by[1] < SAME_SIGNAL:
             return
         if self._ending:

@@ -78,11 +78,25 @@ def test_what_is_refused_is_refused_each_time_and_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "secret", [b"Proxy-Authorization: Basic YTpi", b"Authorization: Bearer x", b"COOKIE: a=b", b"Set-Cookie: a=b"]
+    "secret",
+    [
+        b"Proxy-Authorization: Basic YTpi",
+        b"Authorization: Bearer x",
+        b"COOKIE: a=b",
+        b"Set-Cookie: a=b",
+        b"X-Auth-Token: x",
+        b"Api-Key: x",
+    ],
 )
 def test_secrets_are_not_kept(secret: bytes) -> None:
     memory = Memory(parse_request)
     memory(REQUEST % (b"", secret + b"\r\n"))
+    assert len(memory) == 0
+
+
+def test_nor_is_a_query() -> None:
+    memory = Memory(parse_request)
+    memory(REQUEST % (b"?access_token=secret", b""))
     assert len(memory) == 0
 
 

@@ -231,7 +231,7 @@ def test_localhost_by_name_is_resolved_and_reached(rig: Rig) -> None:
         assert read_answer(client)[1] == b"by name"
 
 
-def test_credentials_hold_for_new_connections_at_once_and_drop_none() -> None:
+def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop_none() -> None:
     stored = bcrypt.hashpw(prehash(b"secret"), bcrypt.gensalt(4)).decode()
     basic = "Proxy-Authorization: Basic " + base64.b64encode(b"alice:secret").decode()
     wrong = "Proxy-Authorization: Basic " + base64.b64encode(b"alice:wrong").decode()
@@ -240,6 +240,8 @@ def test_credentials_hold_for_new_connections_at_once_and_drop_none() -> None:
         assert read_answer(before)[1] == b"in"
         rig.configure(auth_username="alice", auth_hash=stored)
         before.sendall(get(origin))
+        assert read_answer(before)[0].split()[1] == b"407"
+        before.sendall(get(origin, "/", basic))
         assert read_answer(before)[1] == b"in"
         with connect(rig) as after:
             for field, status in ((wrong, b"407"), ("X: y", b"407"), (basic, b"200"), (basic, b"200")):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstreams.choice import Choice, new_choice
+from actors.forwarding.upstreams.choice import Choice, _score_of, new_choice
 from actors.forwarding.upstreams.names import split_session
 from actors.forwarding.upstreams.parent import BACK_OFF_MAX, DOUBTS_MAX, Parent
 from tests.forwarding.parents import parent as spec
@@ -93,6 +93,11 @@ def test_sticky_moves_only_the_keys_of_a_parent_that_was_taken_out_of_the_list()
     for key in map(str, range(300)):
         index = chosen(before, 1, key)[0]
         assert index == 2 or chosen(after, 1, key)[0] == index
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**63, 2**64 - 2**10, 2**64 - 1])
+def test_every_digest_has_a_score(number: int) -> None:
+    assert 0 < _score_of(number, 1) < float("inf")
 
 
 def test_sticky_keeps_to_the_weights() -> None:

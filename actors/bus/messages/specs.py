@@ -84,13 +84,13 @@ class ProxySpec:
     accounts: tuple[AccountSpec, ...] = ()
     limits: LimitsSpec = LimitsSpec()
 
+    accept_proxy_protocol: bool = False
+    bind_address: str = ""
+
     @property
     def wants_credentials(self) -> bool:
         """Must clients say who they are?"""
         return self.auth_required or self.auth_username is not None
-
-    accept_proxy_protocol: bool = False
-    bind_address: str = ""
 
 
 @message

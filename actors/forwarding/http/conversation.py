@@ -5,7 +5,6 @@ The base of `HttpSession`, which alone changes the phase.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 
 from actors.forwarding.http.exchange import Exchange
@@ -34,6 +33,7 @@ class Conversation:
         "_exchange",
         "_head_size",
         "_in",
+        "_is_last",
         "_policy",
         "_searched",
         "_served",
@@ -52,6 +52,7 @@ class Conversation:
         self._empty_lines = 0
         self._started = now
         self._client_ended = False
+        self._is_last = False
         self._served = False
         self._exchange: Exchange | None = None
 
@@ -104,7 +105,15 @@ class Conversation:
 
     def last_exchange(self) -> None:
         """Let the client's connection end with the exchange that is under way."""
-        self._policy = replace(self._policy, keep_alive=False)
+        self._is_last = True
+
+    def adopt(self, policy: Policy) -> None:
+        """What the configuration says from now on: for the next request."""
+        self._policy = policy
+
+    @property
+    def _keeps_alive(self) -> bool:
+        return self._policy.keep_alive and not self._is_last
 
     # --- what the client has sent ---
 

@@ -119,7 +119,7 @@ class RequestHead:
 
 @dataclass(slots=True)
 class AnswerHead:
-    """An answer's head. `start` is its status line as it came, without the version."""
+    """An answer's head. `minor` is that of the HTTP version; `phrase` is the reason phrase as it came."""
 
     minor: int
     status: int

@@ -286,7 +286,7 @@ class HttpSession(Conversation):
     def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
         out.append(exchange.report(0, "", now))
         out.append(LeaveOrigin(exchange.origin_persists, exchange.authenticates_connection))
-        if exchange.persists and not self._client_ended and self._policy.keep_alive:
+        if exchange.persists and not self._client_ended and self._keeps_alive:
             self._await_next(out, now)
         else:
             self.phase = Phase.CLOSED
@@ -306,7 +306,7 @@ class HttpSession(Conversation):
         it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
         """
         fields = head.fields
-        return self._policy.keep_alive and head.minor == 1 and not fields.close and not self._client_ended
+        return self._keeps_alive and head.minor == 1 and not fields.close and not self._client_ended
 
     # --- ends ---
 

@@ -176,6 +176,10 @@ class SocksSession(ABC):
         """Replies are a few octets; no deadline waits for them."""
         return
 
+    def adopt(self, policy: Policy) -> None:
+        """What the configuration says from now on; a method of authentication that was agreed on stays agreed on."""
+        self._policy = policy
+
     def last_exchange(self) -> None:
         """There is never more than one."""
         return

@@ -115,7 +115,12 @@ class Sticky:
 def _score(key: bytes, mark: bytes, weight: int) -> float:
     """Greater for the parent that wins; in proportion to the weights over many keys."""
     digest = hashlib.blake2b(key + b"\0" + mark, digest_size=8).digest()
-    share = (int.from_bytes(digest, "big") + 1) / (2**64 + 1)
+    return _score_of(int.from_bytes(digest, "big"), weight)
+
+
+def _score_of(number: int, weight: int) -> float:
+    """Of a number of 64 bits, of which a float can tell 52 apart here: so the share is neither 0 nor 1."""
+    share = ((number >> 12) + 0.5) / 2**52
     return -weight / math.log(share)
 
 

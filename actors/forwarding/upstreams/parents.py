@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from actors.bounded import keep
 from actors.bus.messages import AccessSpec, EgressSpec, UpstreamsSpec, UpstreamState
 from actors.bus.messages import Upstreams as UpstreamsTold
 from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
@@ -34,8 +33,6 @@ from actors.forwarding.upstreams.stream import context_for
 if TYPE_CHECKING:
     from actors.forwarding.serving import Serving
 
-TESTS_KEPT = 64
-
 
 class Upstreams:
     """All that a `Client` needs to go through a parent: `route`. `stop` ends the checks."""
@@ -58,7 +55,6 @@ class Upstreams:
         self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
         self._authorities: dict[str, Authority] = {}
         self._unreachable: bool = previous is not None and previous._unreachable
-        self._tests: dict[str, str] = {}
         self.dialer = Dialer(self.loop, serving.dialer.resolver, serving.dialer.connector)
         self.dialer.source = serving.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.parents)
@@ -199,14 +195,12 @@ class Upstreams:
 
     # --- what people ask ---
 
-    def noted_test(self, user: str, parent: str) -> None:
-        """The one-use user of a test went through this parent."""
-        keep(self._tests, user, parent, TESTS_KEPT)
-
     def told(self, tester: str) -> UpstreamsTold:
         """How all parents are."""
         clock = self._serving.clock() - self.loop.now
-        return UpstreamsTold(tuple(_told(parent, clock) for parent in self.parents), self._tests.get(tester))
+        return UpstreamsTold(
+            tuple(_told(parent, clock) for parent in self.parents), self._serving.testers.parent_of(tester)
+        )
 
     def __repr__(self) -> str:
         up = sum(parent.state == UP for parent in self.parents)

@@ -8,7 +8,7 @@ from actors.forwarding.commands import Command, Open, Report
 from actors.forwarding.errors import Failure
 from actors.forwarding.isolation import isolated
 from actors.forwarding.pool import Origin
-from actors.forwarding.questions import TESTERS, join
+from actors.forwarding.questions import join
 from actors.forwarding.socks.wire import endpoint_of
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed, wrong_credentials
 from actors.forwarding.upstreams.parent import Parent
@@ -36,7 +36,7 @@ def open_through_parent(client: Client, command: Open) -> list[Command] | None:
 
 def parent_refused(client: Client) -> None:
     """The parent does not accept our credentials; it said so to a request in absolute-form."""
-    upstreams, parent = client.serving.upstreams, client.parent
+    upstreams, parent = client.serving.upstreams, client.request.parent
     if upstreams is not None and parent is not None:
         upstreams.failed(parent, wrong_credentials("it answers 407: it wants other credentials"))
 
@@ -58,7 +58,7 @@ def reported(client: Client, parent: Parent, report: Report) -> None:
 
 
 def _wanted(client: Client, command: Open) -> Wanted:
-    word = client.session_word
+    word = client.request.session_word
     key = client.client_ip if word is None else word
     ends = None
     if client.serving.upstreams is not None and client.serving.upstreams.announces:
@@ -89,9 +89,8 @@ def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
 
 
 def _take(client: Client, origin: Origin) -> None:
-    parent = client.parent = origin.parent
+    parent = client.request.parent = origin.parent
     assert parent is not None
     join(client, origin)
-    upstreams = client.serving.upstreams
-    if client.user.startswith(TESTERS) and upstreams is not None:
-        upstreams.noted_test(client.user, parent.name)
+    if client.request.tester is not None:
+        client.request.tester.parent = parent.name

@@ -1,0 +1,61 @@
+"""Tests that the API makes of a proxy: each comes as a client with credentials of its own, good once."""
+
+from __future__ import annotations
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+
+TESTERS_MAX = 64
+
+
+class Tester:
+    """One test. `request_id` is the id that its record gets; empty for one of its own."""
+
+    __slots__ = ("parent", "request_id", "until", "user")
+
+    def __init__(self, user: str, request_id: str, until: float) -> None:
+        self.user = user
+        self.request_id = request_id
+        self.until = until
+        self.parent = ""
+        """The upstream that it went through."""
+
+    def __repr__(self) -> str:
+        return f"<Tester {self.user}>"
+
+
+class Testers:
+    """Those who are awaited, and the last ones that came."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._awaited: dict[tuple[str, bytes], Tester] = {}
+        self._known: dict[str, Tester] = {}
+
+    def admit(self, user: str, token: str, request_id: str, ttl: float) -> None:
+        """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
+        tester, key = Tester(user, request_id, self._loop.now + ttl), (user, token.encode())
+        keep(self._awaited, key, tester, TESTERS_MAX)
+        keep(self._known, user, tester, TESTERS_MAX)
+
+        def forget() -> None:
+            if self._awaited.get(key) is tester:
+                del self._awaited[key]
+
+        self._loop.call_later(ttl, forget)
+
+    def take(self, user: str | None, password: bytes | None) -> Tester | None:
+        """The one who has these credentials, which are good no more after that."""
+        if user is None or not self._awaited:
+            return None
+        tester = self._awaited.pop((user, password or b""), None)
+        return tester if tester is not None and tester.until > self._loop.now else None
+
+    def parent_of(self, user: str) -> str | None:
+        """The upstream that the tester of this name went through; None for nobody who is known, or for none."""
+        tester = self._known.get(user)
+        return None if tester is None else tester.parent or None
+
+    def __len__(self) -> int:
+        """How many are awaited."""
+        return len(self._awaited)
