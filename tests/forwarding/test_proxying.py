@@ -256,7 +256,7 @@ def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop
             for status in (b"200", b"407"):
                 tester.sendall(get(origin, "/", once))
                 assert read_answer(tester)[0].startswith(b"HTTP/1.1 " + status)
-        until(lambda: rig.counters and rig.counters.auth_failures == 3, "the failures are counted")
+        until(lambda: rig.counters and rig.counters.auth_failures == 4, "the failures are counted")
 
 
 def test_more_than_max_connections_is_503() -> None:
