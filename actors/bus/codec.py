@@ -94,7 +94,7 @@ def decode(frame: bytes) -> Envelope:
 
 def kind_and_role(frame: bytes) -> tuple[str, Role] | None:
     """The name of the message in `frame` and its role, without the rest of it; None for what is no envelope."""
-    unpacker = msgpack.Unpacker(strict_map_key=True)
+    unpacker = msgpack.Unpacker(max_buffer_size=_HEAD_MAX)
     unpacker.feed(frame[:_HEAD_MAX])
     try:
         unpacker.read_array_header()
