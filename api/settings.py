@@ -17,11 +17,11 @@ from typing import Any
 
 from actors.bus.messages import SUPERVISOR, Done, Failed, ListenerRefused, PrepareSettings, PutSettings, SetSettings
 from api.bridge import Bridge
-from api.http.errors import invalid
+from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Store
 from api.supervisor_link import SupervisorLost
-from config.live import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge
+from config.live import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge, without
 
 COLLECTION = "settings"
 DOCUMENT = "settings"
@@ -51,7 +51,7 @@ class LiveSettings:
     """Reads and changes. Thread-safe.
 
     `in_force` gives the settings as they are, `take_over` is called with the supervisor's answer to a change.
-    `update` raises `ApiError` (400, 412), `SupervisorLost` and `StoreWriteError`.
+    `update` and `unset` raise `ApiError` (400, 404, 412), `SupervisorLost` and `StoreWriteError`.
     """
 
     def __init__(
@@ -90,6 +90,27 @@ class LiveSettings:
             after = self.show()
         self.say(changed)
         return after, moves(changed)
+
+    def unset(self, name: str, if_match: int | None) -> tuple[Shown, bool]:
+        """Forget what was set of `group.key`, as `update` changes it; nothing happens when nothing was set."""
+        group, _, key = name.partition(".")
+        with self._lock:
+            before = self.show()
+            if key not in before.groups.get(group, {}):
+                raise not_found("The setting")
+            if if_match not in (None, before.revision):
+                raise stale(before.revision)
+            stored = read_stored(self._store)
+            if key not in stored.get(group, {}):
+                return before, False
+            left = without(stored, group, key)
+            self.prepare(left)
+            self._store.put(COLLECTION, {"id": DOCUMENT, **left})
+            self.put_in_force(left)
+            after = self.show()
+        self.say({group: {key: None}})
+        address = ("host", "port")
+        return after, any(before.groups["server"][each] != after.groups["server"][each] for each in address)
 
     def hold(self) -> AbstractContextManager[Any]:
         """Nobody else changes a setting meanwhile."""

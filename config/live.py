@@ -2,7 +2,7 @@
 
 What was set through the API is kept as a *sparse* map of groups, `{"server": {"port": 8081}}`, in the configuration
 store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins over them until
-`proxyfleet reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what the API shows.
+`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what the API shows.
 """
 
 from __future__ import annotations
@@ -172,6 +172,13 @@ def merge(stored: Stored, changed: Stored) -> Stored:
     """`stored` with `changed` laid over it, key by key."""
     names = {**stored, **changed}
     return {group: {**stored.get(group, {}), **changed.get(group, {})} for group in names}
+
+
+def without(stored: Stored, group: str, key: str) -> Stored:
+    """`stored` without one key: what the configuration says of it counts again."""
+    left = {name: dict(values) for name, values in stored.items()}
+    left.get(group, {}).pop(key, None)
+    return {name: values for name, values in left.items() if values}
 
 
 def overlay(base: Grouped, stored: Mapping[str, Mapping[str, Any]]) -> dict[str, BaseModel]:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import typer
 
 from api.cli.bodies import body_of
+from api.cli.client import quoted
 from api.cli.commands import WATCH, Session, command
 from api.cli.completion import proxy_names
 from api.cli.finding import PROXY, find_id
@@ -166,6 +167,20 @@ def set_settings(
         raise
     if before is not None:
         _follow(session, before, data["server"])
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+@command(settings_group, "unset")
+def unset_settings(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP.KEY", help="Such as logging.level")],
+) -> None:
+    """Forget what was set through the API, while the product runs; the configuration's values hold again."""
+    for name in names:
+        before = session.api.get("/settings")["server"] if name.startswith("server.") else None
+        data = session.api.delete(f"/settings/{quoted(name)}")
+        if before is not None:
+            _follow(session, before, data["server"])
     session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
 
 

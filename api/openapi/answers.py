@@ -68,6 +68,7 @@ ANSWERS: dict[str, type[BaseModel]] = {
     "exportConfig": transfer_forms.ExportedConfig,
     "importConfig": transfer_forms.Imported,
     "getSettings": system_forms.SystemSettings,
+    "unsetSetting": system_forms.SystemSettings,
     "replaceSettings": system_forms.SystemSettings,
     "updateSettings": system_forms.SystemSettings,
     "listWebhooks": webhook_forms.Webhooks,

@@ -45,4 +45,17 @@ OPERATIONS: tuple[Operation, ...] = (
         description=("Changes the given settings and keeps all others. One invalid field changes nothing."),
         matches=True,
     ),
+    Operation(
+        "DELETE",
+        f"{V1}/settings/{{setting}}",
+        "settings.write",
+        "unsetSetting",
+        "Reset a setting",
+        settings.unset_setting,
+        description=(
+            "Forgets what was set through the API of one setting, such as `logging.level`, so that the value of the "
+            "configuration is in effect again. Returns all settings."
+        ),
+        matches=True,
+    ),
 )

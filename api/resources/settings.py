@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from api.http.call import Call, Reply
+from api.settings import Shown
 
 
 def get_settings(call: Call) -> Reply:
@@ -13,6 +14,14 @@ def get_settings(call: Call) -> Reply:
 
 def update_settings(call: Call) -> Reply:
     """Partial and deep, for PUT as for PATCH. A new address is taken when this answer is on its way."""
-    shown, moved = call.services.live.update(call.body, call.if_match)
+    return _changed(call, *call.services.live.update(call.body, call.if_match))
+
+
+def unset_setting(call: Call) -> Reply:
+    """What the configuration says of it holds again; all settings as they are then."""
+    return _changed(call, *call.services.live.unset(call.params["setting"], call.if_match))
+
+
+def _changed(call: Call, shown: Shown, moved: bool) -> Reply:
     then = call.services.on_moved if moved else None
     return Reply(dict(shown.groups), revision=shown.revision, then=then)

@@ -220,3 +220,37 @@ def test_a_path_for_records_is_shown_and_can_be_sent_back_but_not_set() -> None:
     assert (status, details["field"]) == (400, "logging.output")
     assert change(api, {"logging": {"output": "jsonl"}}).json["data"]["logging"]["output"] == "jsonl"
     api.close()
+
+
+def test_a_setting_that_is_unset_is_what_the_configuration_says_again(api: Api) -> None:
+    api.fleet.events.clear()
+    change(api, {"logging": {"level": "debug", "access": "off"}})
+    answer = api.request("DELETE", "/settings/logging.level", api.token())
+    assert answer.json["data"]["logging"] == {**SAMPLE["logging"], "access": "off"}  # type: ignore[dict-item]
+    assert api.fleet.stored == {"logging": {"access": "off"}}
+    assert api.fleet.said("settings.updated")[-1]["changed"] == ["logging.level"]
+    assert api.get("/settings", api.token()).headers["ETag"] == answer.headers["ETag"]
+    row = api.get("/audit", api.token()).json["data"]["audit"][0]
+    assert (row["action"], row["before"], row["after"]) == (
+        "settings.updated",
+        {"logging": {"level": "debug"}},
+        {"logging": {"level": None}},
+    )
+    api.request("DELETE", "/settings/logging.access", api.token())
+    assert shown(api) == SAMPLE
+
+
+def test_unsetting_what_was_not_set_changes_nothing_and_what_is_no_setting_is_404(api: Api) -> None:
+    token = api.token()
+    revision = api.store.revision
+    assert api.request("DELETE", "/settings/proxy.default_timeout", token).json["data"] == SAMPLE
+    assert api.store.revision == revision
+    for name in ("logging", "logging.colour", "proxy.egress_guard", "id"):
+        assert api.request("DELETE", f"/settings/{name}", api.token()).status_code == 404
+
+
+def test_an_address_that_can_not_be_had_back_stays_set(api: Api) -> None:
+    change(api, {"server": {"port": 9090}})
+    stale = {**api.token(), "If-Match": '"1"'}
+    assert api.request("DELETE", "/settings/server.port", stale).status_code == 412
+    assert api.request("DELETE", "/settings/server.port", api.token()).json["data"]["server"]["port"] == 8080

@@ -236,7 +236,9 @@ def test_settings_are_shown_and_set(shell: Shell) -> None:
     shell.good("settings", "set", "proxy.default_timeout=31")
     after = dict(row[:2] for row in shell.good("settings", "show").rows)
     assert after == {**before, "proxy.default_timeout": "31"}
-    shell.good("settings", "set", f"proxy.default_timeout={before['proxy.default_timeout']}")
+    unset = dict(row[:2] for row in shell.good("settings", "unset", "proxy.default_timeout").rows)
+    assert unset == before
+    assert shell("settings", "unset", "proxy.colour").status == 5
     refused = shell("settings", "set", "logging.level=loud")
     assert (refused.status, "logging.level: must be one of" in refused.err) == (1, True)
     fixed = shell("settings", "set", "webhooks.allow_private=true")
