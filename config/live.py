@@ -2,7 +2,8 @@
 
 What was set through the API is kept as a *sparse* map of groups, `{"server": {"port": 8081}}`, in the configuration
 store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins over them until
-`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what the API shows.
+`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what
+the API shows.
 """
 
 from __future__ import annotations
