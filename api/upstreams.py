@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from actors.bus.messages import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState, forwarding_name
@@ -12,6 +14,7 @@ from config.units import timestamp_text
 from config.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
 
 ASK_TIMEOUT = 2.0
+ASKED_AT_ONCE = 16
 
 
 def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: Seal) -> ProxyRecord:
@@ -57,6 +60,16 @@ def ask_upstreams(bridge: Bridge, record: ProxyRecord, tester: str = "") -> Upst
         return None
     answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(tester), ASK_TIMEOUT)
     return answer if isinstance(answer, Upstreams) else None
+
+
+def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[str, tuple[UpstreamState, ...]]:
+    """By proxy id, how the upstreams of these proxies are, as far as their processes answer; all asked at once."""
+    asked = [each for each in records if each.status == "active" and each.upstreams]
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE)) as pool:
+        answers = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
+    return {each.id: answer.parents for each, answer in zip(asked, answers, strict=True) if answer is not None}
 
 
 def shown_states(told: Upstreams | None) -> list[dict[str, Any]] | None:

@@ -215,6 +215,13 @@ class Webhooks:
             self._failing_at = now
         return self._failing
 
+    def with_statuses(self) -> list[tuple[str, str, WebhookStatus]]:
+        """Id and name of each webhook, oldest first, and how its deliveries go, where that is known."""
+        records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
+        statuses = self.statuses() if records else {}
+        nothing = WebhookStatus(0, None, None, None)
+        return [(each.id, each.name, statuses.get(each.id, nothing)) for each in records] if statuses else []
+
     def sender_state(self) -> SenderState | None:
         """How the sender is; None when it doesn't answer."""
         reply = self._bridge.ask(WEBHOOKS, QuerySender(), TOLD_MAX)

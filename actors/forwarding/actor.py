@@ -9,6 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+from setproctitle import setproctitle
+
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
@@ -30,6 +32,7 @@ from actors.bus.messages import (
     SetAccessRecords,
     SetPooling,
     Upstreams,
+    proxy_label,
 )
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import RecordSender, Row, is_error
@@ -93,6 +96,7 @@ class ForwardingActor(Actor):
         self._certificate: CertificateWatch | None = None
         self._listener: socket.socket | None = None
         self._last_ip = ""
+        self._label = ""
         self._teller = Teller(self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said))
         self.ready()
 
@@ -104,6 +108,7 @@ class ForwardingActor(Actor):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
             self._choose_certificate(message.spec)
+            self._name_process(proxy_label(message.spec.name, message.spec.port))
             self.serving.problems.report_soon()
             if self._listener is None and not self._stopping:
                 self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
@@ -135,6 +140,12 @@ class ForwardingActor(Actor):
         """What is not to be kept is not even sent: by the time it was indexed the setting might be another one."""
         if self._recorded == "all" or (self._recorded == "errors" and is_error(row)):
             self.records.add(row)
+
+    def _name_process(self, label: str) -> None:
+        """What lists of processes show: the proxy as people call it, whenever that changes."""
+        if label != self._label:
+            self._label = label
+            setproctitle(f"proxyfleet: {label}")
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:
         if self.serving.credentials is None:

@@ -54,7 +54,7 @@ class Open(Mortal, Protocol):
     """A connection or a tunnel that can be looked at and ended from outside."""
 
     number: int
-    """When it came, in microseconds of `Serving.clock`: its id, and its age in one."""
+    """When it came, in microseconds of `Serving.clock`: its age, and its id within this process, in one."""
     client_ip: str
     meter: Meter | None
     """What it may move and has moved, where that is limited or counted."""
@@ -119,13 +119,17 @@ class Book:
 
         def visit(connection: Open) -> None:
             nonlocal ended
-            if (order.id is None or connection_id(connection.number) == order.id) and matches(
+            if (order.id is None or self._id(connection.number) == order.id) and matches(
                 connection.number, connection.live()
             ):
                 connection.end(ENDED_BY_OPERATOR)
                 ended += 1
 
         self._each(visit, lambda: done(Ended(ended)))
+
+    def _id(self, number: int) -> str:
+        """The id of a connection: its number, and what tells this process from all others."""
+        return f"{number:x}{self._serving.id_prefix[:8]}"
 
     def _base(self) -> Sample | None:
         """What rates are told from: the newest sample that is neither too fresh nor forgotten."""
@@ -140,7 +144,11 @@ class Book:
             rows.sort(key=itemgetter(0, 1), reverse=sort.startswith("-"))
             page = rows[question.offset : question.offset + min(question.limit, PAGE_MAX)]
             span, clock, still = max(self._loop.now - base.at, FRESH), self._serving.clock(), self._serving.open
-            made = tuple(_connection(each, base, span, clock) for _key, _number, each in page if each in still)
+            made = tuple(
+                _connection(each, self._id(each.number), base, span, clock)
+                for _key, _number, each in page
+                if each in still
+            )
             done(Connections(made, len(rows)))
 
         self._gather(question.only, _key(sort.removeprefix("-"), base), found)
@@ -189,11 +197,6 @@ class Book:
         turn()
 
 
-def connection_id(number: int) -> str:
-    """How a connection is called."""
-    return f"{number:x}"
-
-
 def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[int, Live], bool]:
     network = read_network(only.client) if only.client is not None else None
     youngest = (clock() - only.min_age) * 1e6
@@ -229,14 +232,14 @@ def _key(sort: str, base: Sample) -> _Key:
     return lambda _number, live: live[field]
 
 
-def _connection(connection: Open, base: Sample, span: float, clock: float) -> Connection:
+def _connection(connection: Open, connection_id: str, base: Sample, span: float, clock: float) -> Connection:
     number, live = connection.number, connection.live()
     started = number / 1e6
     age = max(0.0, clock - started)
     if number not in base.bytes_in:
         span = max(min(span, age), FRESH)  # it came after the first look
     return Connection(
-        id=connection_id(number),
+        id=connection_id,
         client=live.client_ip,
         user=live.user,
         target=live.target,

@@ -120,7 +120,8 @@ class Serving:
         self._egress: EgressSpec | None = None
         self._request_ids = itertools.count(1)
         self.testers = Testers(loop)
-        self._id_prefix = os.urandom(6).hex()
+        self.id_prefix = os.urandom(6).hex()
+        """Of the ids of requests and connections: no other process has it."""
 
     def configure(self, spec: ProxySpec, egress: EgressSpec) -> None:
         """What the proxy should be from now on; the next request of a connection that is open is judged by it, too."""
@@ -359,7 +360,7 @@ class Serving:
         )
 
     def _new_id(self) -> str:
-        return f"{self._id_prefix}{next(self._request_ids):08x}"
+        return f"{self.id_prefix}{next(self._request_ids):08x}"
 
     def _count_reason(self, report: Report) -> None:
         count, reason = self.count, report.reason

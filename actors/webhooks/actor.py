@@ -133,7 +133,7 @@ class WebhooksActor(Actor):
             case Redeliver():
                 answer(self._sender.redeliver(message.webhook_id, message.delivery_id))
             case QueryWebhookStatus():
-                answer(WebhookStatuses(self._outbox.statuses()))
+                answer(WebhookStatuses(self._sender.statuses()))
             case QuerySender():
                 answer(SenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._owed.lost))
             case _:

@@ -32,6 +32,7 @@ class Target:
     webhook: WebhookSpec
     given_up: bool = False
     last_success: float | None = None
+    failed_requests: int = 0
     ordered: Lane = field(default_factory=Lane)
     apart: Lane = field(default_factory=Lane)
 

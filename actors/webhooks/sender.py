@@ -12,11 +12,12 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec
+from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec, WebhookStatus
 from actors.complaints import Complaint
 from actors.outgoing import OutgoingGuard
 from actors.webhooks.lanes import Lane, Sending, Target
@@ -153,6 +154,14 @@ class Sender:
             return Deliveries((), 0)
         self._pump(target)
         return Deliveries((self._outbox.told(delivery),), 1)
+
+    def statuses(self) -> dict[str, WebhookStatus]:
+        """How deliveries go, by webhook. Raises `sqlite3.Error`."""
+        targets = self._targets or {}
+        return {
+            each: replace(status, failed_requests=targets[each].failed_requests if each in targets else 0)
+            for each, status in self._outbox.statuses().items()
+        }
 
     def heard_of(self, webhook_id: str) -> None:
         """The API knows that the webhook was given up, and has disabled it or knows better."""
@@ -305,6 +314,8 @@ class Sender:
         verdict = judge(delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter)
         if delivered:
             target.last_success = attempt.timestamp
+        else:
+            target.failed_requests += 1
         self._probed(delivery, attempt)
         self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
 

@@ -13,6 +13,7 @@ from api.http.query import Query
 from api.metrics import Proxy, read_realtime, read_series
 from api.resources.scoped import meant_proxies
 from api.resources.views import listed
+from api.upstreams import ask_all_upstreams
 from config.units import timestamp_text
 
 HOUR = 3600.0
@@ -62,7 +63,11 @@ def realtime(call: Call) -> Reply:
 
 def exposition(call: Call) -> Reply:
     """What a scraper gets. `call.identified` is None for one that came by the token."""
-    from api.prometheus import MEDIA_TYPE, expose  # prometheus_client costs time and memory, and many never scrape
+    from api.prometheus import (  # prometheus_client costs time and memory, and many never scrape
+        MEDIA_TYPE,
+        Parts,
+        expose,
+    )
 
     caller, services = call.identified, call.services
     scope = None if caller is None else caller.scope
@@ -75,7 +80,9 @@ def exposition(call: Call) -> Reply:
     system = services.fleet.system() if scope is None else None
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     sender = services.webhooks.sender_state() if scope is None else None
-    text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender)
+    hooks = [] if sender is None else services.webhooks.with_statuses()
+    parts = Parts(ask_all_upstreams(services.bridge, records), hooks)
+    text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,22 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.bus.messages import METRICS, ProxyStats, QueryStats, QuerySystem, Runtime, SenderState, Stats, SystemFigures
+from actors.bus.messages import (
+    METRICS,
+    Problem,
+    ProxyStats,
+    QueryStats,
+    QuerySystem,
+    Runtime,
+    SenderState,
+    Stats,
+    SystemFigures,
+    UpstreamState,
+    WebhookStatus,
+)
 from actors.latency import bucket_of
 from api.metrics import Proxy
-from api.prometheus import expose
+from api.prometheus import Parts, expose
 from tests.api.support import PROXY, Api, error_of
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
@@ -25,7 +38,15 @@ STATS = ProxyStats(
 )  # fmt: skip
 FIGURES = SystemFigures(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
-RUNS = {"prx_1": Runtime("running", 7, 1.0, 2, None)}
+DOWN = Problem("upstream_down", "the upstream p1 is down", 1.0, "p1")
+UNUSABLE = Problem("certificate", "clients are turned away", 1.0, serves=False)
+RUNS = {
+    "prx_1": Runtime("degraded", 7, 1.0, 2, "down", problems=(DOWN, replace(DOWN, subject="p2")), certificate_ends=9.0)
+}
+PARTS = Parts(
+    {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
+    [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
+)
 SENDER = SenderState(9, 3, 2)
 
 
@@ -44,11 +65,12 @@ def value(text: bytes, metric: str, **labels: str) -> float:
 
 
 def test_counters_have_their_labels_and_values() -> None:
-    text = expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)
+    text = expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS)
     assert value(text, "proxyfleet_requests_total", proxy="prx_1", protocol="http", code="502") == 2
     assert value(text, "proxyfleet_refusals_total", reason="client_denied") == 1
     assert value(text, "proxyfleet_received_bytes_total", proxy="prx_1") == 1024
     assert value(text, "proxyfleet_proxy_info", name='a "name"\n') == 1
+    assert value(text, "proxyfleet_errors_total", name='a "name"\n') == 2
     assert value(text, "proxyfleet_cpu_usage_ratio") == 0.5
     assert value(text, "proxyfleet_events_lost_total") == 2
     assert value(text, "proxyfleet_deliveries_waiting") == 3
@@ -76,11 +98,41 @@ def test_a_proxy_without_traffic_counts_0_and_one_that_was_stopped_is_not_down()
     assert value(text, "proxyfleet_proxy_up", proxy="prx_1") == 0
 
 
+def test_what_is_wrong_is_told_by_reason_upstream_and_webhook() -> None:
+    text = expose([ONE], {}, RUNS, None, SENDER, PARTS)
+    assert value(text, "proxyfleet_proxy_up", proxy="prx_1") == 1
+    assert value(text, "proxyfleet_proxy_degraded", proxy="prx_1") == 1
+    assert value(text, "proxyfleet_proxy_problem", reason="upstream_down") == 1
+    assert value(text, "proxyfleet_certificate_end_timestamp_seconds") == 9
+    assert value(text, "proxyfleet_upstream_up", upstream="p1") == 0
+    assert value(text, "proxyfleet_upstream_connect_seconds", upstream="p1") == 0.0025
+    assert value(text, "proxyfleet_webhook_waiting", webhook="wh_1", name="ops") == 3
+    assert value(text, "proxyfleet_webhook_failed_requests_total", webhook="wh_1") == 4
+
+
+def test_a_proxy_that_turns_all_clients_away_is_not_up() -> None:
+    runs = {"prx_1": replace(RUNS["prx_1"], problems=(UNUSABLE,))}
+    assert value(expose([ONE], {}, runs, None), "proxyfleet_proxy_up") == 0
+    assert (
+        value(expose([ONE], {}, {"prx_1": Runtime("running", 7, 1.0, 0, None)}, None), "proxyfleet_proxy_degraded") == 0
+    )
+
+
 def test_all_names_begin_with_ours_and_no_label_can_hold_a_client() -> None:
-    for name, family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)).items():
+    for name, family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS)).items():
         assert name.startswith("proxyfleet_")
         for sample in family.samples:
-            assert sample.labels.keys() <= {"proxy", "protocol", "code", "reason", "le", "name", "version"}
+            assert sample.labels.keys() <= {
+                "proxy",
+                "protocol",
+                "code",
+                "reason",
+                "le",
+                "name",
+                "version",
+                "upstream",
+                "webhook",
+            }
 
 
 EXPRESSIONS = [
@@ -91,7 +143,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_dashboard_and_alerts_name_only_metrics_and_labels_that_there_are(expression: str) -> None:
-    exposed = families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER))
+    exposed = families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS))
     samples = {sample.name: set(sample.labels) for family in exposed.values() for sample in family.samples}
     named = re.findall(r"proxyfleet_[a-z_]+", expression)
     assert named or expression.startswith("up{")
@@ -109,7 +161,7 @@ def test_dashboard_and_alerts_are_all_read() -> None:
 
 def test_the_table_of_the_documents_names_every_metric() -> None:
     text = (GRAFANA.parent / "metrics.md").read_text()
-    for family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER)).values():
+    for family in families(expose([ONE], {"prx_1": STATS}, RUNS, FIGURES, SENDER, PARTS)).values():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"`{name}`" in text, f"docs/metrics.md does not tell of {name}"
 

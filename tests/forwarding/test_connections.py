@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import psutil
 import pytest
 
 from actors.bus.loop import Loop
@@ -227,3 +228,20 @@ def test_whoever_looks_and_whenever_the_rate_is_right(pause: float) -> None:
         now[0] += 0.01
     loop.close()
     assert [round(each.connections[0].rate_out / 1000, 1) for each in pages] == [1.0] * 6
+
+
+def test_a_connection_has_an_id_that_no_connection_of_another_proxy_has(rig: Rig) -> None:
+    with Rig() as other, connect(rig), connect(other):
+        until(lambda: page(rig).total == page(other).total == 1, "both are there")
+        one, two = the_one(rig).id, the_one(other).id
+        assert one[-8:] != two[-8:], "they would differ if both had come in the same microsecond"
+        assert (end(other, one), end(rig, one)) == (0, 1)
+
+
+def test_lists_of_processes_show_the_proxy_by_its_name_and_a_new_name_at_once(rig: Rig) -> None:
+    def title() -> str:
+        return " ".join(psutil.Process(rig.process.pid).cmdline()).rstrip("\0 ")
+
+    assert title() == f"proxyfleet: p ({rig.port})"
+    rig.configure(name="office")
+    assert title() == f"proxyfleet: office ({rig.port})"

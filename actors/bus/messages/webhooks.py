@@ -139,12 +139,16 @@ class Redeliver:
 
 @message
 class WebhookStatus:
-    """How the deliveries of a webhook go. A value, not a message by itself. Times are None where there is none."""
+    """How the deliveries of a webhook go. A value, not a message by itself. Times are None where there is none.
+
+    `failed_requests` counts since the sender's start.
+    """
 
     waiting: int
     last_success_at: float | None
     last_failure_at: float | None
     last_error: str | None
+    failed_requests: int = 0
 
 
 @message
