@@ -54,6 +54,11 @@ def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
     return sock
 
 
+def _unforeseen(error: Exception) -> None:
+    """Where nobody isolates connections from each other, it ends the process."""
+    raise error
+
+
 class Dialer:
     """Opens connections for one actor. `connector` is what really connects; tests put their own in."""
 
@@ -63,6 +68,8 @@ class Dialer:
         self.connector = connector
         self.source = ANY
         self.judge: Judge | None = None
+        self.on_crash: Callable[[Exception], None] = _unforeseen
+        """Called with an exception that nobody foresaw, which has ended a connection on its way to an upstream."""
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
 
     def leave_from(self, source: Source) -> None:

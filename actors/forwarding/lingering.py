@@ -70,7 +70,7 @@ class _Lingering:
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        self._serving.count_crash(self.client_ip, error)
+        self._serving.count_crash(f"a connection of {self.client_ip}", error)
         self.expire()
 
     def expire(self) -> None:

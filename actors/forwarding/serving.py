@@ -268,19 +268,19 @@ class Serving:
 
     def crashed(self, connection: Open, error: Exception) -> None:
         """Something unforeseen happened within this connection: count it, log it, and end the connection alone."""
-        self.count_crash(connection.client_ip, error)
+        self.count_crash(f"a connection of {connection.client_ip}", error)
         try:
             connection.end(REASON)
         except Exception as again:  # noqa: BLE001 - what it was in the middle of may be in its way
-            self.count_crash(connection.client_ip, again)
+            self.count_crash(f"the end of a connection of {connection.client_ip}", again)
         if connection in self.open:
             connection.drop()
             self.ended(connection)
 
-    def count_crash(self, client_ip: str, error: Exception) -> None:
-        """Count and log an exception that nobody foresaw, in a connection of this client."""
+    def count_crash(self, what: str, error: Exception) -> None:
+        """Count and log an exception that nobody foresaw; `what` ends with it."""
         self.count.internal_errors += 1
-        self._crashes.add(f"a connection of {client_ip}", error, self.loop.now)
+        self._crashes.add(what, error, self.loop.now)
 
     def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""

@@ -14,9 +14,11 @@ from actors.forwarding import datagrams
 from actors.forwarding.http.session import HttpSession
 from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
 from actors.forwarding.tunnel import Tunnel
+from actors.forwarding.upstreams.connect import ConnectHandshake
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
+from tests.forwarding.parents import parent, parents
 from tests.forwarding.test_connections import is_cut
 from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
 from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask, exactly
@@ -131,6 +133,20 @@ def test_in_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
             assert rig.record(reason=REASON)["method"] == "UDP"
             other.sendall(b"still here")
             assert exactly(other, 10) == b"still here"
+
+
+def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greets(sock: socket.socket) -> None:
+        sock.recv(1000)
+        sock.sendall(b"boom")
+
+    breaks(monkeypatch, ConnectHandshake, "feed", b"boom")
+    with Origin(greets) as upstream, Inside(upstreams=parents(parent(upstream.port))) as rig, connect(rig) as client:
+        client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert read_all(client).startswith(b"HTTP/1.1 500 ")
+        assert rig.look(lambda serving: serving.count.internal_errors) >= 1
+        assert rig.record(method="CONNECT")["reason"] == REASON
+        assert rig.process.poll() is None
 
 
 def test_the_collector_is_told_the_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from actors.bus.loop import Timer
 from actors.forwarding.dial import Dialer
 from actors.forwarding.errors import PROHIBITED, Failure
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.isolation import REASON
 from actors.forwarding.sending import push
 from actors.forwarding.transport import Transport
 from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed, unusable
@@ -44,6 +45,7 @@ class Attempt:
     """`done` is called once, later, unless the attempt is cancelled before; a connection is given over watched."""
 
     def __init__(self, dialer: Dialer, plan: Plan, done: OnDone) -> None:
+        self._dialer = dialer
         self._loop = dialer.loop
         self._plan = plan
         self._done: OnDone | None = done
@@ -107,6 +109,10 @@ class Attempt:
             self._end(unusable(f"TLS with it fails: {error.reason or error}", "tls_protocol_error"))
         except OSError as error:
             self._end(unusable(f"its connection broke: {error.strerror or error}", "connection_terminated"))
+        except Exception as error:  # noqa: BLE001 - what an upstream sends ends its own connection at most
+            self._dialer.on_crash(error)
+            failure = Failure(500, REASON, "an error of this proxy itself")
+            self._end(ParentFailed(Blame.UNCLEAR, failure, "an error of this proxy itself in the handshake"))
 
     def _go_on(self) -> None:
         if self._done is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.bus.messages import AccessSpec, EgressSpec, UpstreamsSpec, UpstreamState
@@ -61,6 +62,7 @@ class Upstreams:
         """Does any of them want the client's address in the PROXY protocol?"""
         self.guard_by(egress)
         self.dialer.on_trouble = serving.dialer.on_trouble
+        self.dialer.on_crash = partial(serving.count_crash, "a connection to an upstream")
         self._checks = Checks(self) if spec.check_enabled else None
 
     def guard_by(self, egress: EgressSpec) -> None:
