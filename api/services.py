@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
+from actors.outgoing import OutgoingGuard
 from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.audit import AuditedStore, Trail, origin
@@ -141,7 +142,7 @@ class Services:
         """Called when the answer to a change of the API's own address was written."""
         self.on_max_connections: Callable[[int], None] = _of_no_interest
         self.tester = ProxyTester(bridge, settings.proxy.test_url)
-        self.sign_ins = SignIns(settings.auth.oauth2)
+        self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
 
     def take_over(self, settings: ApiSettings) -> None:
         """The settings were read again: what can change while the API runs does, for the requests to come."""
@@ -153,7 +154,7 @@ class Services:
         self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
         self.tester.default_url = settings.proxy.test_url
         if self.sign_ins.settings != settings.auth.oauth2:
-            self.sign_ins = SignIns(settings.auth.oauth2)
+            self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.on_max_connections(settings.server.max_connections)
 
     def reread(self, settings: ApiSettings) -> None:
@@ -164,6 +165,11 @@ class Services:
             resource = {"type": "settings", "id": "configuration", "name": None}
             self._append("settings.reread", resource, before=old, after=new)
             self.publish("settings.updated", {"changed": names_in(new), "source": "file"})
+
+    def _outgoing(self) -> OutgoingGuard:
+        """What judges where requests to identity providers go, which may be in an intranet."""
+        proxies = ((each.record.host, each.record.port) for each in self.proxies.all())
+        return OutgoingGuard((*_upstream_policy(self.settings).services, *proxies))
 
     def close(self) -> None:
         """Give back what the services opened themselves."""

@@ -12,21 +12,16 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import requests
-from requests.adapters import HTTPAdapter
 from standardwebhooks.webhooks import Webhook
-from urllib3 import PoolManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError
+from urllib3.exceptions import HTTPError
 
 from actors.bus.messages import Event, WebhookSpec
+from actors.guarded_pools import GuardedAdapter, Refused
 from actors.outgoing import OutgoingGuard
 from config.units import timestamp_text
 from config.webhooks import MASK
@@ -51,10 +46,6 @@ class Outcome:
     def delivered(self) -> bool:
         """Any 2xx is success."""
         return self.error is None
-
-
-class Refused(OSError):
-    """The guard lets nobody connect there."""
 
 
 def payload(event: Event) -> str:
@@ -143,7 +134,7 @@ class Request:
         with requests.Session() as session:
             session.trust_env = False
             session.headers.clear()
-            adapter = _Adapter(self.connect)
+            adapter = GuardedAdapter(self.connect)
             session.mount("http://", adapter)
             session.mount("https://", adapter)
             with session.post(
@@ -216,44 +207,3 @@ def _retry_after(text: str | None, now: float) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, moment.timestamp() - now)
-
-
-# --- connections of urllib3 that ask the guard --------------------------------------------------------------------
-
-Connect = Callable[[str, int], socket.socket]
-
-
-class _Adapter(HTTPAdapter):
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:
-        """See `HTTPAdapter`."""
-        manager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **more)
-        manager.pool_classes_by_scheme = _pools(self._connect)
-        self.poolmanager = manager
-
-
-def _pools(connect: Connect) -> dict[str, type[HTTPConnectionPool]]:
-    def checked(connection: HTTPConnection) -> socket.socket:
-        try:
-            return connect(connection.host.strip("[]"), int(connection.port or 0))
-        except OSError as error:
-            raise NewConnectionError(connection, str(error.strerror or error)) from error
-
-    class Plain(HTTPConnection):
-        def _new_conn(self) -> socket.socket:
-            return checked(self)
-
-    class Secure(HTTPSConnection):
-        def _new_conn(self) -> socket.socket:
-            return checked(self)
-
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
+from actors.outgoing import OutgoingGuard
 from api.oauth.errors import ProviderLost
 from api.oauth.transport import get_object
 from config.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
@@ -42,12 +43,12 @@ class Endpoints:
         return bool(claims.get("iss") == wanted)
 
 
-def find_endpoints(settings: OAuth2) -> Endpoints:
+def find_endpoints(settings: OAuth2, guard: OutgoingGuard) -> Endpoints:
     """The endpoints for these settings, if need be by a request to the provider. Raises `ProviderLost`."""
     if settings.provider == "github":
         return _github(settings)
     url = discovery_url(settings)
-    return _explicit(settings) if url is None else _discovered(settings, url)
+    return _explicit(settings) if url is None else _discovered(settings, url, guard)
 
 
 def discovery_url(settings: OAuth2) -> str | None:
@@ -86,8 +87,8 @@ def _explicit(settings: OAuth2) -> Endpoints:
     )
 
 
-def _discovered(settings: OAuth2, url: str) -> Endpoints:
-    document = get_object(url)
+def _discovered(settings: OAuth2, url: str, guard: OutgoingGuard) -> Endpoints:
+    document = get_object(url, guard)
     issuer = document.get("issuer")
     if not isinstance(issuer, str) or not _is_issuer_of(settings, url, issuer):
         raise ProviderLost(f"{url}: the issuer {issuer!r} is not the one that this address belongs to")

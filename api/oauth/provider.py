@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import requests
 
+from actors.outgoing import OutgoingGuard
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
 from api.oauth.id_token import KeySet, claims_of
@@ -31,7 +32,11 @@ _BAD_CODE = ("invalid_grant", "bad_verification_code")
 class Provider:
     """Thread-safe. Methods raise `OAuthFailure`."""
 
-    def __init__(self, settings: OAuth2, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: OAuth2, guard: Callable[[], OutgoingGuard], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`guard` gives what judges the addresses that are connected to."""
+        self._guard = guard
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
@@ -80,7 +85,7 @@ class Provider:
 
     def _find(self) -> None:
         try:
-            found = find_endpoints(self._settings)
+            found = find_endpoints(self._settings, self._guard())
         except ProviderLost as error:
             self._failure, self._until = error, self._clock() + FAILURE_KEPT
             raise
@@ -91,7 +96,7 @@ class Provider:
     def _key_set(self, url: str) -> KeySet:
         with self._lock:
             if self._keys is None:
-                self._keys = KeySet(lambda: get_object(url))
+                self._keys = KeySet(lambda: get_object(url, self._guard()))
             return self._keys
 
     # --- code to tokens ---
@@ -112,7 +117,7 @@ class Provider:
             redirect_uri=settings.redirect_uri,
             code_challenge_method="S256",
         )
-        bind(client)
+        bind(client, self._guard())
         return client
 
     def _default_scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
@@ -159,25 +164,25 @@ class Provider:
         }
         if endpoints.userinfo is None or wanted <= said.keys():
             return {}
-        more = get_object(endpoints.userinfo, tokens["access_token"])
+        more = get_object(endpoints.userinfo, self._guard(), tokens["access_token"])
         if more.get("sub") != said["sub"]:
             raise IdentityRefused("the provider's answers are about two different people")
         return more
 
     def _of_userinfo(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
         """Plain OAuth 2.0: what the provider answers over TLS, on our own question, is all there is."""
-        said = get_object(str(endpoints.userinfo), tokens["access_token"])
+        said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
         subject = subject_of(said.get("sub", said.get("id")))
         if subject is None:
             raise ProviderLost(f"{endpoints.userinfo}: there is neither a sub nor an id")
         return Identity(self._name(), endpoints.issuer, subject, verified_address(said), said)
 
     def _of_github(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
-        said = get_object(str(endpoints.userinfo), tokens["access_token"])
+        said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
         subject = subject_of(said.get("id"))
         if subject is None:
             raise ProviderLost(f"{endpoints.userinfo}: there is no id")
-        addresses = get_json(f"{endpoints.userinfo}/emails?per_page=100", tokens["access_token"])
+        addresses = get_json(f"{endpoints.userinfo}/emails?per_page=100", self._guard(), tokens["access_token"])
         return Identity(self._name(), endpoints.issuer, subject, _primary(addresses), said)
 
     def _name(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from actors.outgoing import OutgoingGuard
 from api.oauth.errors import Busy
 from api.oauth.identity import Identity
 from api.oauth.pending import PendingSignIns, Started
@@ -31,9 +32,9 @@ class SignIns:
     Methods raise `OAuthFailure`, and must not be called while the settings have it disabled.
     """
 
-    def __init__(self, settings: OAuth2) -> None:
+    def __init__(self, settings: OAuth2, guard: Callable[[], OutgoingGuard]) -> None:
         self.settings = settings
-        self._provider = Provider(settings)
+        self._provider = Provider(settings, guard)
         self._pending = PendingSignIns()
         self._slots = threading.BoundedSemaphore(AT_ONCE)
 

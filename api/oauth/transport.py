@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 
+from actors.guarded_pools import GuardedAdapter, connect_guarded
+from actors.outgoing import OutgoingGuard
 from api.oauth.errors import ProviderLost
 from config.oauth import is_loopback
 
@@ -32,8 +33,11 @@ LARGEST = 256 * 1024
 _CHUNK = 16 * 1024
 
 
-class BoundedAdapter(HTTPAdapter):
+class BoundedAdapter(GuardedAdapter):
     """Reads the whole answer within the bounds, whatever the caller asked for. Raises `ProviderLost`."""
+
+    def __init__(self, guard: OutgoingGuard) -> None:
+        super().__init__(connect_guarded(guard, CONNECT_TIMEOUT))
 
     def send(self, request: requests.PreparedRequest, *_args: Any, **_options: Any) -> requests.Response:
         """As `HTTPAdapter.send`, with timeouts, proxies and certificates of its own choice."""
@@ -58,25 +62,25 @@ def _proxies(url: str) -> dict[str, str]:
     return {} if is_loopback(urlsplit(url).hostname or "") else dict(get_environ_proxies(url))
 
 
-def session() -> requests.Session:
+def session(guard: OutgoingGuard) -> requests.Session:
     """A session of which nothing is remembered."""
     made = requests.Session()
-    bind(made)
+    bind(made, guard)
     return made
 
 
-def bind(made: requests.Session) -> None:
+def bind(made: requests.Session, guard: OutgoingGuard) -> None:
     """Make a session, a subclass's too, one that keeps the bounds."""
     made.trust_env = False
-    adapter = BoundedAdapter()
+    adapter = BoundedAdapter(guard)
     made.mount("https://", adapter)
     made.mount("http://", adapter)
 
 
-def get_json(url: str, token: str | None = None) -> Any:
+def get_json(url: str, guard: OutgoingGuard, token: str | None = None) -> Any:
     """What a GET answers, which must be 200 and JSON; with an access token as bearer. Raises `ProviderLost`."""
     try:
-        with session() as asking:
+        with session(guard) as asking:
             answer = asking.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
         if answer.status_code != requests.codes.ok:
             raise ProviderLost(f"{url} answered {answer.status_code}")
@@ -85,9 +89,9 @@ def get_json(url: str, token: str | None = None) -> Any:
         raise ProviderLost(f"{url}: {error}") from error
 
 
-def get_object(url: str, token: str | None = None) -> dict[str, Any]:
+def get_object(url: str, guard: OutgoingGuard, token: str | None = None) -> dict[str, Any]:
     """As `get_json`, if it is an object."""
-    found = get_json(url, token)
+    found = get_json(url, guard, token)
     if not isinstance(found, dict):
         raise ProviderLost(f"{url}: the answer is not a JSON object")
     return found

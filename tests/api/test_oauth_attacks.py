@@ -17,6 +17,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from actors.outgoing import OutgoingGuard
 from api.oauth import pending, transport
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.errors import IdentityRefused, ProviderLost, StateRefused
@@ -371,7 +372,7 @@ def test_microsoft_says_by_a_claim_of_its_own_that_an_address_is_verified() -> N
 def test_a_discovery_document_that_can_not_be_right_is_not_used(provider: FakeProvider, metadata: Claims) -> None:
     provider.metadata = metadata
     with pytest.raises(ProviderLost):
-        find_endpoints(provider.settings())
+        find_endpoints(provider.settings(), OutgoingGuard(()))
 
 
 # --- providers that misbehave -------------------------------------------------------------------------------------
@@ -430,7 +431,7 @@ def test_why_an_answer_is_not_used_is_told(provider: FakeProvider, answer: Any, 
     provider.answers["/here"] = answer
     provider.answers["/elsewhere"] = (200, PLAIN, b"{}")
     with pytest.raises(ProviderLost, match=said):
-        transport.get_json(f"{provider.url}/here", "a token")
+        transport.get_json(f"{provider.url}/here", OutgoingGuard(()), "a token")
     assert provider.asked == ["/here"]
 
 
@@ -509,9 +510,9 @@ def test_only_a_provider_whose_certificate_is_trusted_is_spoken_to(
     provider = FakeProvider(context)
     try:
         with pytest.raises(ProviderLost, match="certificate verify failed"):
-            find_endpoints(provider.settings())
+            find_endpoints(provider.settings(), OutgoingGuard(()))
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        assert find_endpoints(provider.settings()).issuer == provider.url
+        assert find_endpoints(provider.settings(), OutgoingGuard(())).issuer == provider.url
     finally:
         provider.close()
 
@@ -550,3 +551,11 @@ def test_the_client_secret_is_in_no_text(provider: FakeProvider, make: Make, cap
     assert "invalid_client" in caplog.text
     assert CLIENT_SECRET not in caplog.text
     assert back["code"] not in caplog.text
+
+
+def test_no_provider_is_a_listener_of_the_product_itself_or_link_local(provider: FakeProvider) -> None:
+    own = OutgoingGuard([("127.0.0.1", int(provider.url.rpartition(":")[2]))])
+    with pytest.raises(ProviderLost, match="the target is this service itself"):
+        transport.get_json(f"{provider.url}/here", own)
+    with pytest.raises(ProviderLost, match="link-local"):
+        transport.get_json("http://169.254.169.254/latest/meta-data/", OutgoingGuard(()))
