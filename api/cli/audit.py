@@ -31,10 +31,10 @@ def _resource(row: Any) -> str | None:
 
 
 def _changes(row: Any) -> str | None:
-    """The fields of an update; of what failed, why."""
+    """The fields of an update; of what failed, why, with the operation that a permission was missing for."""
     details = row["details"] or {}
     if "required_permission" in details:
-        return f"lacks {details['required_permission']}"
+        return f"{row['operation']} needs {details['required_permission']}"
     if "reason" in details or "error" in details:
         return str(details.get("reason", details.get("error")))
     if row["before"] is None or row["after"] is None:

@@ -85,7 +85,7 @@ def besieged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         None,
         b"",
         b"GET /health HTTP/1.1\r\nHost: x\r\n",
-        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{",
+        b"POST /api/v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{",
     ],
     ids=["before TLS", "silent", "half a head", "half a body"],
 )
@@ -138,13 +138,13 @@ def status_after(sock: socket.socket, piece: bytes) -> int:
     "opening", ["[", '{"a":', '{"username":['], ids=["arrays", "objects", "arrays in a field that is known"]
 )
 def test_deeply_nested_json_is_400_and_costs_nobody_anything(besieged: Besieged, opening: str) -> None:
-    body = opening * (900_000 // len(opening))
+    body = opening * (60_000 // len(opening))
     assert [besieged.post(body) for _ in range(5)] == [400] * 5
     assert besieged.quickest() < ANSWERED
 
 
-def test_a_number_of_a_million_digits_is_400(besieged: Besieged) -> None:
-    body = json.dumps({"username": "x", "password": "y"})[:-1] + ', "n": ' + "9" * 900_000 + "}"
+def test_a_number_of_thousands_of_digits_is_400(besieged: Besieged) -> None:
+    body = json.dumps({"username": "x", "password": "y"})[:-1] + ', "n": ' + "9" * 60_000 + "}"
     assert besieged.post(body) == 400
 
 
