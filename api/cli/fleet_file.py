@@ -55,12 +55,19 @@ def export_config(
     ] = None,
     secrets: Annotated[bool, typer.Option("--secrets", help="With the secrets, sealed under a passphrase.")] = False,
     passphrase_file: PassphraseOption = None,
+    minimal: Annotated[
+        bool, typer.Option("--minimal", help="Of proxies and accounts only what differs from the defaults.")
+    ] = False,
 ) -> None:
     """Write the whole configuration as one document: TOML, or JSON with -o json."""
     query, headers = {}, {}
     if secrets:
         query, headers = {"secrets": "encrypted"}, _passphrase(passphrase_file, twice=True)
     data = session.api.call("GET", "/config/export", query=query, headers=headers)
+    if minimal:
+        from api.transfer import minimal as sparse
+
+        data = sparse.minimal(data)
     as_json = session.out.form == "json" if file is None else file.suffix == ".json"
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n" if as_json else _as_toml(data)
     if file is None:

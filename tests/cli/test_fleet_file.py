@@ -212,3 +212,31 @@ def test_groups_of_what_is_new_are_shown_field_by_field_with_units(
     shown = shell.good("apply", str(file), "--dry-run").out
     assert "    limits.bandwidth_in: 1 MiB/s\n    limits.connections_per_client: 5\n" in shown
     assert "{" not in shown
+
+
+def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, product: Product, tmp_path: Path) -> None:
+    name = "only-this"
+    shell.good(
+        *("proxies", "create", name, "--protocol", "http", "--port", str(product.free_port()), "--tag", "a"),
+        *("--set", "limits.bandwidth_in=1Mbit/s", "--set", "settings.keep_alive=false"),
+    )
+    shell.good("accounts", "create", name, "eve", "--quota", "5MB", "--password-stdin", stdin="eves password\n")
+    full, file = tmp_path / "full.json", tmp_path / "minimal.toml"
+    shell.good("export", str(full))
+    phrase = tmp_path / "phrase"
+    phrase.write_text("a passphrase of some length\n")
+    sealed = ("--passphrase-file", str(phrase))
+    shell.good("export", str(file), "--minimal", "--secrets", *sealed)
+    told = file.read_text().partition("[[users]]")[0]
+    for left_out in ("max_connections", "upstream_policy", "deny_clients", "bandwidth_out", "status ="):
+        assert left_out not in told, told
+    assert shell.good("apply", str(file), "--dry-run", *sealed).out.startswith("Nothing to change")
+    shell.good("proxies", "delete", name, "--yes")
+    shell.good("import", str(file), "--yes", *sealed)
+    again = tmp_path / "again.json"
+    shell.good("export", str(again))
+    one, other = (
+        next(each for each in json.loads(each.read_text())["proxies"] if each["name"] == name) for each in (full, again)
+    )
+    assert one == other
+    shell.good("proxies", "delete", name, "--yes")

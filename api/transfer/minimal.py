@@ -1,0 +1,49 @@
+"""An exported document without what is as it is by default: something to read, and to keep in version control.
+
+An import takes what a new entry leaves out from the defaults, so on an empty installation both make the same. Of a
+proxy that is there, what an entry leaves out stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.resources.views import account_form
+from api.transfer.portable import proxy_entry
+from config.accounts import ProxyAccount
+from config.proxies import blank_record
+
+ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})
+"""Fields that stay, whatever they are; `auth` unless all of it is as by default."""
+
+
+def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
+    """`document` with proxies that have only what differs. Their timeout stays: its default is a setting."""
+    return {**document, "proxies": [_proxy(entry) for entry in document["proxies"]]}
+
+
+def _proxy(entry: Mapping[str, Any]) -> dict[str, Any]:
+    where = (entry["name"], entry["host"], entry["port"], entry["protocol"])
+    blank = proxy_entry(blank_record("prx_blank", *where, now=0.0, default_timeout=0))
+    kept = _differing(entry, blank)
+    if entry["auth"] == blank["auth"]:
+        del kept["auth"]
+    if entry["accounts"]:
+        kept["accounts"] = [_differing(each, _BLANK_ACCOUNT) for each in entry["accounts"]]
+    return kept
+
+
+_BLANK_ACCOUNT = account_form(ProxyAccount(id="", username="", created_at=0.0))
+
+
+def _differing(entry: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in entry.items():
+        usual = blank.get(name)
+        if name in ALWAYS or not isinstance(value, Mapping) or not isinstance(usual, Mapping):
+            if name in ALWAYS or value != usual:
+                kept[name] = value
+        elif inner := _differing(value, usual):
+            kept[name] = inner
+    return kept
