@@ -82,6 +82,10 @@ class Actor:
         """A message that the base doesn't know; answer it, now or later, if it was asked."""
         refuse(sender, message, answer)
 
+    def logging_changed(self) -> None:
+        """The level of the process's log is another one now."""
+        return
+
     def drain(self, _seconds: float) -> None:
         """Finish what is under way within this time, then call `finish`."""
         self.finish()
@@ -106,6 +110,7 @@ class Actor:
             answer(Done())
         elif isinstance(message, SetLogging):
             set_up_logging(message.level, message.format, message.output)
+            self.logging_changed()
             answer(Done())
         else:
             self.receive(sender, message, answer)

@@ -36,7 +36,7 @@ from actors.bus.messages import (
 )
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import RecordSender, Row, is_error
-from actors.forwarding import errors
+from actors.forwarding import errors, trace
 from actors.forwarding.announcement import Announcement
 from actors.forwarding.client import Client
 from actors.forwarding.dial import EDGE
@@ -135,6 +135,10 @@ class ForwardingActor(Actor):
             answer(Done())
         else:
             refuse(sender, message, answer)
+
+    def logging_changed(self) -> None:
+        """See `Actor`: whether each decision about a connection is logged."""
+        self.serving.debug = trace.enabled()
 
     def _record(self, row: Row) -> None:
         """What is not to be kept is not even sent: by the time it was indexed the setting might be another one."""
@@ -285,6 +289,8 @@ class ForwardingActor(Actor):
 
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
+        if self.serving.debug:
+            trace.log.debug("%s: client %s turned away: %s", self.serving.label, self._last_ip, failure.detail)
         self.serving.refused_client(self._last_ip, failure)
         if self._certificate is not None:
             sock.close()  # a handshake only to say no would cost more than the connection

@@ -205,7 +205,9 @@ class Client:
             except BlockingIOError:
                 self.client_readable = False
                 return
-            except OSError:
+            except OSError as error:
+                if not (self._short_is_all or self.bytes_in):
+                    self._handshake_failed(error)
                 self.perform(session.client_lost(self.loop.now))
                 return
             self.count.bytes_in += len(data)
@@ -220,6 +222,13 @@ class Client:
             if self.loop.overdue():  # small chunks are a thousand times the work of large ones
                 break
         self.loop.call_soon(self.go_on)
+
+    def _handshake_failed(self, error: OSError) -> None:
+        from actors.forwarding.tls_failures import handshake_failure  # only https proxies pay for it
+
+        failure = handshake_failure(error, getattr(self.sock, "heard", False))
+        if failure is not None:
+            self.serving.handshake_failed(self, failure)
 
     def origin_waits(self) -> bool:
         """Are there bytes that the origin does not take yet?"""

@@ -119,7 +119,7 @@ class Book:
 
         def visit(connection: Open) -> None:
             nonlocal ended
-            if (order.id is None or self._id(connection.number) == order.id) and matches(
+            if (order.id is None or self.id_of(connection.number) == order.id) and matches(
                 connection.number, connection.live()
             ):
                 connection.end(ENDED_BY_OPERATOR)
@@ -127,7 +127,7 @@ class Book:
 
         self._each(visit, lambda: done(Ended(ended)))
 
-    def _id(self, number: int) -> str:
+    def id_of(self, number: int) -> str:
         """The id of a connection: its number, and what tells this process from all others."""
         return f"{number:x}{self._serving.id_prefix[:8]}"
 
@@ -145,7 +145,7 @@ class Book:
             page = rows[question.offset : question.offset + min(question.limit, PAGE_MAX)]
             span, clock, still = max(self._loop.now - base.at, FRESH), self._serving.clock(), self._serving.open
             made = tuple(
-                _connection(each, self._id(each.number), base, span, clock)
+                _connection(each, self.id_of(each.number), base, span, clock)
                 for _key, _number, each in page
                 if each in still
             )

@@ -214,6 +214,12 @@ def late_announcement() -> Failure:
     return Failure(408, "http_request_error", detail, close=True, rule=LATE_ANNOUNCEMENT)
 
 
+TLS_NOT_SPOKEN = "tls_not_spoken"
+TLS_CERTIFICATE_REJECTED = "tls_certificate_rejected"
+TLS_HANDSHAKE_FAILED = "tls_handshake_failed"
+TLS_REASONS = (TLS_NOT_SPOKEN, TLS_CERTIFICATE_REJECTED, TLS_HANDSHAKE_FAILED)
+"""How TLS with a client comes to nothing."""
+
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")
 NOT_THROUGH_PARENTS = Failure(

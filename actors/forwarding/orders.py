@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from actors.forwarding import trace
 from actors.forwarding.bound import Bound
 from actors.forwarding.bulk import end_flows, relay_to_client, relay_to_origin
 from actors.forwarding.commands import (
@@ -101,6 +102,8 @@ def _report(client: Client, command: Report) -> None:
         from actors.forwarding.upstreams.through import reported  # only proxies with parents pay for it
 
         reported(client, parent, command)
+    if client.serving.debug:
+        trace.note_report(client.serving, client.number, command, client.request.target)
     client.serving.reported(_marked(client, command), client.client_ip)
     client.request_over()
     if client.meter is not None:

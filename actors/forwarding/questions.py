@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from actors.forwarding import errors
+from actors.forwarding import errors, trace
 from actors.forwarding.commands import Associate, Authorize, Command, Listen, Open
 from actors.forwarding.datagrams import relay_socket
 from actors.forwarding.dial import ENDED, READABLE, Dial
@@ -98,6 +98,13 @@ def _checked(client: Client, user: str | None) -> list[Command]:
     serving = client.serving
     if user is None and not serving.policy.wants_credentials:
         user = ""  # nobody has to be known here, or not any more
+    if serving.debug:
+        trace.note(
+            serving,
+            client.number,
+            "authenticated as %r" if user is not None else "wrong or no credentials%s",
+            user or "",
+        )
     request = client.request
     request.user = user or ""
     request.vouched = None if serving.credentials is None else serving.credentials.stored(request.user)
@@ -139,6 +146,8 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
         return open_through_parent(client, command)
     origin = None if command.fresh else serving.pool.take(target)
     if origin is not None:
+        if serving.debug:
+            trace.note(serving, client.number, "to %s by a kept connection", target.text.decode("ascii"))
         join(client, origin)
         return client.session.opened(True, client.loop.now)
     epoch = serving.pool.epoch
@@ -195,6 +204,8 @@ def _dialled(client: Client, command: Open, result: socket.socket | Failure, epo
     else:
         origin = Origin(result, (command.target.host, command.target.port), epoch, dial.reported)
         origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
+        if client.serving.debug:
+            trace.note_peer(client.serving, client.number, result)
         join(client, origin)
         client.origin_ended = bool(dial.mask & ENDED)
         address = endpoint_of(result.getsockname()) if command.tell_address else None

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from bisect import bisect_left
+from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,21 @@ from actors.bus.loop import Loop
 from actors.bus.messages import EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import Row
+from actors.forwarding import trace
 from actors.forwarding.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.commands import Report
 from actors.forwarding.connections import Book, Open
 from actors.forwarding.credentials import Credentials
 from actors.forwarding.deadlines import Deadlines
 from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, LIMIT_REASONS, PROXY_NAME, Failure
+from actors.forwarding.errors import (
+    BAD_ANNOUNCEMENT,
+    LATE_ANNOUNCEMENT,
+    LIMIT_REASONS,
+    PROXY_NAME,
+    TLS_REASONS,
+    Failure,
+)
 from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool
 from actors.forwarding.guard import Guard
 from actors.forwarding.http.dates import DateLine
@@ -49,8 +58,19 @@ Side = tuple[Transport, int]
 """A connection with its descriptor."""
 
 PIPE_WAIT = 0.1
+HANDSHAKES_RECORDED = 30
+HANDSHAKES_WITHIN = 60.0
+"""So many failed TLS handshakes have records within so many seconds: a scanner makes thousands. All are counted."""
 DENIALS = frozenset(
-    ("destination_ip_prohibited", "http_request_denied", BAD_ANNOUNCEMENT, LATE_ANNOUNCEMENT, *REASONS, *LIMIT_REASONS)
+    (
+        "destination_ip_prohibited",
+        "http_request_denied",
+        BAD_ANNOUNCEMENT,
+        LATE_ANNOUNCEMENT,
+        *TLS_REASONS,
+        *REASONS,
+        *LIMIT_REASONS,
+    )
 )
 
 
@@ -106,6 +126,10 @@ class Serving:
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
+        self.label = ""
+        """How the proxy is called in lines of the log."""
+        self.debug = trace.enabled()
+        self._failed_handshakes: deque[float] = deque(maxlen=HANDSHAKES_RECORDED)
         self.protocol = "http"
         self.accept_proxy_protocol = False
         self.credentials: Credentials | None = None
@@ -145,6 +169,7 @@ class Serving:
         self.limits.configure(spec, self.open)
         self._spec = spec
         self.proxy_id = spec.id
+        self.label = f"{spec.name} ({spec.port})"
         self.protocol = spec.protocol
         self.max_connections = spec.max_connections
         self.accept_proxy_protocol = spec.accept_proxy_protocol
@@ -250,6 +275,8 @@ class Serving:
 
     def began(self, connection: Open) -> None:
         """A client has come."""
+        if self.debug:
+            trace.note(self, connection.number, "accepted from %s", connection.client_ip)
         self.count.connections += 1
         self.open.add(connection)
         if self.limits.counts_clients:
@@ -257,6 +284,8 @@ class Serving:
 
     def ended(self, connection: Open) -> None:
         """A client has gone."""
+        if self.debug:
+            trace.note(self, connection.number, "ended after %.3f s", self.clock() - connection.number / 1e6)
         self.open.discard(connection)
         self.deadlines.forget(connection)
         if connection.meter is not None:
@@ -302,6 +331,8 @@ class Serving:
 
     def tunnel_ended(self, tunnel: Open, report: Report) -> None:
         """A tunnel is over."""
+        if self.debug:
+            trace.note_report(self, tunnel.number, report, None)
         self.reported(report, tunnel.client_ip)
         self.ended(tunnel)
 
@@ -335,6 +366,18 @@ class Serving:
         report = Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0).because(failure)
         self._count_reason(report)
         self._record(report, client_ip, time.time(), 0.0)
+
+    def handshake_failed(self, connection: Open, failure: Failure) -> None:
+        """TLS with a client came to nothing: counted, and recorded within bounds."""
+        now = self.loop.now
+        if self.debug:
+            trace.note(self, connection.number, "%s: %s", failure.reason, failure.detail)
+        times = self._failed_handshakes
+        if len(times) < HANDSHAKES_RECORDED or now - times[0] > HANDSHAKES_WITHIN:
+            times.append(now)
+            self.refused_client(connection.client_ip, failure)
+        else:
+            self._count_reason(Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0))
 
     def _record(self, report: Report, client_ip: str, wall: float, answered: float) -> None:
         self._add_record(

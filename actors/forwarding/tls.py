@@ -37,7 +37,7 @@ OnProblem = Callable[[str | None], None]
 class TlsStream:
     """One end of a TLS connection, with the methods of a `Transport`. The server's handshake is within the reads."""
 
-    __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent")
+    __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent", "heard")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
         """The client's end when there is a `server_name`, else the server's."""
@@ -50,6 +50,8 @@ class TlsStream:
         self._unsent = b""
         self._sealed = 0
         self._early: list[bytes] = []
+        self.heard = False
+        """Has the peer sent anything?"""
 
     def recv(self, size: int, /) -> bytes:
         """Clear bytes; `b""` for the end. Raises `BlockingIOError`, or `OSError` when the connection is broken.
@@ -140,6 +142,7 @@ class TlsStream:
         """Bytes from the socket into TLS. Raises `BlockingIOError` when there are none now."""
         received = self._sock.recv(READ_SIZE)
         if received:
+            self.heard = True
             self._from_client.write(received)
         else:
             self._from_client.write_eof()

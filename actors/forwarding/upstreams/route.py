@@ -77,6 +77,11 @@ class Route:
         self.reported = judgement.reason
         self._begin()
 
+    @property
+    def tried(self) -> str:
+        """The names of the parents that were tried, in order; for the log."""
+        return ", ".join(parent.name for parent in self._tried)
+
     def cancel(self) -> None:
         """Give up. When that is because of the timeout, the parent that was silent has a share in it."""
         self._done = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.forwarding import trace
 from actors.forwarding.commands import Command, Open, Report
 from actors.forwarding.errors import Failure
 from actors.forwarding.isolation import isolated
@@ -12,7 +13,7 @@ from actors.forwarding.questions import join
 from actors.forwarding.socks.wire import endpoint_of
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed, wrong_credentials
 from actors.forwarding.upstreams.parent import Parent
-from actors.forwarding.upstreams.route import NONE_LEFT, Wanted
+from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
 
 if TYPE_CHECKING:
     from actors.forwarding.client import Client
@@ -77,6 +78,8 @@ def _port(client: Client) -> int:
 
 @isolated
 def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
+    if client.serving.debug and isinstance(client.dial, Route):
+        trace.note(client.serving, client.number, "upstreams tried: %s", client.dial.tried or "none")
     client.dial = None
     now = client.loop.now
     if isinstance(result, Failure):
@@ -92,5 +95,9 @@ def _take(client: Client, origin: Origin) -> None:
     parent = client.request.parent = origin.parent
     assert parent is not None
     join(client, origin)
+    upstreams = client.serving.upstreams
+    if client.serving.debug and upstreams is not None:
+        trace.note(client.serving, client.number, "through upstream %s by %s", parent.name, upstreams.spec.policy)
+        trace.note_peer(client.serving, client.number, origin.sock)
     if client.request.tester is not None:
         client.request.tester.parent = parent.name

@@ -1,0 +1,71 @@
+"""At the level `debug` the log has a line for each decision about a connection; at others it has none."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import bcrypt
+import pytest
+
+from actors.bus.messages import AccessSpec, Done, SetLogging
+from actors.forwarding.credentials import prehash
+from tests.forwarding.harness import Rig, until
+from tests.forwarding.origins import Origin, answers, counted
+from tests.forwarding.parents import of_rig, parents
+from tests.forwarding.test_proxying import connect, get, read_answer
+
+SECRET = "s3cret-word"
+
+
+def test_each_decision_has_a_line_while_the_level_is_debug(capfd: pytest.CaptureFixture[str]) -> None:
+    stored = bcrypt.hashpw(prehash(SECRET.encode()), bcrypt.gensalt(4)).decode()
+    fields = [
+        "Proxy-Authorization: Basic " + base64.b64encode(f"alice:{word}".encode()).decode() for word in (SECRET, "no")
+    ]
+    seen = ""
+
+    def lines(pattern: str) -> bool:
+        nonlocal seen
+        seen += capfd.readouterr().err
+        return re.search(pattern, seen) is not None
+
+    with Rig() as far, Rig(auth_username="alice", auth_hash=stored) as rig:
+        with Origin(answers(*[counted(b"one")] * 4)) as origin, connect(rig) as client:
+            client.sendall(get(origin, "/quiet", fields[0]))
+            read_answer(client)
+            assert rig.ask(SetLogging("debug", "text", "stderr")) == Done()
+            for path in (f"/{SECRET}", "/again"):
+                client.sendall(get(origin, path, fields[0]))
+                read_answer(client)
+            client.sendall(get(origin, "/wrong", fields[1]))
+            read_answer(client)
+            rig.configure(upstreams=parents(of_rig(far)))
+            client.sendall(get(origin, "/far", fields[0]))
+            read_answer(client)
+            rig.configure(upstreams=parents(), access=AccessSpec(deny_destinations=("127.0.0.0/8",)))
+            with connect(rig) as refused:
+                refused.sendall(get(origin, "/refused", fields[0]))
+                read_answer(refused)
+        start = rf"p \({rig.port}\), connection [0-9a-f]+: "
+        for wanted in (
+            "accepted from 127.0.0.1",
+            "authenticated as 'alice'",
+            "wrong or no credentials",
+            f"to {origin.authority} by a kept connection",
+            f"upstreams tried: http-{far.port}",
+            f"through upstream http-{far.port} by failover",
+            f"connected to 127.0.0.1 port {far.port}",
+            f"GET {origin.authority}: status 200; [0-9]+ bytes in, [0-9]+ out",
+            r"GET [0-9.:]+: status 403, destination_denied: [^(]*\(by [^)]*127.0.0.0/8",
+            "ended after [0-9.]+ s",
+        ):
+            until(lambda wanted=wanted: lines(start + wanted), f"{wanted} in {seen}", 20)  # type: ignore[misc]
+        assert SECRET not in seen
+        assert "accepted" not in seen.partition("authenticated")[0], "not before the level was debug"
+        assert rig.ask(SetLogging("info", "text", "stderr")) == Done()
+        capfd.readouterr()
+        with connect(rig) as client:
+            client.sendall(b"nonsense\r\n\r\n")
+            rig.record(status_code=400)
+        assert "connection" not in capfd.readouterr().err
