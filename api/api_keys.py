@@ -200,7 +200,8 @@ class LastUsed:
         with self._lock:
             if now - self._written.get(key.id, key.last_used or 0.0) < LAST_USED_STEP:
                 return
-            self._written[key.id] = now
+            recent = {each: at for each, at in self._written.items() if now - at < LAST_USED_STEP}
+            self._written = {**recent, key.id: now}
         document = self._store.get(COLLECTION, key.id)
         if document is None:
             return

@@ -369,7 +369,7 @@ class Proxies:
 
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
         if self._catalogue.named(record.name) not in (None, record.id):
-            raise invalid("name", f"the name {record.name!r} is in use")
+            raise invalid("name", f'the name "{record.name}" is in use')
 
     def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
         if before.record.status == status:

@@ -6,13 +6,14 @@ import secrets
 import threading
 import time
 from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 from email_validator import EmailNotValidError, validate_email
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
-from api.store.loaded import Loaded
+from api.store.loaded import REMEMBERED, Loaded
 from config import patterns
 from config.passwords import hash_password
 from config.person_names import name_key, new_name
@@ -225,6 +226,23 @@ def by_id(store: Store, identifier: str) -> User | None:
 
 def by_name(store: Store, username: str) -> User | None:
     """The user with this name, whatever its case and its form in Unicode."""
+    known = _ids.setdefault(store, {})
+    user = by_id(store, known.get(username, ""))
+    if user is not None and user.username.casefold() == username.casefold():
+        return user
+    user = _searched(store, username)
+    if user is not None:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[username] = user.id
+    return user
+
+
+_ids: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
+"""Whom names meant when they were asked for last; HTTP Basic asks with each request."""
+
+
+def _searched(store: Store, username: str) -> User | None:
     wanted = name_key(username)
     found = store.find(COLLECTION, lambda body: name_key(body["username"]) == wanted)
     found.sort(key=lambda document: document.body["username"].casefold() != username.casefold())

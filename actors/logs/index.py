@@ -35,6 +35,10 @@ Stored = Callable[[int, Sequence[Row]], None]
 """Told of the records that were stored: the number of the first, and the records."""
 
 
+SENDERS_MAX = 50_000
+"""Senders whose last batch is known, so that what they send again is not stored twice."""
+
+
 class LogIndex:
     """Owner of the folder of day files. `clock` is wall time, which decides the day."""
 
@@ -65,7 +69,7 @@ class LogIndex:
         rows = self._sound_rows(batch)
         first = self.last + 1
         self._today().store(sender, batch.number, first, rows)
-        self._positions[sender] = batch.number
+        self._note_position(sender, batch.number)
         self.last += len(rows)
         if self._stored is not None and rows:
             self._stored(first, rows)
@@ -112,6 +116,13 @@ class LogIndex:
             log.error("records can't be packed: %s", error)
             return False
         return True
+
+    def _note_position(self, sender: Sender, number: int) -> None:
+        """Every start of an actor is a sender of its own; those that were silent for the longest are forgotten."""
+        self._positions.pop(sender, None)
+        self._positions[sender] = number
+        if len(self._positions) > SENDERS_MAX:
+            del self._positions[next(iter(self._positions))]
 
     def _take_stock(self) -> None:
         """What is there. Without any record numbers begin at the time, since somebody may remember older ones."""

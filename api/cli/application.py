@@ -15,6 +15,7 @@ from api.cli import (
     backups,
     check,
     connections,
+    effective,
     fleet_file,
     keys,
     offline,
@@ -63,6 +64,9 @@ def add_commands(app: typer.Typer) -> None:
     """Put them in, in the order that help shows them in."""
     app.callback()(_options_of_all)
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
+    whole = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
+    effective.add_commands(whole)
+    app.add_typer(whole, name="config", cls=FlagsGroup, rich_help_panel=RUN)
     sign_in.add_commands(app)
     for name, group in _GROUPS.items():
         app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)

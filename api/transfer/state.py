@@ -9,6 +9,7 @@ from typing import Any
 
 from api import catalogue, settings, users, webhooks
 from api.catalogue import StoredProxy
+from api.http.errors import rate_limited
 from api.store import Document, Store
 from api.users import User
 from config.live import Stored
@@ -46,11 +47,22 @@ class State:
     mark: int
 
 
+ROUNDS = 50
+"""Each reads all of the configuration, for two that are alike."""
+
+
 def read_state(store: Store) -> State:
-    """Proxies by name, users by name without regard to case, webhooks oldest first; all as of one moment."""
+    """Proxies by name, users by name without regard to case, webhooks oldest first; all as of one moment.
+
+    Raises `ApiError` 429 while there is no moment without a change.
+    """
     found, again = _find(store), _find(store)
-    while _revisions(found) != _revisions(again):  # there was a change between, maybe of several of them
-        found, again = again, _find(store)
+    for _ in range(ROUNDS):
+        if _revisions(found) == _revisions(again):
+            break
+        found, again = again, _find(store)  # there was a change between, maybe of several of them
+    else:
+        raise rate_limited(1, "The configuration is changed all the time")
     loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found[webhooks.COLLECTION]]
     people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
     return State(

@@ -162,3 +162,12 @@ def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_pa
     found = index.find(QueryLogs(0, NOON + DAY, 100, 0, None, None, None)).rows
     assert [(each["detail"], each["rule"]) for each in found] == [("", "")] * 10
     index.close()
+
+
+def test_senders_that_were_silent_for_the_longest_are_forgotten(
+    index: LogIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.logs.index.SENDERS_MAX", 2)
+    for instance in (1, 2, 1, 3):
+        index._note_position(("forwarding.one", instance), 1)
+    assert list(index._positions) == [("forwarding.one", 1), ("forwarding.one", 3)]

@@ -1,0 +1,26 @@
+"""The private members of waitress that ours build on: a release without them must not pass unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (HTTPChannel, "service handle_close handle_read handle_write readable writable received send"),
+        (HTTPChannel, "total_outbufs_len will_close close_when_flushed parser_class task_class error_task_class"),
+        (TcpWSGIServer, "readable handle_accept maintenance channel_class fix_addr set_socket_options getsockname"),
+        (TcpWSGIServer, "in_connection_overflow set_socket accept run"),
+        (WSGITask, "execute build_response_header write"),
+        (ErrorTask, "execute build_response_header set_close_on_finish"),
+        (ThreadedTaskDispatcher, "set_thread_count shutdown"),
+        (wasyncore.dispatcher, "close del_channel set_socket accept"),
+    ],
+)
+def test_waitress_has_the_members_that_are_overridden_or_used(owner: type, names: str) -> None:
+    assert [name for name in names.split() if not hasattr(owner, name)] == []
