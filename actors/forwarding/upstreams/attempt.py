@@ -86,7 +86,7 @@ class Attempt:
             told = Failure(result.status, result.kind, "the parent proxy can't be reached")
             said = result.detail
             if result.kind == PROHIBITED:
-                told, said = _NOT_TO_BE_USED, f"its address is refused: {result.detail}"
+                told, said = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
             self._end(ParentFailed(Blame.PARENT, told, said))
             return
         self._sock = self._transport = result
