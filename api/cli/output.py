@@ -202,7 +202,7 @@ class Output:
 
     def colour(self, text: str, name: str | None) -> str:
         """`text` in a colour, where there are colours."""
-        if name is None or not self.coloured:
+        if not name or not self.coloured:
             return text
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m"
 

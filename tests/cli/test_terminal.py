@@ -83,6 +83,17 @@ def test_a_table_with_a_long_error_stays_within_the_terminal(monkeypatch: pytest
     assert "".join(lines).count("very") == 10
 
 
+def test_details_at_a_terminal_colour_the_words_of_states_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Screen()
+    Output(out=stream).details([("name", "office"), ("state", "running")])
+    assert stream.getvalue().splitlines() == [
+        f"{ESCAPE}90mname {ESCAPE}0m  office",
+        f"{ESCAPE}90mstate{ESCAPE}0m  {ESCAPE}32mrunning{ESCAPE}0m",
+    ]
+
+
 class Screen(io.StringIO):
     """A terminal in memory."""
 
