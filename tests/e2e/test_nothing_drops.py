@@ -29,6 +29,8 @@ OF_SETTINGS: list[dict[str, Any]] = [
     {"logging": {"level": "warning"}},
     {"logging": {"format": "json"}},
     {"logging": {"level": "info", "format": "text"}},
+    {"logging": {"access": "errors"}},
+    {"logging": {"access": "all"}},
     {"logging": {"output": "stdout"}},
     {"logging": {"output": "stderr"}},
     {"auth": {"session_timeout": 1800, "max_login_attempts": 7}},

@@ -202,10 +202,10 @@ def test_an_id_token_signed_with_the_client_secret_is_refused(fleet: Product, is
     assert "algorithm" in answer.json()["error"]["message"]
 
 
-def test_a_wrong_client_secret_is_a_500_and_not_in_the_log(fleet: Product, issuer: str) -> None:
+def test_a_wrong_client_secret_is_a_502_and_not_in_the_log(fleet: Product, issuer: str) -> None:
     reconfigure(fleet, configuration(issuer, "ps256", client_secret="planted-wrong-secret"))
     answer = sign_in(fleet, "nobody")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "INTERNAL_ERROR")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "EXTERNAL_SERVICE_ERROR")
     assert "invalid_client" in fleet.log
     assert "planted-wrong-secret" not in fleet.log
     assert SECRET not in fleet.log

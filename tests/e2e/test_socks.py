@@ -89,7 +89,7 @@ def test_the_user_of_curl_is_checked_and_stands_in_the_record(product: Product, 
         assert sorted((record["status_code"], record["user"]) for record in records) == [
             (200, "ada"),
             (407, ""),
-            (407, ""),
+            (407, "ada"),
         ]
 
 
@@ -99,7 +99,7 @@ def test_the_userid_of_socks4_is_checked(product: Product, origin: Origin) -> No
         assert curl("--socks4a", proxy, "--proxy-user", "eve:", origin.url("/hello")).returncode == 97
         records = wait_until(lambda: in_log(product, proxy, 2), "two records")
         told = [(record["status_code"], record["user"], record["target_url"]) for record in records]
-        assert told == [(407, "", f"127.0.0.1:{origin.port}"), (200, "ada", f"127.0.0.1:{origin.port}")]
+        assert told == [(407, "eve", f"127.0.0.1:{origin.port}"), (200, "ada", f"127.0.0.1:{origin.port}")]
 
 
 def test_an_ipv6_target_is_reached(product: Product) -> None:
