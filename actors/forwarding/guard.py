@@ -9,13 +9,13 @@ that can be made to talk to itself is a loop or a way in.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
 from actors.bounded import keep
 from actors.bus.messages import EgressSpec
+from actors.forwarding.local_addresses import Address, is_local
 
 _SPECIAL_V4 = tuple(
     IPv4Network(text)
@@ -78,8 +78,6 @@ LOCAL_KNOWN = 5.0
 LOOPBACK = "127.0.0.1"
 FOREVER = float("inf")
 
-Address = IPv4Address | IPv6Address
-
 
 class OwnListeners:
     """Addresses at which the product itself listens, `(host, port)`; a host may be a name or unspecified."""
@@ -102,7 +100,7 @@ class OwnListeners:
                 own: Address = ip_address(host)
             except ValueError:
                 own = ip_address("0.0.0.0")  # noqa: S104 - a host given by name: any local address counts
-            if seen == own or ((own.is_unspecified or seen.is_unspecified) and is_local(seen)):
+            if seen == own or ((own.is_unspecified or seen.is_unspecified) and _may_be_local(seen)):
                 return True
         return False
 
@@ -165,8 +163,11 @@ class Guard:
             return f"{address} is link-local or reserved" if is_never(address) else None, FOREVER
         if not is_public(address):
             return f"{address} is not a public address", FOREVER
-        if self._is_local(inner or address):
-            return f"{address} is an address of this machine", LOCAL_KNOWN
+        try:
+            if any(self._is_local(each) for each in {address, inner or address}):
+                return f"{address} is an address of this machine", LOCAL_KNOWN
+        except OSError as error:
+            return f"cannot tell whether {address} is an address of this machine: {error.strerror or error}", 0.0
         return None, LOCAL_KNOWN
 
 
@@ -244,14 +245,8 @@ def is_localhost(name: str) -> bool:
     return f".{name.lower().rstrip('.')}".endswith(".localhost")
 
 
-def is_local(address: Address) -> bool:
-    """Is it an address of this machine? The kernel then uses it as its own source; no packet is sent by asking."""
-    if address.is_loopback or address.is_unspecified:
-        return True
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+def _may_be_local(address: Address) -> bool:
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(address), 9))
-            return bool(ip_address(probe.getsockname()[0]) == address)
+        return is_local(address)
     except OSError:
-        return False  # no route there, so it is none of ours
+        return True  # it can't be told now, and what is ours is never reached by doubt

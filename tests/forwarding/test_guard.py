@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -10,7 +14,8 @@ import psutil
 import pytest
 
 from actors.bus.messages import EgressSpec
-from actors.forwarding.guard import LOCAL_KNOWN, Address, Guard, UpstreamGuard, is_local
+from actors.forwarding.guard import LOCAL_KNOWN, Guard, UpstreamGuard
+from actors.forwarding.local_addresses import Address, is_local
 from actors.outgoing import OutgoingGuard
 
 
@@ -147,6 +152,44 @@ def test_addresses_of_the_interfaces_are_local_and_others_not() -> None:
             if entry.family in (socket.AF_INET, socket.AF_INET6) and not entry.address.startswith("fe80"):
                 assert is_local(ip_address(entry.address))
     assert not is_local(ip_address("8.8.8.8"))
+
+
+IN_A_NAMESPACE = """
+ip link set lo up
+ip addr add 8.8.8.8/24 dev lo
+ip addr add 8.8.8.9/24 dev lo
+ip -6 addr add 2a00:1::1/128 dev lo nodad
+ip -6 addr add 2a00:1::2/128 dev lo nodad
+ip -6 route add local 2a00:9::/64 dev lo
+exec "$0" -c '
+from ipaddress import ip_address
+from actors.forwarding.local_addresses import Address, is_local
+for each in "8.8.8.8 8.8.8.9 2a00:1::1 2a00:1::2 2a00:9::5 1.1.1.1 2a00:2::1".split():
+    print(each, is_local(ip_address(each)))
+'
+"""
+
+
+def test_secondary_addresses_and_networks_that_are_routed_to_this_machine_are_local() -> None:
+    command = ["unshare", "--map-root-user", "--net", "bash", "-e", "-c", IN_A_NAMESPACE, sys.executable]
+    if subprocess.run(["unshare", "--map-root-user", "--net", "ip", "link"], capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line for line in said if line.endswith("False")] == ["1.1.1.1 False", "2a00:2::1 False"]
+    assert len(said) == 7
+
+
+def test_what_can_not_be_told_now_is_refused_and_asked_again() -> None:
+    troubles = [errno.EMFILE]
+
+    def is_one(_address: Address) -> bool:
+        if troubles:
+            raise OSError(troubles[0], os.strerror(troubles.pop()))
+        return False
+
+    guard = Guard(EgressSpec("public_only", (), ()), is_one, lambda: 1000.0)
+    assert "Too many open files" in (guard.judge("8.8.8.8", 443, "a.example") or "")
+    assert guard.judge("8.8.8.8", 443, "a.example") is None
 
 
 # --- upstreams ---

@@ -1,0 +1,71 @@
+"""Whether an address is this machine's: the kernel's routing table says so, for every kind of it (rtnetlink(7)).
+
+Asking which address a socket would leave from says less: to a secondary address of an interface it leaves from the
+primary one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from ipaddress import IPv4Address, IPv6Address
+
+Address = IPv4Address | IPv6Address
+
+_GETROUTE, _NEWROUTE, _ERROR, _REQUEST, _DESTINATION = 26, 24, 2, 1, 1
+_HEADER = struct.Struct("=IHHII")
+_ROUTE = struct.Struct("=8BI")
+_ATTRIBUTE = struct.Struct("=HH")
+_TYPE = _HEADER.size + 7
+"""Where a route's type stands in the answer."""
+_OURS = frozenset((2, 3, 4))
+"""Local, broadcast, anycast: what is sent there is for this machine, or for others on its link."""
+_NO_ROUTE = frozenset((errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ESRCH, errno.EACCES, errno.EINVAL))
+"""The kernel sends nothing there: no route, or one that forbids it."""
+_NOT_SPOKEN = frozenset((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EPERM, errno.EACCES))
+
+
+def is_local(address: Address) -> bool:
+    """Is it an address of this machine? No packet is sent by asking.
+
+    Raises `OSError` when that can't be told, for one when no descriptor is left.
+    """
+    if address.is_loopback or address.is_unspecified:
+        return True
+    try:
+        netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    except OSError as error:
+        if error.errno in _NOT_SPOKEN:
+            return _leaves_from(address)
+        raise
+    with netlink:
+        return _route_type(netlink, address) in _OURS
+
+
+def _route_type(netlink: socket.socket, address: Address) -> int:
+    """The type of the route to it, 0 when there is none."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    route = _ROUTE.pack(family, 8 * len(address.packed), 0, 0, 0, 0, 0, 0, 0)
+    route += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(address.packed), _DESTINATION) + address.packed
+    netlink.sendto(_HEADER.pack(_HEADER.size + len(route), _GETROUTE, _REQUEST, 1, 0) + route, (0, 0))
+    answer = netlink.recv(65536, socket.MSG_DONTWAIT)  # the kernel has put it there before `sendto` returned
+    _size, kind, *_rest = _HEADER.unpack_from(answer)
+    if kind == _NEWROUTE:
+        return answer[_TYPE]
+    trouble = -struct.unpack_from("=i", answer, _HEADER.size)[0] if kind == _ERROR else errno.EPROTO
+    if trouble in _NO_ROUTE:
+        return 0
+    raise OSError(trouble, os.strerror(trouble))
+
+
+def _leaves_from(address: Address) -> bool:
+    """Where no routes may be asked for: does a socket leave from the address itself to reach it?"""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))
+        except OSError:
+            return False  # no route there
+        return bool(probe.getsockname()[0] == str(address))
