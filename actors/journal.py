@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from actors.log_lines import message_of
 from config.printable import printable
 
 SOCKET = Path("/run/systemd/journal/socket")
@@ -88,7 +89,7 @@ class JournalHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send one; its time is the journal's own."""
         fields: dict[str, object] = {
-            "MESSAGE": printable(record.getMessage()),
+            "MESSAGE": printable(message_of(record)),
             "PRIORITY": PRIORITIES.get(record.levelname.lower(), 6),
             "PROXYFLEET_LOGGER": record.name,
         }

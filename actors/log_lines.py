@@ -8,12 +8,25 @@ import logging
 from config.printable import printable, printable_json
 from config.units import timestamp_text
 
+_subject = ""
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def levels_from(level: str) -> frozenset[str]:
     """`level` and all that matters more."""
     return frozenset(LEVELS[LEVELS.index(level) :])
+
+
+def set_subject(subject: str) -> None:
+    """Begin every message of this process with `subject` and a colon from now on; with none when it is empty."""
+    global _subject  # of the process, as the log itself
+    _subject = subject
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message with its arguments, and with the subject of the process before it."""
+    return f"{_subject}: {record.getMessage()}" if _subject else record.getMessage()
 
 
 class TextLines(logging.Formatter):
@@ -24,7 +37,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Line breaks, orders to terminals and the like are escaped (`config.printable`)."""
-        line = f"{timestamp_text(record.created)} {record.levelname} {record.name}: {record.getMessage()}"
+        line = f"{timestamp_text(record.created)} {record.levelname} {record.name}: {message_of(record)}"
         trace = self.formatException(record.exc_info).split("\n") if record.exc_info else []
         return "\n  ".join(map(printable, (line, *trace)))
 
@@ -41,7 +54,7 @@ class JsonLines(logging.Formatter):
             "time": timestamp_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         line.update(getattr(record, "fields", {}))
         if record.exc_info:

@@ -50,6 +50,7 @@ from actors.forwarding.teller import Teller
 from actors.forwarding.transport import Transport
 from actors.forwarding.usage import UsageTeller
 from actors.latency import sparse
+from actors.log_lines import set_subject
 from actors.process import Actor, Boot
 from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 
@@ -146,10 +147,11 @@ class ForwardingActor(Actor):
             self.records.add(row)
 
     def _name_process(self, label: str) -> None:
-        """What lists of processes show: the proxy as people call it, whenever that changes."""
+        """What lists of processes show and log lines begin with: the proxy as people call it, whenever that changes."""
         if label != self._label:
             self._label = label
             setproctitle(f"proxyfleet: {label}")
+            set_subject(label)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:
         if self.serving.credentials is None:
@@ -290,7 +292,7 @@ class ForwardingActor(Actor):
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""
         if self.serving.debug:
-            trace.log.debug("%s: client %s turned away: %s", self.serving.label, self._last_ip, failure.detail)
+            trace.log.debug("client %s turned away: %s", self._last_ip, failure.detail)
         self.serving.refused_client(self._last_ip, failure)
         if self._certificate is not None:
             sock.close()  # a handshake only to say no would cost more than the connection
@@ -411,6 +413,7 @@ class ForwardingActor(Actor):
         """Give everything back."""
         self.records.close()
         super().close()
+        set_subject("")
 
 
 def _resident() -> int:

@@ -126,7 +126,6 @@ class Serving:
         self.lingering = 0
         self.max_connections = 0
         self.proxy_id = ""
-        self.label = ""
         """How the proxy is called in lines of the log."""
         self.debug = trace.enabled()
         self._failed_handshakes: deque[float] = deque(maxlen=HANDSHAKES_RECORDED)
@@ -169,7 +168,6 @@ class Serving:
         self.limits.configure(spec, self.open)
         self._spec = spec
         self.proxy_id = spec.id
-        self.label = f"{spec.name} ({spec.port})"
         self.protocol = spec.protocol
         self.max_connections = spec.max_connections
         self.accept_proxy_protocol = spec.accept_proxy_protocol

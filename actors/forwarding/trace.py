@@ -26,7 +26,7 @@ def enabled() -> bool:
 
 def note(serving: Serving, number: int, message: str, *values: object) -> None:
     """Log `message` % `values` about the connection with this number."""
-    log.debug("%s, connection %s: " + message, serving.label, serving.book.id_of(number), *values)
+    log.debug("connection %s: " + message, serving.book.id_of(number), *values)
 
 
 def note_peer(serving: Serving, number: int, sock: Transport) -> None:

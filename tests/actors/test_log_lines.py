@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from actors.log_lines import JsonLines, TextLines
+from actors.log_lines import JsonLines, TextLines, set_subject
 
 
 def record(message: str, *arguments: object, broken: bool = False) -> logging.LogRecord:
@@ -34,6 +34,16 @@ def test_a_json_line_is_json_whatever_is_in_the_message() -> None:
 
 def test_a_text_line_has_its_time_in_utc() -> None:
     assert TextLines().format(record("hello")) == "1970-01-01T00:00:00.000Z WARNING some.logger: hello"
+
+
+def test_messages_begin_with_the_subject_of_the_process() -> None:
+    set_subject("100% office (3128)")
+    try:
+        assert TextLines().format(record("hello %s", "x")).endswith(" some.logger: 100% office (3128): hello x")
+        assert json.loads(JsonLines().format(record("hello")))["message"] == "100% office (3128): hello"
+    finally:
+        set_subject("")
+    assert TextLines().format(record("hello")).endswith(" some.logger: hello")
 
 
 UNSAFE = ["\n", "\r", "\x1b[2J", "\x9b31m", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b", "\ufeff"]

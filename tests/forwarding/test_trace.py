@@ -47,7 +47,7 @@ def test_each_decision_has_a_line_while_the_level_is_debug(capfd: pytest.Capture
             with connect(rig) as refused:
                 refused.sendall(get(origin, "/refused", fields[0]))
                 read_answer(refused)
-        start = rf"p \({rig.port}\), connection [0-9a-f]+: "
+        start = rf"p \({rig.port}\): connection [0-9a-f]+: "
         for wanted in (
             "accepted from 127.0.0.1",
             "authenticated as 'alice'",
