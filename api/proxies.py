@@ -195,6 +195,11 @@ class Proxies:
             raise not_found("The proxy")
         return found
 
+    def name_of(self, proxy_id: str) -> str:
+        """What a proxy is called; its id where it is gone."""
+        found = self._catalogue.get(proxy_id)
+        return proxy_id if found is None else found.record.name
+
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
         try:

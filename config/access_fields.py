@@ -21,3 +21,7 @@ ACCESS_FIELDS = (
     "detail",  # the sentence that the client was told of a refusal or failure, "" when all went well
     "rule",  # what of the configuration refused it: an entry of the access rules, the egress guard; "" for none
 )
+
+PROXY_NAME = "proxy_name"
+LINE_FIELDS = (*ACCESS_FIELDS, PROXY_NAME)
+"""Those of a record in an output: the name is looked up or sent along, since a proxy may be renamed."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from config.access_fields import ACCESS_FIELDS
+from config.access_fields import LINE_FIELDS
 from config.access_format import FORMATS, compiled
 
 RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
@@ -35,7 +35,7 @@ def good_output(text: str) -> str:
 
 def good_template(text: str) -> str:
     """A good value of `logging.template`. Raises `ValueError`."""
-    compiled(text, ACCESS_FIELDS)
+    compiled(text, LINE_FIELDS)
     return text
 
 

@@ -5,10 +5,11 @@ number. What isn't acknowledged is sent again, in order, with the same number, a
 record is stored once, whoever dies in between. The sender keeps at most `KEPT_ROWS` rows; what comes on top is
 dropped and counted, and traffic never waits.
 
-A batch is one frame, msgpack: `[source, instance, number, first, rows]`, where `rows` is msgpack in its turn, packed
-once however often it is sent: lists with the fields of `config.access_fields`. (Several frames would let libzmq 4.3.5
-abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all before it are
-on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will never come. The
+A batch is one frame, msgpack: `[source, instance, number, first, rows, proxy_name]`, where `rows` is msgpack in its
+turn, packed once however often it is sent: lists with the fields of `config.access_fields`. (Several frames would let
+libzmq 4.3.5 abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all
+before it are on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will
+never come. `proxy_name` is what the proxy is called at the moment; a program of the release before sends none. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
@@ -57,6 +58,8 @@ class RecordSender:
         self._timed = False
         self._number = 0
         self._last_progress = loop.now
+        self.proxy_name = ""
+        """What the proxy is called, for the outputs beside the index."""
         self._complained = float("-inf")
         self.dropped = 0
         self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
@@ -125,7 +128,8 @@ class RecordSender:
             )
 
     def _transmit(self, number: int, frame: bytes) -> None:
-        batch = msgpack.packb([self._source, self._instance, number, self._unacknowledged[0][0], frame])
+        first = self._unacknowledged[0][0]
+        batch = msgpack.packb([self._source, self._instance, number, first, frame, self.proxy_name])
         try:
             self._loop.send(self._socket, [batch])
         except zmq.Again:
@@ -150,6 +154,7 @@ class Batch:
     number: int
     first: int
     rows: list[list[Any]]
+    proxy_name: str = ""
 
 
 Commit = Callable[[Batch], int]
@@ -185,7 +190,7 @@ class RecordReceiver:
 
 def _batch_of(packed: bytes) -> Batch:
     """Raises what msgpack does, `TypeError` and `ValueError`."""
-    source, instance, number, first, body = msgpack.unpackb(packed)
+    source, instance, number, first, body, *more = msgpack.unpackb(packed)
     rows = msgpack.unpackb(body)
     if (
         not isinstance(source, str)
@@ -193,4 +198,4 @@ def _batch_of(packed: bytes) -> Batch:
         or {type(instance), type(number), type(first)} != {int}
     ):
         raise ValueError("not a batch")
-    return Batch(source, instance, number, first, rows)
+    return Batch(source, instance, number, first, rows, more[0] if more and isinstance(more[0], str) else "")

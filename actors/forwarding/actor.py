@@ -109,6 +109,7 @@ class ForwardingActor(Actor):
             self.serving.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
             self._choose_certificate(message.spec)
+            self.records.proxy_name = message.spec.name
             self._name_process(proxy_label(message.spec.name, message.spec.port))
             self.serving.problems.report_soon()
             if self._listener is None and not self._stopping:

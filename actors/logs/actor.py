@@ -75,8 +75,8 @@ class LogsActor(Actor):
                 log.error("records can't be stored: %s", error)
         return self._stored.get(sender, batch.first - 1)
 
-    def _on_stored(self, _first: int, rows: Sequence[Row]) -> None:
-        self._outlets.write(rows)
+    def _on_stored(self, rows: Sequence[Row], proxy_name: str) -> None:
+        self._outlets.write(rows, proxy_name)
         self._searches.stored()
 
     def _retain(self) -> None:

@@ -31,8 +31,8 @@ POSITION_FILES = 3
 FIRST_NUMBER = 1_000_000_000
 """Numbers below are those of records that an earlier release has stored."""
 
-Stored = Callable[[int, Sequence[Row]], None]
-"""Told of the records that were stored: the number of the first, and the records."""
+Stored = Callable[[Sequence[Row], str], None]
+"""Called with the records that were stored and the name of their proxy."""
 
 
 SENDERS_MAX = 50_000
@@ -72,7 +72,7 @@ class LogIndex:
         self._note_position(sender, batch.number)
         self.last += len(rows)
         if self._stored is not None and rows:
-            self._stored(first, rows)
+            self._stored(rows, batch.proxy_name)
         self._pack_when_due()
         return batch.number
 

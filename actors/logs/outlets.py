@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from actors.journal import PRIORITIES, SOCKET, Journal
 from actors.logs.fields import Row
-from config.access_fields import ACCESS_FIELDS
+from config.access_fields import LINE_FIELDS
 from config.access_format import FORMATS, compiled
 from config.groups import FILE_FORMATS
 from config.printable import printable, printable_json
@@ -27,12 +27,15 @@ log = logging.getLogger(__name__)
 
 COMPLAINT_PERIOD = 60.0
 
+Record = dict[str, Any]
+"""A record by the names of `LINE_FIELDS`."""
+
 
 class Outlet(Protocol):
     """Somewhere to hand records on to."""
 
-    def write(self, rows: Sequence[Row]) -> int:
-        """Hand them on; how many were taken. Raises `OSError` when none was."""
+    def write(self, rows: Sequence[Row], proxy_name: str) -> int:
+        """Hand the records of a proxy on; how many were taken. Raises `OSError` when none was."""
         ...
 
     def close(self) -> None:
@@ -43,19 +46,19 @@ class Outlet(Protocol):
 class LineFile:
     """A line for each record in the file that `path` gives at the moment: always the same, or one for each day.
 
-    `write_line` gives the line of a row, with its end.
+    `write_line` gives the line of a record, with its end.
     """
 
-    def __init__(self, path: Callable[[], Path], write_line: Callable[[Row], str]) -> None:
+    def __init__(self, path: Callable[[], Path], write_line: Callable[[Record], str]) -> None:
         self._path = path
         self._write_line = write_line
         self._opened: Path | None = None
         self._file = -1
 
-    def write(self, rows: Sequence[Row]) -> int:
+    def write(self, rows: Sequence[Row], proxy_name: str) -> int:
         """All in one piece; a piece that only half fits is taken back, so that there are whole lines."""
         file = self._today()
-        lines = "".join(map(self._write_line, rows)).encode()
+        lines = "".join([self._write_line(_record(row, proxy_name)) for row in rows]).encode()
         size = os.fstat(file).st_size
         try:
             written = os.write(file, lines)
@@ -95,11 +98,11 @@ class JournalOutlet:
     def __init__(self, path: Path = SOCKET) -> None:
         self._journal = Journal(path)
 
-    def write(self, rows: Sequence[Row]) -> int:
+    def write(self, rows: Sequence[Row], proxy_name: str) -> int:
         """Until the journal takes no more."""
         for count, row in enumerate(rows):
             try:
-                self._journal.send(_entry(row))
+                self._journal.send(_entry(_record(row, proxy_name)))
             except OSError:
                 if count == 0:
                     raise
@@ -137,12 +140,12 @@ class Outlets:
         elif form == "journald":
             self._outlet = JournalOutlet()
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Hand records on; never raises."""
+    def write(self, rows: Sequence[Row], proxy_name: str) -> None:
+        """Hand records of the proxy with this name on; never raises."""
         if self._outlet is None:
             return
         try:
-            taken, why = self._outlet.write(rows), "it takes no more at the moment"
+            taken, why = self._outlet.write(rows, proxy_name), "it takes no more at the moment"
         except OSError as error:
             taken, why = 0, error.strerror or str(error)
         if taken < len(rows):
@@ -167,28 +170,29 @@ class Outlets:
             )
 
 
-def message_of(record: dict[str, Any]) -> str:
+def message_of(record: Record) -> str:
     """A record in a few words: `GET http://example.com/ 200`."""
     reason = f" ({record['reason']})" if record.get("reason") else ""
     return f"{record.get('method', '')} {record.get('target_url', '')} {record.get('status_code', '')}{reason}".strip()
 
 
-def line_of(row: Row) -> str:
+def line_of(record: Record) -> str:
     """A line of JSON, with the names and forms that the management API uses."""
-    record = dict(zip(ACCESS_FIELDS, row, strict=True))
-    record["timestamp"] = timestamp_text(record["timestamp"])
-    record["message"] = message_of(record)
-    return printable_json(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + "\n"
+    line = {**record, "timestamp": timestamp_text(record["timestamp"]), "message": message_of(record)}
+    return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":"))) + "\n"
 
 
-def _lines_by(template: str) -> Callable[[Row], str]:
-    """The function that writes a row by a template of `config.access_format`."""
-    line = compiled(template, ACCESS_FIELDS)
-    return lambda row: printable(line(dict(zip(ACCESS_FIELDS, row, strict=True)))) + "\n"
+def _record(row: Row, proxy_name: str) -> Record:
+    return dict(zip(LINE_FIELDS, (*row, proxy_name), strict=True))
 
 
-def _entry(row: Row) -> dict[str, object]:
-    record = dict(zip(ACCESS_FIELDS, row, strict=True))
+def _lines_by(template: str) -> Callable[[Record], str]:
+    """The function that writes a record by a template of `config.access_format`."""
+    line = compiled(template, LINE_FIELDS)
+    return lambda record: printable(line(record)) + "\n"
+
+
+def _entry(record: Record) -> dict[str, object]:
     entry: dict[str, object] = {"MESSAGE": message_of(record), "PRIORITY": PRIORITIES[record["level"]]}
     for name, value in record.items():
         entry[f"PROXYFLEET_{name.upper()}"] = timestamp_text(value) if name == "timestamp" else value

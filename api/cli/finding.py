@@ -45,3 +45,13 @@ def find(api: Client, kind: Kind, meant: str) -> dict[str, Any]:
 def find_id(api: Client, kind: Kind, meant: str) -> str:
     """The id of the one that is meant."""
     return str(find(api, kind, meant)["id"])
+
+
+def names(api: Client, kind: Kind) -> dict[str, str]:
+    """The names by id, for showing; empty where the caller may not list them."""
+    try:
+        return {str(one["id"]): str(one[kind.name_field]) for one in kind.list_all(api)}
+    except Trouble as trouble:
+        if trouble.status is not Status.NOT_AUTHORISED:
+            raise
+        return {}

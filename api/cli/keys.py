@@ -9,7 +9,7 @@ import typer
 from api.cli.bodies import body_of
 from api.cli.commands import Session, YesOption, command
 from api.cli.completion import key_names, proxy_names
-from api.cli.finding import KEY, PROXY, find, find_id
+from api.cli.finding import KEY, PROXY, USER, find, find_id, names
 from api.cli.moments import from_now, seconds
 from api.cli.output import Column
 
@@ -23,9 +23,9 @@ COLUMNS = (
     Column("PERMISSIONS", "permissions", spare=True),
     Column("EXPIRES", "expires_at"),
     Column("LAST USED", "last_used", spare=True),
-    Column("PROXIES", "scope.proxies", spare=True),
+    Column("PROXIES", "proxies", spare=True),
     Column("NETWORKS", "scope.ip_whitelist", spare=True),
-    Column("OWNER", "user_id", spare=True),
+    Column("OWNER", "owner", spare=True),
     Column("ID", "id", whole=True),
 )
 
@@ -38,25 +38,46 @@ _OPTIONS = {"permissions": "--permission", "expires_at": "--expires", "scope.ip_
 def list_keys(session: Session) -> None:
     """List API keys: your own, or all of them for administrators."""
     data = session.api.get("/api-keys")
-    session.out.data(data, lambda: session.out.table(COLUMNS, data["api_keys"], "There is no API key."))
+    session.out.data(
+        data, lambda: session.out.table(COLUMNS, _named(session, data["api_keys"]), "There is no API key.")
+    )
+
+
+def _named(session: Session, keys: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The keys with what their owners and proxies are called; those that are gone or not to be listed by their ids."""
+    users = names(session.api, USER) if keys else {}
+    proxies = names(session.api, PROXY) if any(_scope(each) for each in keys) else {}
+    return [
+        {
+            **each,
+            "owner": users.get(each["user_id"], each["user_id"]),
+            "proxies": [proxies.get(one, one) for one in _scope(each)],
+        }
+        for each in keys
+    ]
+
+
+def _scope(key: dict[str, Any]) -> list[str]:
+    return (key["scope"] or {}).get("proxies") or []
 
 
 @command(group, "show")
 def show_key(session: Session, key: KeyArgument) -> None:
     """Show an API key; what it is itself, nobody can show."""
     found = find(session.api, KEY, key)
-    scope = found["scope"] or {}
-    names = ("name", "id", "prefix", "permissions")
-    pairs = [
-        *((name, found[name]) for name in names),
-        ("proxies", scope.get("proxies") or "all"),
-        ("networks", scope.get("ip_whitelist") or "any"),
-        ("expires", found["expires_at"]),
-        ("last used", found["last_used"]),
-        ("owner", found["user_id"]),
-        ("created", found["created_at"]),
+    session.out.data({"api_key": found}, lambda: session.out.details(_details(*_named(session, [found]))))
+
+
+def _details(key: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [
+        *((name, key[name]) for name in ("name", "id", "prefix", "permissions")),
+        ("proxies", key["proxies"] or "all"),
+        ("networks", (key["scope"] or {}).get("ip_whitelist") or "any"),
+        ("expires", key["expires_at"]),
+        ("last used", key["last_used"]),
+        ("owner", key["owner"]),
+        ("created", key["created_at"]),
     ]
-    session.out.data({"api_key": found}, lambda: session.out.details(pairs))
 
 
 @command(group, "create", _OPTIONS)

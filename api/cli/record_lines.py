@@ -6,7 +6,7 @@ The target comes last and whole, so that it can be copied; a narrow terminal get
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from api.cli.output import BAD, DIM, GAP, WARN, Output, safe
@@ -25,9 +25,8 @@ TARGET_ROOM = 30
 class RecordLines:
     """Makes lines of records. Widths only grow, so that what is printed already stays aligned as long as it can be."""
 
-    def __init__(self, out: Output, name_of: Callable[[str], str], width: int) -> None:
+    def __init__(self, out: Output, width: int) -> None:
         self._out = out
-        self._name_of = name_of
         self._room = width
         self._widths = [len(title) for title in TITLES]
         self._kept: list[int] = []
@@ -65,7 +64,7 @@ class RecordLines:
         cells = (
             clock if day == self._today else f"{day} {clock}",
             entry["status_code"],
-            self._name_of(entry["proxy_id"]),
+            entry["proxy_name"],
             entry["client_ip"],
             entry["user"] or "-",
             entry["method"] or "-",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import time
@@ -45,34 +44,8 @@ _COLUMNS = (
     Column("OUT", lambda row: Size(row["bytes_out"]), right=True),
     Column("REASON", "reason"),
     Column("PARENT", "parent"),
+    Column("PROXY", "proxy_name"),
 )
-
-
-class Names:
-    """What proxies are called: records have their ids, which people don't know."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._names: dict[str, str] = {}
-        self._again = 0.0
-
-    def of(self, proxy_id: str) -> str:
-        """Its name; the id of one that is gone, or that we may not see."""
-        if proxy_id not in self._names and time.monotonic() >= self._again:
-            self._again = time.monotonic() + NAMES_PAUSE
-            with contextlib.suppress(Trouble):  # a key that may read records alone gets the ids
-                proxies = self._session.api.pages("/proxies", "proxies")
-                self._names |= {str(proxy["id"]): str(proxy["name"]) for proxy in proxies}
-        return self._names.get(proxy_id, proxy_id)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Those of a record."""
-        return (*_COLUMNS, Column("PROXY", lambda row: self.of(row["proxy_id"])))
-
-
-NAMES_PAUSE = 30.0
-"""Seconds until names are asked for again: there may be new proxies while records are followed."""
 
 
 _OPTIONS = {
@@ -143,11 +116,10 @@ def logs(
         return
     data = session.api.get("/logs", **query)
     data["logs"].reverse()
-    names = Names(session)
     if not follow:
-        session.out.data(data, lambda: _show(session, names, data))
+        session.out.data(data, lambda: _show(session, data))
         return
-    printer = _Printer(session, names)
+    printer = _Printer(session)
     printer.titles()
     printer.add(data["logs"])
     of_tail = {**query, "limit": 1000, "start_time": None, "end_time": None, "timeout": PATIENCE}
@@ -183,11 +155,11 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
     session.out.data(data, lambda: session.out.message(f"{file}: {count} records"))
 
 
-def _show(session: Session, names: Names, data: dict[str, Any]) -> None:
+def _show(session: Session, data: dict[str, Any]) -> None:
     if not session.out.terminal:
-        session.out.table(names.columns, data["logs"])
+        session.out.table(_COLUMNS, data["logs"])
     elif data["logs"]:
-        printer = _Printer(session, names)
+        printer = _Printer(session)
         printer.add(data["logs"])
         printer.end()
     else:
@@ -231,15 +203,14 @@ def _until_again(trouble: Trouble) -> float:
 class _Printer:
     """Prints records as they are wanted: JSON, lines at a terminal, or tabs in a pipe under one line of titles."""
 
-    def __init__(self, session: Session, names: Names) -> None:
+    def __init__(self, session: Session) -> None:
         self._out = session.out
-        self._names = names
-        self._lines = RecordLines(session.out, names.of, get_terminal_size().columns)
+        self._lines = RecordLines(session.out, get_terminal_size().columns)
 
     def titles(self) -> None:
         """Where records follow in a pipe; a terminal has them above the first lines."""
         if self._out.form != "json" and not self._out.terminal:
-            self._out.line("\t".join(column.title for column in self._names.columns))
+            self._out.line("\t".join(column.title for column in _COLUMNS))
 
     def add(self, entries: list[dict[str, Any]]) -> None:
         """Print these."""
@@ -248,8 +219,7 @@ class _Printer:
         elif self._out.terminal:
             self._out.lines(self._lines.lines(entries))
         else:
-            columns = self._names.columns
-            self._out.lines("\t".join(column.cell(entry, plain=True) for column in columns) for entry in entries)
+            self._out.lines("\t".join(column.cell(entry, plain=True) for column in _COLUMNS) for entry in entries)
 
     def end(self) -> None:
         """Say what there was no room for."""

@@ -115,6 +115,7 @@ VALUES: dict[str, Any] = {
     "port": 3128,
     "prefix": "pf_01234567",
     "proxy_id": PROXY_ID,
+    "proxy_name": "office",
     "refresh_token": "rt_0123456789abcdef",
     "response_time": 42,
     "role": "operator",

@@ -277,6 +277,7 @@ class LogEntry(Form):
     level: Literal["debug", "info", "warning", "error", "critical"]
     message: str
     proxy_id: str
+    proxy_name: str
     client_ip: str
     target_url: str
     response_time: int

@@ -15,6 +15,7 @@ from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
 from api.resources.scoped import meant_proxies
 from api.slots import Slot
+from config.access_fields import PROXY_NAME
 from config.printable import printable, printable_json
 from config.units import timestamp_text
 
@@ -42,7 +43,7 @@ def query_logs(call: Call) -> Reply:
     page = _page(call, question)
     after = None if page.next is None else _cursor(question, page).text()
     data = {
-        "logs": [entry(row) for row in page.rows],
+        "logs": [_entry(call, row) for row in page.rows],
         "total": page.total,
         "total_is_lower_bound": page.at_least,
         "has_more": after is not None,
@@ -63,7 +64,7 @@ def tail_logs(call: Call) -> Reply:
     question = _filters(call, 0.0, 0.0, query.integer("limit", 100, 1, 1000))
     with call.services.tails.take(call.caller.user.id):
         tail = _awaited(call, question, after, wait)
-    return Reply({"logs": [entry(row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
+    return Reply({"logs": [_entry(call, row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
 
 
 def export_logs(call: Call) -> Reply:
@@ -93,7 +94,7 @@ class Lines:
     def __iter__(self) -> Iterator[bytes]:
         page = self._first
         while True:
-            yield b"".join(map(line, page.rows))
+            yield b"".join([_line(self._call, row) for row in page.rows])
             if page.next is None:
                 break
             # An answer that has begun has no other status any more: one that fails breaks off, without its last chunk.
@@ -108,21 +109,22 @@ class Lines:
         self.close()  # of a HEAD, whose body nobody asks for
 
 
-def entry(row: dict[str, Any]) -> dict[str, Any]:
+def _entry(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     """A record as the API shows it."""
     reason = f" ({row['reason']})" if row.get("reason") else ""
     message = f"{row.get('method', '')} {row.get('target_url', '')} {row.get('status_code', '')}{reason}"
     return {
         **row,
+        PROXY_NAME: call.services.proxies.name_of(row["proxy_id"]),
         "timestamp": timestamp_text(row["timestamp"]),
         "response_time": round(row["response_time"]),
         "message": printable(row.get("message") or message.strip()),
     }
 
 
-def line(row: dict[str, Any]) -> bytes:
+def _line(call: Call, row: dict[str, Any]) -> bytes:
     """A record as a line of JSON."""
-    return printable_json(json.dumps(entry(row), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+    return printable_json(json.dumps(_entry(call, row), ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
 
 
 def _awaited(call: Call, question: QueryLogs, after: int | None, wait: float) -> LogTail:

@@ -137,6 +137,7 @@ def test_records_go_to_a_file_as_lines_when_the_settings_say_so_and_no_more_when
         load.send(count)
         bench.until(lambda: load.sender.settled, "the records are stored", seconds=30)
 
+    load.sender.proxy_name = "office"
     sent(1)
     say("jsonl")
     sent(2)
@@ -144,7 +145,7 @@ def test_records_go_to_a_file_as_lines_when_the_settings_say_so_and_no_more_when
     sent(1)
     (file,) = (data / "logs").glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["target_url"] for line in lines] == ["host:1", "host:2"]
+    assert [(line["target_url"], line["proxy_name"]) for line in lines] == [("host:1", "office"), ("host:2", "office")]
     assert file.stat().st_mode & 0o777 == 0o600
     assert lines[0]["message"] == "host:1 200"
 
@@ -177,10 +178,11 @@ def entry_in(packet: bytes) -> dict[str, str]:
 
 def test_a_record_is_an_entry_of_the_journal_with_its_fields(journal: socket.socket) -> None:
     outlet = outlets.JournalOutlet(Path(journal.getsockname()))
-    assert outlet.write([row_of("http://a.example/")]) == 1
+    assert outlet.write([row_of("http://a.example/")], "office") == 1
     entry = entry_in(journal.recv(65_536))
     assert (entry["MESSAGE"], entry["PRIORITY"]) == ("GET http://a.example/ 502 (dns_error)", "4")
     assert (entry["PROXYFLEET_PROXY_ID"], entry["PROXYFLEET_BYTES_OUT"]) == ("prx_1", "4")
+    assert entry["PROXYFLEET_PROXY_NAME"] == "office"
     assert (entry["SYSLOG_IDENTIFIER"], entry["PROXYFLEET_TIMESTAMP"]) == ("proxyfleet", "1970-01-01T00:00:00.000Z")
     assert "PROXYFLEET_USER" not in entry
     outlet.close()
@@ -188,7 +190,7 @@ def test_a_record_is_an_entry_of_the_journal_with_its_fields(journal: socket.soc
 
 def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal: socket.socket) -> None:
     outlet = outlets.JournalOutlet(Path(journal.getsockname()))
-    assert outlet.write([row_of("http://a.example/" + "x" * 3_000_000)]) == 1
+    assert outlet.write([row_of("http://a.example/" + "x" * 3_000_000)], "office") == 1
     data, (file, *_others), _flags, _address = socket.recv_fds(journal, 10, 2)
     assert data == b""
     with pytest.raises(PermissionError), open(file, "r+b", closefd=False) as writing:
@@ -201,10 +203,10 @@ def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal
 
 def test_a_journal_that_takes_no_more_costs_records_and_no_time(journal: socket.socket) -> None:
     outlet = outlets.JournalOutlet(Path(journal.getsockname()))
-    taken = outlet.write([row_of(f"http://a.example/{number}") for number in range(20_000)])
+    taken = outlet.write([row_of(f"http://a.example/{number}") for number in range(20_000)], "office")
     assert 0 < taken < 20_000
     with pytest.raises(BlockingIOError):
-        outlet.write([row_of("one more")])
+        outlet.write([row_of("one more")], "office")
     outlet.close()
 
 
@@ -227,9 +229,9 @@ def test_the_log_itself_goes_to_the_journal_where_no_value_forges_a_field(
 def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: Path) -> None:
     made = outlets.Outlets(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
-    made.write([row_of("first")])
+    made.write([row_of("first")], "office")
     (tmp_path / "access").rename(tmp_path / "access.1")
-    made.write([row_of("second")])
+    made.write([row_of("second")], "office")
     assert '"first"' in (tmp_path / "access.1").read_text()
     assert '"second"' in (tmp_path / "access").read_text()
     made.close()
@@ -238,17 +240,17 @@ def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: P
 def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
     made = outlets.Outlets(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
-    made.write([row_of("first")])
+    made.write([row_of("first")], "office")
     size = (tmp_path / "access").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))
     try:
-        made.write([row_of("second")])
+        made.write([row_of("second")], "office")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (tmp_path / "access").stat().st_size == size
-    made.write([row_of("third")])
+    made.write([row_of("third")], "office")
     lines = [json.loads(line)["target_url"] for line in (tmp_path / "access").read_text().splitlines()]
     assert (lines, made.lost) == (["first", "third"], 1)
     made.close()
@@ -260,7 +262,7 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     made = outlets.Outlets(bench.run_dir.path)
     made.choose(f"jsonl:{bench.run_dir.path}/no-folder/file")
     for number in range(3):
-        made.write([row_of(str(number))])
+        made.write([row_of(str(number))], "office")
     assert made.lost == 3
     assert len([record for record in caplog.records if "No such file" in record.getMessage()]) == 1
 
@@ -269,15 +271,15 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     ("output", "template", "ending"),
     [
         ("combined", "", '"GET http://a.example/ HTTP/1.1" 502 4 "-" "-"\n'),
-        ("template", "%rm %{reason}", "GET dns_error\n"),
+        ("template", "%rm %{reason} %{proxy_name}", "GET dns_error office\n"),
     ],
 )
 def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, template: str, ending: str) -> None:
     made = outlets.Outlets(tmp_path)
     made.choose(f"{output}:{tmp_path}/named", template)
-    made.write([row_of("http://a.example/")])
+    made.write([row_of("http://a.example/")], "office")
     made.choose(output, template)
-    made.write([row_of("http://a.example/")])
+    made.write([row_of("http://a.example/")], "office")
     made.close()
     (daily,) = tmp_path.glob("????-??-??.log")
     assert (tmp_path / "named").read_text().endswith(ending)
@@ -288,6 +290,6 @@ def test_another_template_holds_from_the_next_line_on(tmp_path: Path) -> None:
     made = outlets.Outlets(tmp_path)
     for template in ("%rm", "%{reason}"):
         made.choose(f"template:{tmp_path}/access", template)
-        made.write([row_of("http://a.example/")])
+        made.write([row_of("http://a.example/")], "office")
     made.close()
     assert (tmp_path / "access").read_text() == "GET\ndns_error\n"

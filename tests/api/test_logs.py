@@ -152,6 +152,19 @@ def test_more_tails_than_one_user_may_have_are_429_and_places_are_given_back(
     assert refused[0].headers["Retry-After"] == "1"
 
 
+def test_records_name_their_proxies_and_those_of_a_deleted_one_keep_its_id(
+    api: Api, indexer: Indexer, headers: dict[str, str]
+) -> None:
+    made = api.post("/proxies", {"name": "office", "protocol": "http", "port": 3128}, headers).json["data"]["proxy"]
+    rows = (*records(1, proxy_id=made["id"]), *records(1, proxy_id="prx_gone"))
+    indexer.answers = [LogPage(rows, 2), LogTail(rows, 1), LogPage(rows, 2)]
+    page = api.get("/logs", headers).json["data"]["logs"]
+    tail = api.get("/logs/tail?timeout=0", headers).json["data"]["logs"]
+    lines = api.client.simulate_get("/api/v1/logs/export", headers=headers).text.splitlines()
+    for found in (page, tail, [json.loads(line) for line in lines]):
+        assert [each["proxy_name"] for each in found] == ["office", "prx_gone"]
+
+
 def test_an_export_is_lines_of_all_pages(api: Api, indexer: Indexer, headers: dict[str, str]) -> None:
     indexer.answers = [
         LogPage(records(2), 0, next=(5, 7), upto=9),

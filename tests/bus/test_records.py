@@ -179,6 +179,19 @@ def test_a_second_process_of_the_same_actor_begins_anew(bench: Bench, sender: Re
     receiver.close()
 
 
+def test_a_batch_without_the_name_of_its_proxy_is_stored_as_well(bench: Bench, index: LogIndex) -> None:
+    import zmq
+
+    from actors.bus.loop import new_socket
+
+    receiver = receive(bench, index.commit)
+    older = bench.keep(new_socket(bench.context, zmq.DEALER))
+    older.connect(bench.run_dir.records)
+    older.send_multipart(batch_of(["s", 1, 1, 1, msgpack.packb([row(0)])]))
+    bench.until(lambda: everything(index) == ["host:0"], "the record is stored")
+    receiver.close()
+
+
 def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
     import zmq
 

@@ -15,7 +15,7 @@ def entry(**fields: Any) -> dict[str, Any]:
     return {
         "timestamp": "2020-01-31T12:00:00.123Z",
         "status_code": 200,
-        "proxy_id": "prx_1",
+        "proxy_name": "the prx_1",
         "client_ip": "192.0.2.1",
         "user": "",
         "method": "GET",
@@ -30,7 +30,7 @@ def entry(**fields: Any) -> dict[str, Any]:
 
 
 def lines_of(*pages: list[dict[str, Any]], width: int = 200) -> tuple[list[str], RecordLines]:
-    made = RecordLines(Output(out=io.StringIO()), lambda proxy_id: f"the {proxy_id}", width)
+    made = RecordLines(Output(out=io.StringIO()), width)
     return [line for page in pages for line in made.lines(page)], made
 
 

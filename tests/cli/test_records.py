@@ -118,9 +118,9 @@ def test_records_name_their_proxy_and_the_line_for_people_does_too(shell: Shell,
     assert line.index("http://127.0.0.1:1/named") == titles.index("TARGET")
 
 
-def test_somebody_who_may_read_records_alone_sees_the_ids_of_proxies(shell: Shell, proxy: dict[str, Any]) -> None:
+def test_who_may_read_records_alone_sees_the_names_of_their_proxies(shell: Shell, proxy: dict[str, Any]) -> None:
     shell("proxies", "test", proxy["name"], "--target", "http://127.0.0.1:1/idonly")
     wait_until(lambda: shell.good("logs", "--search", "idonly").rows, "the record")
     key = shell.good("keys", "create", "reader", "--permission", "metrics.read").out.strip()
-    assert shell.good("logs", "--search", "idonly", "--key", key).rows[0][-1] == proxy["id"]
+    assert shell.good("logs", "--search", "idonly", "--key", key).rows[0][-1] == proxy["name"]
     shell.good("keys", "revoke", "reader", "--yes")

@@ -328,7 +328,9 @@ def test_a_client_that_does_not_speak_the_protocol_gets_no_line(shell: Shell, pr
 def test_a_key_is_shown_with_what_it_is_good_for(shell: Shell, proxy: dict[str, Any]) -> None:
     shell.good("keys", "create", "ci", "--permission", "proxy.read", "--proxy", proxy["name"], "--expires", "1y")
     shown = shell.good("keys", "show", "ci").details
-    assert (shown["permissions"], shown["proxies"], shown["networks"]) == ("proxy.read", proxy["id"], "any")
+    assert (shown["proxies"], shown["owner"]) == (proxy["name"], "admin")
+    assert any(proxy["name"] in row and "admin" in row for row in shell.good("keys", "list").rows)
+    assert (shown["permissions"], shown["proxies"], shown["networks"]) == ("proxy.read", proxy["name"], "any")
     assert shell.good("keys", "show", "ci", "-o", "json").data["api_key"]["name"] == "ci"
     shell.good("keys", "revoke", "ci", "--yes")
 
