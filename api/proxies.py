@@ -91,6 +91,7 @@ def spec_of(proxy: StoredProxy, seal: Seal) -> ProxySpec:
         limits=_limits_spec(record.limits),
         accept_proxy_protocol=record.accept_proxy_protocol,
         bind_address=record.bind_address,
+        via=record.headers.via,
     )
 
 

@@ -20,6 +20,7 @@ from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, ch
 from config.addresses import not_local, read_bind_address
 from config.certificates import CertificateError, for_callers, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
+from config.headers import HeadersInput, ProxyHeaders
 from config.passwords import check_password, hash_password
 from config.settings import ServerTls
 from config.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
@@ -33,6 +34,9 @@ READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats
 
 _PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_protocol", "bind_address")
 """What a request gives is stored as it is."""
+
+_GROUPS = ("settings", "access", "upstream_check", "limits", "headers")
+"""Groups of fields of which a request gives any part; the others stay."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
@@ -131,6 +135,7 @@ class ProxyUpdate(Input):
     tls: TlsInput | None = None
     accept_proxy_protocol: StrictBool | None = None
     bind_address: BindAddress | None = None
+    headers: HeadersInput | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -192,6 +197,7 @@ class ProxyRecord(BaseModel):
     tls: ProxyTls | None = None
     accept_proxy_protocol: bool = False
     bind_address: str = ""
+    headers: ProxyHeaders = ProxyHeaders()
     created_at: float
     updated_at: float
 
@@ -232,17 +238,12 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     changed = {name: value for name, value in given.items() if value is not None}
     if body.bind_address:
         _refuse_foreign(body.bind_address)
-    if body.settings is not None:
-        changed["settings"] = record.settings.model_copy(update=body.settings.model_dump(exclude_none=True))
-    if body.access is not None:
-        changed["access"] = record.access.model_copy(update=body.access.model_dump(exclude_none=True))
+    for name in _GROUPS:
+        part = getattr(body, name)
+        if part is not None:
+            changed[name] = getattr(record, name).model_copy(update=part.model_dump(exclude_none=True))
     if body.upstream_policy is not None:
         changed["upstream_policy"] = body.upstream_policy
-    if body.upstream_check is not None:
-        check = body.upstream_check.model_dump(exclude_none=True)
-        changed["upstream_check"] = record.upstream_check.model_copy(update=check)
-    if body.limits is not None:
-        changed["limits"] = record.limits.model_copy(update=body.limits.model_dump(exclude_none=True))
     protocol = changed.get("protocol", record.protocol)
     if body.accounts is not None:
         changed["accounts"] = replace_accounts(record.accounts, body.accounts, protocol, now)

@@ -17,8 +17,8 @@ class Policy:
     """Shared by all sessions of a proxy. Times are seconds.
 
     `hears_users`: no credentials are wanted, but a user name that comes all the same may choose a parent.
-    `date` gives the `Date` line of an answer at a time of the session's clock. `via` names this very proxy, so that
-    chains of our own proxies are no loops.
+    `date` gives the `Date` line of an answer at a time of the session's clock. `pseudonym` names this very proxy, so
+    that chains of our own proxies are no loops; `via` is what is added to `Via` behind the version, empty for nothing.
     """
 
     keep_alive: bool = True
@@ -28,4 +28,5 @@ class Policy:
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0
     date: Callable[[float], bytes] = undated
+    pseudonym: bytes = PROXY_NAME.encode()
     via: bytes = PROXY_NAME.encode()

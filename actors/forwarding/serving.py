@@ -26,7 +26,6 @@ from actors.forwarding.errors import (
     BAD_ANNOUNCEMENT,
     LATE_ANNOUNCEMENT,
     LIMIT_REASONS,
-    PROXY_NAME,
     TLS_REASONS,
     Failure,
 )
@@ -37,6 +36,7 @@ from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.judge import Judge
 from actors.forwarding.limits import Limits
 from actors.forwarding.meter import Gate
+from actors.forwarding.own_name import pseudonym_of, received_by
 from actors.forwarding.policy import HANDSHAKE_TIMEOUT, Policy
 from actors.forwarding.pool import Pool
 from actors.forwarding.protocol import Session
@@ -179,7 +179,8 @@ class Serving:
             handshake_timeout=self.policy.handshake_timeout,
             keep_alive_timeout=self.policy.keep_alive_timeout,
             date=self.policy.date,
-            via=f"{PROXY_NAME}-{spec.id[-8:]}".encode(),
+            pseudonym=pseudonym_of(spec),
+            via=received_by(spec),
         )
         self._spread_policy()
         self._end_outdated(spec)

@@ -15,6 +15,8 @@ LONGEST_LIST = 200
 """A list with more entries is told by their number and a hash."""
 
 _SECRET_ENDINGS = ("password", "secret", "token", "_hash", "sealed", "private_key", "passphrase", "authorization")
+_HIDING = frozenset({"headers"})
+"""Headers of webhooks hold whatever the receiver wants for a credential."""
 _BOOKKEEPING = frozenset({"updated_at", "last_used", "last_login"})
 """Fields that say when something happened: alone they are no change."""
 _MOMENT_ENDINGS = ("_at", "_until", "last_used", "last_login")
@@ -24,11 +26,17 @@ _USERINFO = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 Part = dict[str, Any] | None
 
 
-def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[Part, Part]:
-    """The parts of two documents that differ, masked. A document that isn't there is None; no change is `({}, {})`."""
+def difference(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, clear_headers: bool = False
+) -> tuple[Part, Part]:
+    """The parts of two documents that differ, masked. A document that isn't there is None; no change is `({}, {})`.
+
+    `clear_headers`: in these documents `headers` is a group of settings and holds no secret.
+    """
+    hiding = frozenset() if clear_headers else _HIDING
     if before is None or after is None:
-        return _whole(before), _whole(after)
-    return _differing(before, after)
+        return _whole(before, hiding), _whole(after, hiding)
+    return _differing(before, after, hiding)
 
 
 def _has_ids(value: Any) -> bool:
@@ -40,36 +48,38 @@ def _others(entries: Any, than: Any) -> list[Any]:
     return [entry for entry in entries if entry not in than]
 
 
-def _whole(document: Mapping[str, Any] | None) -> Part:
-    return None if document is None else {name: mask(name, value) for name, value in document.items()}
+def _whole(document: Mapping[str, Any] | None, hiding: frozenset[str]) -> Part:
+    return None if document is None else {name: mask(name, value, hiding) for name, value in document.items()}
 
 
-def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _differing(
+    before: Mapping[str, Any], after: Mapping[str, Any], hiding: frozenset[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     old: dict[str, Any] = {}
     new: dict[str, Any] = {}
     for name in sorted({*before, *after} - _BOOKKEEPING):
         was, now = before.get(name), after.get(name)
         if was == now:
             continue
-        if isinstance(was, dict) and isinstance(now, dict) and not _hides_values(name):
-            old[name], new[name] = _differing(was, now)
+        if isinstance(was, dict) and isinstance(now, dict) and name not in hiding:
+            old[name], new[name] = _differing(was, now, hiding)
         elif _has_ids(was) and _has_ids(now):
-            old[name], new[name] = mask(name, _others(was, now)), mask(name, _others(now, was))
+            old[name], new[name] = mask(name, _others(was, now), hiding), mask(name, _others(now, was), hiding)
         else:
-            old[name], new[name] = mask(name, was), mask(name, now)
+            old[name], new[name] = mask(name, was, hiding), mask(name, now, hiding)
     return old, new
 
 
-def mask(name: str, value: Any) -> Any:
-    """`value` of the field `name` as it may be written down."""
+def mask(name: str, value: Any, hiding: frozenset[str]) -> Any:
+    """`value` of the field `name` as it may be written down; maps of the names `hiding` show their keys alone."""
     if value is None or isinstance(value, bool):
         return value
     if _is_secret(name):
         return MASK
     if isinstance(value, Mapping):
-        return {key: MASK if _hides_values(name) else mask(key, item) for key, item in value.items()}
+        return {key: MASK if name in hiding else mask(key, item, hiding) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return _listed([mask(name, item) for item in value])
+        return _listed([mask(name, item, hiding) for item in value])
     if isinstance(value, (int, float)) and name.endswith(_MOMENT_ENDINGS):
         return timestamp_text(value)
     if name == "url" and isinstance(value, str):
@@ -85,8 +95,3 @@ def _listed(items: list[Any]) -> Any:
 
 def _is_secret(name: str) -> bool:
     return name.lower().endswith(_SECRET_ENDINGS)
-
-
-def _hides_values(name: str) -> bool:
-    """Headers of webhooks hold whatever the receiver wants for a credential."""
-    return name == "headers"

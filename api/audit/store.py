@@ -99,7 +99,7 @@ class AuditedStore:
         before = document.body if document else None
         if before is None and write.body is None:
             return None
-        old, new = difference(before, write.body)
+        old, new = difference(before, write.body, clear_headers=write.collection == "proxies")
         if not old and not new:
             return None
         resource = _resource(write.collection, write.id, write.body or before or {})

@@ -80,6 +80,10 @@ KeepAliveSetting = Annotated[
         "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
     ),
 ]
+ViaOption = Annotated[
+    Literal["pseudonym", "on", "off"] | None,
+    typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
+]
 CertOption = Annotated[
     str | None,
     typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
@@ -96,6 +100,7 @@ OPTIONS = {
     "settings.timeout": "--idle-timeout",
     "settings.max_connections": "--max-connections",
     "settings.keep_alive": "--keep-alive",
+    "headers.via": "--via",
     "auth.username": "--username",
     "tls.cert_file": "--cert-file",
     "tls.key_file": "--key-file",
@@ -149,6 +154,7 @@ def create_proxy(
     idle_timeout: TimeoutSetting = None,
     max_connections: ConnectionsSetting = None,
     keep_alive: KeepAliveSetting = None,
+    via: ViaOption = None,
     cert_file: CertOption = None,
     key_file: KeyFileOption = None,
     tag: TagOption = None,
@@ -157,7 +163,7 @@ def create_proxy(
 ) -> None:
     """Create a proxy and start it. A name, a protocol and a port are needed, as arguments or in a file."""
     name = either("--name", name_, name)
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, cert_file, key_file, tag)
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
     body = body_of(given, settings, file)
     socks4 = body.get("protocol") == "socks4"
     _credentials(body, username, password_stdin, wants_password=not socks4)
@@ -180,6 +186,7 @@ def update_proxy(
     idle_timeout: TimeoutSetting = None,
     max_connections: ConnectionsSetting = None,
     keep_alive: KeepAliveSetting = None,
+    via: ViaOption = None,
     cert_file: CertOption = None,
     key_file: KeyFileOption = None,
     no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
@@ -190,7 +197,7 @@ def update_proxy(
     file: FileOption = None,
 ) -> None:
     """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, cert_file, key_file, tag)
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
     if no_sign_in:
         given["auth.enabled"] = False
     body = body_of(given, settings, file)
@@ -342,6 +349,7 @@ def _given(
     idle_timeout: int | None,
     max_connections: int | None,
     keep_alive: bool | None,
+    via: str | None,
     cert_file: str | None,
     key_file: str | None,
     tag: list[str] | None,
@@ -354,6 +362,7 @@ def _given(
         "settings.timeout": idle_timeout,
         "settings.max_connections": max_connections,
         "settings.keep_alive": keep_alive,
+        "headers.via": via,
         "tls.cert_file": cert_file,
         "tls.key_file": key_file,
         "tags": tag or None,
@@ -420,6 +429,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("settings", Fields(proxy["settings"])),
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
+        ("headers", Fields(proxy["headers"])),
         ("parents", _parents(proxy, runtime.get("upstreams") or [])),
         ("tags", proxy["tags"]),
         ("created", proxy["created_at"]),

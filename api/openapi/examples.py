@@ -18,9 +18,10 @@ _CREATE = {
     "protocol": "http",
     "auth": {"enabled": True, "username": "alice", "password": "correct horse"},
     "settings": {"timeout": 30, "keep_alive": True, "max_connections": 1000},
+    "headers": {"via": "pseudonym"},
     "tags": ["office"],
 }
-_UPDATE = {"settings": {"timeout": 60}, "tags": ["office", "berlin"]}
+_UPDATE = {"settings": {"timeout": 60}, "headers": {"via": "off"}, "tags": ["office", "berlin"]}
 _SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
 _ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
 _WEBHOOK = {

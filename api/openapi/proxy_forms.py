@@ -30,6 +30,12 @@ class SettingsForm(Form):
     max_connections: int
 
 
+class HeadersForm(Form):
+    """Which header fields the proxy adds; `via` is its entry in `Via`."""
+
+    via: Literal["pseudonym", "on", "off"]
+
+
 class AccessForm(Form):
     """The access rules."""
 
@@ -172,6 +178,7 @@ class CreatedProxy(Form):
     accounts: list[AccountForm]
     accept_proxy_protocol: bool
     bind_address: str
+    headers: HeadersForm
     tags: list[str]
     created_at: Moment
     updated_at: Moment

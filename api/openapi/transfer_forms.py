@@ -6,7 +6,14 @@ from typing import Any, Literal
 
 from api.openapi.account_forms import AccountLimitsForm, LimitsForm, QuotaForm
 from api.openapi.forms import Form, Moment, Protocol, Wish
-from api.openapi.proxy_forms import AccessForm, SettingsForm, TlsForm, UpstreamCheckForm, UpstreamTlsForm
+from api.openapi.proxy_forms import (
+    AccessForm,
+    HeadersForm,
+    SettingsForm,
+    TlsForm,
+    UpstreamCheckForm,
+    UpstreamTlsForm,
+)
 
 
 class ExportedAuth(Form):
@@ -68,6 +75,7 @@ class ExportedProxy(Form):
     tags: list[str]
     accept_proxy_protocol: bool
     bind_address: str
+    headers: HeadersForm
     tls: TlsForm | None = None
 
 

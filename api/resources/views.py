@@ -68,6 +68,7 @@ def _at_length(proxy: StoredProxy) -> dict[str, Any]:
         "accounts": [account_form(account) for account in record.accounts],
         "accept_proxy_protocol": record.accept_proxy_protocol,
         "bind_address": record.bind_address,
+        "headers": record.headers.model_dump(),
     }
 
 

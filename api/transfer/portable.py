@@ -54,6 +54,7 @@ def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
         "tags": list(record.tags),
         "accept_proxy_protocol": record.accept_proxy_protocol,
         "bind_address": record.bind_address,
+        "headers": record.headers.model_dump(),
     }
     return entry if record.tls is None else {**entry, "tls": record.tls.model_dump()}
 

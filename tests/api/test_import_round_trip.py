@@ -60,6 +60,7 @@ PROXY = some(
     upstream_check=some(enabled=st.booleans(), interval=st.floats(1, 3600)),
     tags=st.lists(NAMES, max_size=2),
     accept_proxy_protocol=st.booleans(),
+    headers=some(via=st.sampled_from(["pseudonym", "on", "off"])),
 )
 USER = some(
     email=st.none() | NAMES.map(lambda name: f"x{name}x@example.com"),

@@ -29,6 +29,10 @@ def test_a_proxy_is_created_shown_changed_stopped_started_and_deleted_by_its_nam
     assert shell.good("proxies", "show", "desk").details["settings"].startswith("timeout 30, keep_alive yes")
     changed = shell.good("proxies", "update", "desk", "--idle-timeout", "60", "--set", 'tags=["b","c"]', "-o", "json")
     assert (changed.data["proxy"]["settings"]["timeout"], changed.data["proxy"]["tags"]) == (60, ["b", "c"])
+    assert shell.good("proxies", "show", "desk").details["headers"] == "via pseudonym"
+    for given in (("--via", "off"), ("--set", "headers.via=on")):
+        changed = shell.good("proxies", "update", "desk", *given, "-o", "json")
+        assert changed.data["proxy"]["headers"] == {"via": given[1].rpartition("=")[2]}
     assert shell.good("proxies", "stop", "desk").out == "desk: The proxy was stopped\n"
     assert shell.good("proxies", "show", "desk").details["status"] == "inactive"
     assert shell.good("proxies", "start", "desk").out == "desk: The proxy was started\n"

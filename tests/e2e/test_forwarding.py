@@ -26,6 +26,21 @@ def test_a_get_is_answered_with_the_origins_status_and_body(proxy: dict[str, Any
         assert (answer.status, answer.body) == (200, b"hello")
 
 
+def test_what_a_proxy_adds_to_via_changes_for_the_next_request_of_an_open_connection(
+    product: Product, origin: Origin
+) -> None:
+    proxy = product.proxy(headers={"via": "off"})
+    with Client(proxy["port"]) as client:
+        quiet = client.get(origin.url("/headers"))
+        product.data("PATCH", f"/proxies/{proxy['id']}", {"headers": {"via": "pseudonym"}})
+        ours = f"1.1 proxyfleet-{proxy['id'][-8:]}"
+        wait_until(lambda: "via" in client.get(origin.url("/headers")).fields, "the entry")
+        marked = client.get(origin.url("/headers"))
+    product.api("DELETE", f"/proxies/{proxy['id']}")
+    assert ("via" in quiet.fields, "Via" in dict(json.loads(quiet.body))) == (False, False)
+    assert (marked.fields["via"], dict(json.loads(marked.body))["Via"]) == (ours, ours)
+
+
 def test_many_requests_use_one_connection_of_the_client(proxy: dict[str, Any], origin: Origin) -> None:
     with Client(proxy["port"]) as client:
         for _ in range(20):

@@ -25,7 +25,7 @@ from actors.forwarding.http.session import EMPTY_LINES_MAX, HttpSession, Phase
 from actors.forwarding.policy import Policy
 from tests.forwarding.talk import Conversation
 
-POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
+POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
 GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 

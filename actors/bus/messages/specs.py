@@ -63,6 +63,7 @@ class ProxySpec:
     `tls` is the proxy's own certificate and key file, None for those of `server.tls`.
     `accept_proxy_protocol`: each connection begins with a header of the PROXY protocol.
     `bind_address` is where its own connections leave from, empty for any address of the machine.
+    `via` is what it adds to `Via`: `pseudonym`, `on` (host name and port) or `off`.
     """
 
     id: str
@@ -86,6 +87,7 @@ class ProxySpec:
 
     accept_proxy_protocol: bool = False
     bind_address: str = ""
+    via: str = "pseudonym"
 
     @property
     def wants_credentials(self) -> bool:

@@ -80,7 +80,7 @@ class Exchange:
     )
 
     def __init__(self, head: RequestHead, via: bytes, started: float, size: int) -> None:
-        """`via` is this proxy's name in `Via`, `size` that of the head.
+        """`via` is what this proxy adds to `Via`, empty for nothing; `size` that of the head.
 
         Raises `Refused` (400) when the target or the framing can't be right.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.forwarding.http.heads import AnswerHead, RequestHead
 from actors.forwarding.http.targets import Authority
+from actors.forwarding.http.via import extended_via
 
 _CHUNKED = b"Transfer-Encoding: chunked"
 _END = b"\r\n\r\n"
@@ -24,7 +25,7 @@ alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy with
 
 
 def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
-    """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name."""
+    """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name or empty."""
     fields = head.fields
     if not path:
         path = b"*" if head.method == b"OPTIONS" else b"/"
@@ -35,7 +36,7 @@ def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: by
         parts.append(_CHUNKED)
     if fields.max_forwards is not None:
         parts.append(b"Max-Forwards: %d" % (fields.max_forwards - 1))
-    parts.append(_via(head.minor, fields.via, via))
+    _add_via(parts, head.minor, fields.via, via)
     if upgrade and fields.upgrade is not None:
         parts.append(b"Upgrade: %b\r\nConnection: upgrade" % fields.upgrade)
     return b"\r\n".join(parts) + _END
@@ -62,7 +63,7 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
         parts.append(_CHUNKED)
     elif fields.length is not None and not (fields.chunked or bodiless):
         parts.append(b"Content-Length: %d" % fields.length)
-    parts.append(_via(head.minor, fields.via, via))
+    _add_via(parts, head.minor, fields.via, via)
     if connection is not None:
         parts.append(b"Connection: " + connection)
         if fields.upgrade is not None and connection == b"upgrade":
@@ -72,12 +73,8 @@ def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
     return b"\r\n".join(parts) + _END
 
 
-def _via(minor: int, before: bytes | None, name: bytes) -> bytes:
-    """RFC 9110 7.6.3: the version that the message came with, and who passed it on."""
-    ours = b"1.1 " + name if minor else b"1.0 " + name
-    return b"Via: " + ours if before is None else b"Via: " + before + b", " + ours
-
-
-def passed_here(via: bytes | None, name: bytes) -> bool:
-    """Does `via` say that the message has been forwarded by the proxy called `name`?"""
-    return via is not None and any(hop.split()[1:2] == [name] for hop in via.split(b","))
+def _add_via(parts: list[bytes], minor: int, before: bytes | None, name: bytes) -> None:
+    """`Via` of a message that came as HTTP/1.`minor`."""
+    value = extended_via(before, minor, name)
+    if value:
+        parts.append(b"Via: " + value)

@@ -38,8 +38,9 @@ from actors.forwarding.http.basic import read_basic
 from actors.forwarding.http.conversation import Conversation, Phase
 from actors.forwarding.http.dates import dated
 from actors.forwarding.http.exchange import Exchange, Stage
-from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, passed_here
+from actors.forwarding.http.fields import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED
 from actors.forwarding.http.heads import RequestHead, find_end
+from actors.forwarding.http.via import passed_here
 
 EMPTY_LINES_MAX = 8
 """Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
@@ -102,7 +103,7 @@ class HttpSession(Conversation):
         self._exchange = exchange
         self._served = True
         fields = exchange.head.fields
-        if passed_here(fields.via, self._policy.via):
+        if passed_here(fields.via, self._policy.pseudonym):
             raise Refused(errors.LOOP_DETECTED)
         self.phase = Phase.AUTHORIZE
         self.deadline = now + self._policy.timeout

@@ -52,7 +52,7 @@ def credentials_field(username: str | None, password: str | None) -> bytes:
 
 
 class ConnectHandshake:
-    """Asks for a tunnel to `target`. `via` is the value of `Via` to send, `credentials` a line or nothing."""
+    """Asks for a tunnel to `target`. `via` is the value of `Via` to send, or empty; `credentials` a line or nothing."""
 
     def __init__(self, target: Authority, credentials: bytes, via: bytes) -> None:
         self._target = target
@@ -67,12 +67,8 @@ class ConnectHandshake:
         authority = self._target.text
         if not authority.endswith(b":%d" % self._target.port):
             authority += b":%d" % self._target.port
-        return b"CONNECT %b HTTP/1.1\r\nHost: %b\r\nVia: %b\r\n%b\r\n" % (
-            authority,
-            authority,
-            self._via,
-            self._credentials,
-        )
+        via = b"Via: %b\r\n" % self._via if self._via else b""
+        return b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (authority, authority, via, self._credentials)
 
     def feed(self, data: bytes) -> Step:
         """Bytes of the answer; what is behind its head is not used. Raises `ParentFailed`."""

@@ -16,6 +16,7 @@ from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.forwarding.dial import Dialer
 from actors.forwarding.guard import UpstreamGuard
 from actors.forwarding.http.targets import Authority, authority_of_name
+from actors.forwarding.http.via import extended_via
 from actors.forwarding.judge import Judge
 from actors.forwarding.pool import Origin, Pool
 from actors.forwarding.rules import Rules
@@ -153,9 +154,7 @@ class Upstreams:
             return Socks4Handshake(wanted.target, spec.username)
         if spec.protocol == "socks5":
             return Socks5Handshake(wanted.target, spec.username, spec.password)
-        via = b"1.1 " + self._serving.policy.via
-        if wanted.via is not None:
-            via = wanted.via + b", " + via
+        via = extended_via(wanted.via, 1, self._serving.policy.via)
         return ConnectHandshake(wanted.target, credentials_field(spec.username, spec.password), via)
 
     def _context(self, parent: Parent) -> ssl.SSLContext:
