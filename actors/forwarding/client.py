@@ -69,6 +69,7 @@ class Client:
         "dial",
         "down",
         "ends",
+        "judge",
         "last",
         "loop",
         "meter",
@@ -120,6 +121,8 @@ class Client:
         """The one before, to be shown."""
         self.ends: Ends | None = None
         """The client's address and the one that it connected to, where a balancer has told them."""
+        self.judge = serving.judge
+        """By whom it was let in, or let go on."""
         self.reported = ""
         """What rules in report mode would have refused about this client."""
         self.noted = NEVER

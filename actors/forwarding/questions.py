@@ -166,7 +166,11 @@ def _go_on_with(client: Client, origin: Origin) -> list[Command]:
 
 
 def _refused(client: Client) -> list[Command] | None:
-    """What follows when limits or the account don't let the request go on; else None, and it is counted."""
+    """What follows when rules, limits or the account don't let the request go on; else None, and it is counted."""
+    if client.judge is not client.serving.judge:
+        unwanted = _unwanted(client)
+        if unwanted is not None:
+            return client.session.failed(unwanted, client.loop.now)
     request = client.request
     if not request.admitted:
         if not _still_good(client, request):
@@ -181,6 +185,17 @@ def _refused(client: Client) -> list[Command] | None:
         assert meter is not None
     failure = meter.admit(request.user, client)
     return None if failure is None else client.session.failed(failure, client.loop.now)
+
+
+def _unwanted(client: Client) -> Failure | None:
+    """What the rules have against the client, that have changed since it was let in."""
+    judge = client.serving.judge
+    assert judge is not None
+    judgement = judge.client(client.client_ip)
+    client.reported = judgement.reason
+    if judgement.failure is None:
+        client.judge = judge
+    return judgement.failure
 
 
 def _still_good(client: Client, request: RequestContext) -> bool:

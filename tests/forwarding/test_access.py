@@ -152,3 +152,14 @@ def test_the_record_of_a_refusal_has_what_the_client_was_told_and_the_entry_that
     with Rig(egress=EgressSpec("public_only", (), ())) as rig, connect(rig) as client:
         client.sendall(b"GET http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n\r\n")
         assert rig.record(status_code=403)["rule"] == "egress guard"
+
+
+def test_a_client_that_is_denied_from_now_on_has_no_further_request_on_its_open_connection() -> None:
+    with Rig() as rig, Origin(answers(counted(b"one"))) as origin, connect(rig) as client:
+        client.sendall(get(origin))
+        assert read_answer(client)[1] == b"one"
+        rig.configure(access=AccessSpec(deny_clients=("127.0.0.0/8",)))
+        client.sendall(get(origin))
+        assert read_answer(client)[0].split()[1] == b"403"
+        assert client.recv(1) == b""
+        assert rig.record(reason="client_denied")["rule"] == "access.deny_clients[0] 127.0.0.0/8"

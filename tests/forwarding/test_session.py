@@ -521,7 +521,7 @@ def test_empty_lines_between_pipelined_requests_are_counted_for_each() -> None:
     assert [report.status for report in talk.all(Report)] == [200, 200, 200]
 
 
-@pytest.mark.parametrize("offered", [b"h2c", b"H2C , websocket", b"websocket, h2c"])
+@pytest.mark.parametrize("offered", [b"h2c", b"H2C , websocket", b"websocket, h2c", b",h2c/1,"])
 def test_an_upgrade_to_http_2_in_the_clear_is_not_passed_on_and_its_settings_never(offered: bytes) -> None:
     lines = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + offered + b"\r\nHTTP2-Settings: AAMA\r\n\r\n"
     talk = Talk().client(GET[:-2] + lines).opened()

@@ -271,7 +271,8 @@ def _offer(fields: Fields, value: bytes) -> None:
     """Protocols that the client would change to. HTTP/2 in the clear is left out: it is for one hop alone, and obsolete
     (RFC 9113 3.1).
     """
-    offered = [each for each in (part.strip(b" \t") for part in value.split(b",")) if each.lower() != b"h2c"]
+    parts = (part.strip(b" \t") for part in value.split(b","))
+    offered = [each for each in parts if each and each.partition(b"/")[0].lower() != b"h2c"]
     if offered:
         known = [] if fields.upgrade is None else [fields.upgrade]
         fields.upgrade = b", ".join(known + offered)
