@@ -1,6 +1,7 @@
 """How many requests may do at once what holds a thread for long: the API has few threads, and others want in, too.
 
-Nobody gets all of the places: each user has a share, whatever number of keys, tokens and connections they come with.
+Nobody gets all of the places: each user (or client, before it is known who asks) has a share, whatever number of keys,
+tokens and connections they come with.
 """
 
 from __future__ import annotations
@@ -23,17 +24,23 @@ EXPORTS_MAX, EXPORTS_EACH = 6, 2
 class Slots:
     """`limit` places, of which one holder has at most `share`. Thread-safe."""
 
-    def __init__(self, limit: int, share: int, what: str) -> None:
-        """`what` names those who take them, as in `exports`."""
-        self._limit, self._share, self._what = limit, share, what
+    def __init__(self, limit: int, share: int, what: str, holder: str = "user") -> None:
+        """`what` names those who take them, as in `exports`; `holder` is what has a share."""
+        self._limit, self._share, self._what, self._holder = limit, share, what, holder
         self._lock = threading.Lock()
         self._taken: Counter[str] = Counter()
+
+    @property
+    def taken(self) -> int:
+        """Places of all holders."""
+        with self._lock:
+            return self._taken.total()
 
     def take(self, holder: str) -> Slot:
         """Take a place for this user. Raises `ApiError` 429 when there is none, or none left of their share."""
         with self._lock:
             if self._taken[holder] >= self._share:
-                raise self._refused(self._share, " for one user")
+                raise self._refused(self._share, f" for one {self._holder}")
             if self._taken.total() >= self._limit:
                 raise self._refused(self._limit, "")
             self._taken[holder] += 1

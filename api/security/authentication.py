@@ -19,6 +19,7 @@ from typing import Any
 
 from api import users
 from api.api_keys import ApiKey, LastUsed, find_key
+from api.caps import counted_as
 from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
 from api.security.attempts import Attempts
 from api.security.hashing import Hashing
@@ -124,7 +125,8 @@ class Authenticator:
         """
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
-        right = self._hashing.check_password(password, user.password_hash if user else _NOBODY)
+        stored = user.password_hash if user else _NOBODY
+        right = self._hashing.check_password(password, stored, counted_as(address))
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("auth.login_failed", user, username, "locked out")

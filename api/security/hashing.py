@@ -2,8 +2,9 @@
 
 One password is checked where it is asked for. As soon as a second one comes meanwhile, another process does it
 (`api.security.hasher`), at a lower priority than everything else and for as many at once as there are cores; so reads
-go on while people sign in. Who has to wait holds a thread of the server (`api.server`), so only `AT_ONCE` may. The
-others are told to come again in a moment, whoever they are and whatever their password is.
+go on while people sign in. Who has to wait holds a thread of the server (`api.server`), so only `AT_ONCE` may, and
+of these only `EACH` of one client: whoever tries passwords keeps nobody else from signing in. The others are told to
+come again in a moment, whoever they are and whatever their password is.
 """
 
 from __future__ import annotations
@@ -14,18 +15,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from api.http.errors import rate_limited
 from api.one_core import allowed
+from api.slots import Slots
 from config.passwords import check_prehashed, prehashed
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 32
-"""Requests that wait for an answer, or to ask."""
-RETRY_AFTER = 1
+AT_ONCE, EACH = 40, 32
+"""Requests that wait for an answer, or to ask: in all, and of one client."""
 PATIENCE = 10.0
 """Seconds that the process may take for one password, or until it is asked; then it hangs, and is replaced."""
 _PROGRAM = (sys.executable, "-P", "-m", "api.security.hasher")
@@ -38,17 +36,19 @@ class HasherLost(Exception):
 class Hashing:
     """Checks passwords. Thread-safe."""
 
-    def __init__(self, at_once: int = AT_ONCE) -> None:
-        self._at_once = at_once
-        self._asking = 0
-        self._counting = threading.Lock()
+    def __init__(self, at_once: int = AT_ONCE, each: int = EACH) -> None:
+        self._places = Slots(at_once, each, "checks of passwords", "client")
         self._starting = threading.Lock()
         self._hasher: _Hasher | None = None
         self._closed = False
 
-    def check_password(self, password: str, stored: str) -> bool:
-        """Whether `stored` was made from `password`. Raises `ApiError` 429 when too many wait already."""
-        with self._counted() as alone:
+    def check_password(self, password: str, stored: str, client: str) -> bool:
+        """Whether `stored` was made from `password`.
+
+        Raises `ApiError` 429 when too many wait already, in all or of this client (`api.caps.counted_as`).
+        """
+        with self._places.take(client):
+            alone = self._places.taken == 1
             prehash, hashed = prehashed(password), stored.encode("ascii")
             if alone and self._hasher is None:
                 return check_prehashed(prehash, hashed)
@@ -66,20 +66,6 @@ class Hashing:
             self._closed = True
             if self._hasher is not None:
                 self._hasher.end()
-
-    @contextmanager
-    def _counted(self) -> Iterator[bool]:
-        """Whether nobody else asks at this moment."""
-        with self._counting:
-            if self._asking >= self._at_once:
-                raise rate_limited(RETRY_AFTER, "Too many passwords are being checked at this moment")
-            self._asking += 1
-            alone = self._asking == 1
-        try:
-            yield alone
-        finally:
-            with self._counting:
-                self._asking -= 1
 
     def _check(self, prehash: bytes, stored: bytes) -> bool:
         for _ in range(2):  # it may have been killed since the last time

@@ -32,12 +32,12 @@ def hashing() -> Iterator[Hashing]:
 @pytest.fixture
 def crowded(hashing: Hashing) -> Iterator[Hashing]:
     """Somebody else's password is being checked all the time."""
-    with hashing._counted():
+    with hashing._places.take("somebody else"):
         yield hashing
 
 
 def both(hashing: Hashing) -> list[bool]:
-    return [hashing.check_password(password, HASHED) for password in ("correct horse", "battery staple")]
+    return [hashing.check_password(password, HASHED, "127.0.0.1") for password in ("correct horse", "battery staple")]
 
 
 def test_a_password_that_comes_alone_needs_no_process(hashing: Hashing) -> None:
@@ -55,8 +55,8 @@ def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Hashin
 
 
 def test_what_no_hash_looks_like_is_never_right(crowded: Hashing) -> None:
-    assert not crowded.check_password("correct horse", "no hash")
-    assert not crowded.check_password("correct horse", "")
+    assert not crowded.check_password("correct horse", "no hash", "127.0.0.1")
+    assert not crowded.check_password("correct horse", "", "127.0.0.1")
 
 
 def test_a_killed_process_costs_nobody_the_right_answer(crowded: Hashing) -> None:
@@ -98,16 +98,27 @@ def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytes
     monkeypatch.setattr(module, "check_prehashed", slow)
     monkeypatch.setattr(hashing, "_running", _nobody)
     with ThreadPoolExecutor(2) as threads:
-        waiting = [threads.submit(hashing.check_password, "any", HASHED) for _ in range(2)]
+        waiting = [threads.submit(hashing.check_password, "any", HASHED, "127.0.0.1") for _ in range(2)]
         for _ in waiting:
             assert entered.acquire(timeout=LONG)
         with pytest.raises(ApiError) as refused:
-            hashing.check_password("correct horse", HASHED)
+            hashing.check_password("correct horse", HASHED, "127.0.0.1")
         release.set()
         assert all(each.result(LONG) for each in waiting)
     assert (refused.value.status, refused.value.code) == (429, "RATE_LIMITED")
     assert refused.value.headers["Retry-After"] == "1"
-    assert hashing.check_password("any", HASHED)
+    assert hashing.check_password("any", HASHED, "127.0.0.1")
+
+
+def test_one_client_that_has_all_of_its_places_keeps_no_other_client_out() -> None:
+    hashing = Hashing(at_once=3, each=2)
+    with hashing._places.take("192.0.2.1"), hashing._places.take("192.0.2.1"):
+        with pytest.raises(ApiError) as refused:
+            hashing.check_password("correct horse", HASHED, "192.0.2.1")
+        assert hashing.check_password("correct horse", HASHED, "192.0.2.2")
+    assert refused.value.headers["Retry-After"] == "1"
+    assert hashing.check_password("correct horse", HASHED, "192.0.2.1")
+    hashing.close()
 
 
 def _nobody() -> Callable[[], None] | None:
