@@ -25,6 +25,8 @@ from actors.supervision.spawner import ActorProcess, Spawner, describe_status
 from config.paths import open_run_dir
 from tests.folders import FOLDERS
 
+KIND = "forwarding."
+"""Of the actors here: only actors of a known kind may say hello."""
 QUIET = "tests.supervision.standins:Quiet"
 
 
@@ -38,7 +40,10 @@ class Nursery:
         run = open_run_dir(directory)
         self.hellos: list[str] = []
         self.exchange = Exchange(
-            self.loop, self.context, run.mailbox, lambda sender, message, _answer: self.hellos.append(sender)
+            self.loop,
+            self.context,
+            run.mailbox,
+            lambda sender, _message, _answer: self.hellos.append(sender.removeprefix(KIND)),
         )
         self.spawner = Spawner(self.loop, "warning", "text")
         self.started: list[ActorProcess] = []
@@ -53,7 +58,7 @@ class Nursery:
     def spawn(
         self, name: str = "quiet", entry: str = QUIET, sockets: list[socket.socket] | None = None
     ) -> ActorProcess:
-        boot = Boot(name, time.time_ns(), str(self.directory), str(self.directory))
+        boot = Boot(KIND + name, time.time_ns(), str(self.directory), str(self.directory))
         return self.spawner.spawn(entry, boot, sockets or [], self)
 
     def until(self, condition: object, what: str, seconds: float = 20.0) -> None:
@@ -91,7 +96,7 @@ def test_an_actor_is_made_named_and_says_hello(nursery: Nursery) -> None:
     assert process.pid is None
     nursery.until(lambda: "quiet" in nursery.hellos, "it says hello")
     assert process.pid is not None
-    assert psutil.Process(process.pid).name() == "quiet"
+    assert psutil.Process(process.pid).name() == "fwd-quiet"
     assert psutil.Process(process.pid).ppid() == nursery.spawner.zygote_pid
 
 
