@@ -4,7 +4,7 @@ A pair that was good is remembered for a minute under a keyed hash, so that the 
 of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
 way. No client has more than its share of the threads (`FairWorkers`), whose client has gone is not checked at all, and
 after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are known
-to be right pass all the same.
+to be right pass all the same, also beyond the minute while checks have to wait.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ THREADS = 4
 SHARE_OF_CLIENT = 2
 
 log = logging.getLogger(__name__)
-
-_NEVER = 0.0, b""
 
 OnChecked = Callable[[str | None], None]
 
@@ -96,11 +94,20 @@ class Credentials:
             done(user if user in self._hashes else None)
             return
         digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
-        until, right = self._good.get(digest, _NEVER)
-        if until > self._loop.now and right == self._hashes.get(user):
+        if self._is_right(user, digest):
             done(user)
             return
         self._check_new(_Pair(user, digest, client_key(asker.client_ip)), password, asker, done, gone)
+
+    def _is_right(self, user: str, digest: bytes, paused: bool = False) -> bool:
+        """Was this pair right, for the hash that the user still has?
+
+        After `REMEMBERED` it is checked again, but not where the check would have to wait behind those of others.
+        """
+        known = self._good.get(digest)
+        if known is None or known[1] != self._hashes.get(user):
+            return False
+        return known[0] > self._loop.now or paused or self._threads.waiting > 0
 
     def _check_new(self, pair: _Pair, password: bytes, asker: Asker, done: OnChecked, gone: Callable[[], None]) -> None:
         known = self._known(pair)
@@ -130,8 +137,7 @@ class Credentials:
         """Is it right, as far as that is known without a check? None: it has to be checked."""
         now, stored = self._loop.now, self._hashes.get(pair.user)
         paused = self._guessing.paused(pair.client, pair.user, now)
-        until, right = self._good.get(pair.digest, _NEVER)
-        if right == stored and stored is not None and (until > now or paused):
+        if self._is_right(pair.user, pair.digest, paused):
             return True
         until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
         return False if paused or (until > now and wrong_for == stored) else None

@@ -15,7 +15,7 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_workers import DROPPED, WAITING_MAX, FairWorkers
 from actors.forwarding import credentials as credentials_module
-from actors.forwarding.credentials import Credentials, prehash
+from actors.forwarding.credentials import REMEMBERED, Credentials, prehash
 from actors.forwarding.errors import Failure
 from actors.forwarding.guessing import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
 from actors.forwarding.hosts import LOOKED_AT_EVERY, HostsFile
@@ -346,3 +346,14 @@ def test_one_pair_that_comes_many_times_at_once_is_checked_for_those_that_run_al
     run_until(desk.loop, lambda: all(results))
     assert {result[0] for result in results} == {"ada"}
     assert desk.checked <= 2
+
+
+def test_a_user_who_was_known_a_while_ago_waits_behind_nobodys_guesses(desk: Desk, clock: SettableClock) -> None:
+    assert desk.says("ada", "right") == "ada"
+    clock.now += REMEMBERED + 1
+    guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.100.{number}")) for number in range(50)]
+    assert desk.begin("ada", "right", Client("192.0.2.1")) == ["ada"]
+    run_until(desk.loop, lambda: all(guesses))
+    checked = desk.checked
+    assert desk.says("ada", "right") == "ada"
+    assert desk.checked == checked + 1, "nobody waits now, so it is checked again"
