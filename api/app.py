@@ -17,7 +17,7 @@ import falcon
 from pydantic_core import to_json
 
 from api.accounts import CollectorLost
-from api.audit import origin
+from api.audit import origin, resource_named
 from api.caps import counted_as
 from api.everywhere import SAFE, Everywhere
 from api.http.bodies import BodyAwaited
@@ -108,7 +108,7 @@ def _responder(services: Services, operation: Operation) -> Any:
             if error.status == FORBIDDEN:
                 caller = req.context.caller
                 who = caller.user.id if caller else counted_as(req.context.address)
-                services.refused_actions.note(who, _resource_named(params), error.details)
+                services.refused_actions.note(who, resource_named(services.store, params), error.details)
             raise
 
     def carry_out(req: falcon.Request, resp: falcon.Response, params: dict[str, str]) -> None:
@@ -204,13 +204,7 @@ def _put_on_record(services: Services, operation: Operation, params: dict[str, s
     """Actions that alter no document have a row, too; changes of documents had theirs before they were made."""
     acts = operation.method in ("POST", "DELETE") and operation.id not in NO_ACTIONS
     if acts and not origin().rows and reply.data.get("changed") is not False:
-        services.audit.append(ACTIONS.get(operation.id, operation.id), _resource_named(params))
-
-
-def _resource_named(params: dict[str, str]) -> dict[str, Any] | None:
-    """The resource that a path names, as the audit trail has it."""
-    kind, identifier = next(iter(params.items()), ("", None))
-    return {"type": kind.removesuffix("_id"), "id": identifier, "name": None} if kind else None
+        services.audit.append(ACTIONS.get(operation.id, operation.id), resource_named(services.store, params))
 
 
 def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:

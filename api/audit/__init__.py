@@ -12,7 +12,19 @@ Actions that change no configuration (a restart, a test, ending connections) hav
 from __future__ import annotations
 
 from api.audit.context import Origin, origin, serving
-from api.audit.store import AuditedStore
+from api.audit.store import AuditedStore, resource_named
 from api.audit.trail import Broken, Entry, Head, Selection, Trail, verify
 
-__all__ = ["AuditedStore", "Broken", "Entry", "Head", "Origin", "Selection", "Trail", "origin", "serving", "verify"]
+__all__ = [
+    "AuditedStore",
+    "Broken",
+    "Entry",
+    "Head",
+    "Origin",
+    "Selection",
+    "Trail",
+    "origin",
+    "resource_named",
+    "serving",
+    "verify",
+]

@@ -144,6 +144,19 @@ def _resource(collection: str, identifier: str, body: Mapping[str, Any]) -> dict
     return {"type": kind_of(collection), "id": identifier, "name": body.get("name") or body.get("username")}
 
 
+_OF_PATHS = {"proxy_id": "proxies", "user_id": "users", "key_id": "api_keys", "webhook_id": "webhooks"}
+"""The collections of what parameters of paths name."""
+
+
+def resource_named(store: Store, params: Mapping[str, str]) -> dict[str, Any] | None:
+    """The resource that the first parameter of a path names; `name` is None when there is no such resource."""
+    parameter, identifier = next(iter(params.items()), ("", ""))
+    if parameter not in _OF_PATHS:
+        return {"type": parameter.removesuffix("_id"), "id": identifier, "name": None} if parameter else None
+    found = store.get(_OF_PATHS[parameter], identifier)
+    return _resource(_OF_PATHS[parameter], identifier, found.body if found else {})
+
+
 @contextmanager
 def audited(data: DataDir, store: Store, kind: str, operation: str) -> Iterator[AuditedStore]:
     """`store` with a trail, for changes by the `command_line` or the `system` without the API. Raises `StoreError`."""

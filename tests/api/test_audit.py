@@ -89,6 +89,15 @@ def test_the_whole_life_of_everything_is_told(api: Api) -> None:
     ]
 
 
+def test_actions_and_refusals_have_the_name_of_what_they_were_about(api: Api) -> None:
+    proxy_id = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]["id"]
+    api.post(f"/proxies/{proxy_id}/restart", None, api.token())
+    assert api.request("DELETE", f"/proxies/{proxy_id}", api.key(permissions=["proxy.read"])).status_code == 403
+    found = rows(api, resource_name=PROXY["name"])
+    assert [row["action"] for row in found] == ["access.refused", "proxy.restarted", "proxy.created"]
+    assert {row["resource"]["id"] for row in found} == {proxy_id}
+
+
 def test_what_changes_nothing_and_what_is_refused_have_no_row(api: Api) -> None:
     token = api.token()
     proxy_id = api.post("/proxies", PROXY, token).json["data"]["proxy"]["id"]
