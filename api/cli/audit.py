@@ -56,7 +56,7 @@ def _fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any,
 
 COLUMNS = (
     Column("SEQ", "seq", right=True),
-    Column("TIME", "timestamp"),
+    Column("TIME", "timestamp", whole=True),
     Column("ACTION", "action"),
     Column("OUTCOME", "outcome"),
     Column("BY", _by),

@@ -260,7 +260,7 @@ def wrapped(widths: Sequence[int], kept: Sequence[int], fixed: Sequence[bool], r
     return made
 
 
-NARROWEST = 12
+NARROWEST = 8
 """Columns of a terminal in which a text is still wrapped."""
 
 

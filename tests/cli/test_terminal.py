@@ -8,12 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.cli.audit import COLUMNS as AUDIT
 from api.cli.output import Column, Output, fitting, safe, wrapped
+from api.cli.webhooks import COLUMNS as WEBHOOKS
+from api.cli.webhooks import DELIVERIES
 from tests.cli.shell import Shell
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
@@ -63,7 +67,7 @@ def test_the_sparest_column_goes_before_a_later_one() -> None:
 
 @pytest.mark.parametrize(
     ("room", "widths"),
-    [(100, [10, 60, 20]), (80, [10, 46, 20]), (50, [10, 16, 20]), (20, [10, 12, 20])],
+    [(100, [10, 60, 20]), (80, [10, 46, 20]), (50, [10, 16, 20]), (20, [8, 8, 20])],
 )
 def test_the_widest_text_is_wrapped_and_what_must_be_whole_is_not(room: int, widths: list[int]) -> None:
     assert wrapped([10, 60, 20], [0, 1, 2], [False, False, True], room) == widths
@@ -92,6 +96,38 @@ def test_details_at_a_terminal_colour_the_words_of_states_alone(monkeypatch: pyt
         f"{ESCAPE}90mname {ESCAPE}0m  office",
         f"{ESCAPE}90mstate{ESCAPE}0m  {ESCAPE}32mrunning{ESCAPE}0m",
     ]
+
+
+def rows_of_80_columns(monkeypatch: pytest.MonkeyPatch, columns: Sequence[Column], row: dict[str, Any]) -> list[str]:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Screen()
+    Output(out=stream, err=io.StringIO()).table(columns, [row])
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()).splitlines()
+
+
+def test_webhooks_and_their_deliveries_with_errors_stay_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = "127.0.0.1 is not a public address; webhooks.allow_private of the configuration would let it"
+    hook: dict[str, Any] = {"id": "wh_0123456789abcdef", "name": "operations", "url": "https://hooks.example/proxies"}
+    hook |= {"events": ["proxy.stopped"], "enabled": True}
+    hook |= {"delivery_status": {"waiting": 2, "last_success_at": None, "last_error": error}}
+    delivery: dict[str, Any] = {"id": "dlv_0123456789abcdef", "event": "proxy.stopped", "status": "waiting"}
+    delivery |= {"created_at": "2030-01-31T12:00:00.000Z", "next_attempt_at": None}
+    delivery |= {"attempts": [{"error": error, "status_code": None}]}
+    for columns, row in ((WEBHOOKS, hook), (DELIVERIES, delivery)):
+        lines = rows_of_80_columns(monkeypatch, columns, row)
+        assert max(map(len, lines)) <= 80, lines
+        assert row["id"] in lines[1]
+
+
+def test_the_time_of_an_audit_row_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = "2030-01-31T12:00:00.000Z"
+    row: dict[str, Any] = {"seq": 18, "timestamp": time, "action": "connections_ended", "outcome": "done"}
+    row |= {"actor": {"username": "administrator", "type": "user"}, "credential": None, "address": "192.0.2.7"}
+    row |= {"resource": {"type": "proxy", "name": "a-long-name-of-a-proxy", "id": "prx_1"}}
+    row |= {"details": None, "before": None, "after": None}
+    lines = rows_of_80_columns(monkeypatch, AUDIT, row)
+    assert time in lines[1]
+    assert max(map(len, lines)) <= 80
 
 
 class Screen(io.StringIO):
