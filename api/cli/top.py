@@ -135,6 +135,7 @@ COLUMNS = (
     ("OUT/S", "out"),
     ("REQUESTS", "total"),
 )
+_STATE = 3
 _SIZES = ("in", "out")
 _SPARE = ("protocol", "address", "total")
 _NUMBERS = ("connections", "requests", "errors", "in", "out", "total")
@@ -268,7 +269,7 @@ def _head(view: View, url: str, width: int, unicode: bool) -> list[Text]:
 
 
 def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: bool) -> RenderableType:
-    """Names give way to figures where there isn't room for both."""
+    """Names, then reasons of states, give way to figures where there isn't room for both."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -280,19 +281,22 @@ def _table(view: View, rows: Sequence[Mapping[str, Any]], width: int, unicode: b
     widths[0] = min(widths[0], MOST)
     kept = fitting(widths, [key in _SPARE for _, key in COLUMNS], width)
     others = sum(widths[at] + GAP for at in kept[1:])
-    widths[0] = max(LEAST, len(titles[0]), min(widths[0], width - others))
+    widths[0] = min(widths[0], max(LEAST, len(titles[0]), width - others))
+    excess = max(0, widths[0] + others - width)
+    widths[_STATE] = min(widths[_STATE], max(LEAST, widths[_STATE] - excess))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
     for at in kept:
         right = COLUMNS[at][1] in _NUMBERS
         table.add_column(titles[at], justify="right" if right else "left", no_wrap=True, min_width=widths[at])
     for row in texts:
-        row[0] = shortened(row[0], widths[0], cut)
+        for at in (0, _STATE):
+            row[at] = shortened(row[at], widths[at], cut)
         table.add_row(*(Text(row[at], style=style_of(row[at])) for at in kept))
     return table
 
 
 LEAST, MOST = 8, 40
-"""Cells that a name gets in any case, and that it may take before columns are left out for it."""
+"""Cells that a name and a state get in any case, and that a name may take before columns are left out for it."""
 
 
 def shortened(text: str, width: int, mark: str = "…") -> str:

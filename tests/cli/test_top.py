@@ -127,6 +127,18 @@ def test_a_long_name_takes_the_place_of_no_figure() -> None:
     assert r"evil\x1b[2J" in text
 
 
+def test_the_reasons_of_a_state_take_the_place_of_no_figure() -> None:
+    view = View()
+    runtime = {"state": "degraded", "problems": [{"reason": "certificate"}, {"reason": "upstreams"}]}
+    view.look(NOW, [{**proxy("secure", 1), "runtime": runtime}], 1.0)
+    lines = screen(view, 80, 24)
+    assert "OUT/S" in "".join(lines)
+    row = next(line for line in lines if line.startswith("secure"))
+    assert "degraded" in row
+    assert row.rstrip().endswith(" 0 B    0 B")
+    assert "degraded (certificate, upstreams)" in "".join(screen(view, 120, 24))
+
+
 def test_a_terminal_of_ascii_gets_ascii() -> None:
     view = View()
     view.look(NOW, [proxy("n" * 100, 1)], 1.0)
