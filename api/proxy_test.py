@@ -25,14 +25,13 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from actors.bus.messages import AdmitTester, Done, Unreachable, forwarding_name
+from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
 from actors.bus.waiting import STARTING
 from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
 from api.catalogue import StoredProxy
 from api.http.errors import rate_limited, unavailable
 from api.socks_client import Route, SocksAdapter, SocksRefused
-from api.upstreams import ask_upstreams
 from config import patterns
 from config.proxies import ProxyRecord
 from config.units import timestamp_text
@@ -44,6 +43,7 @@ AT_ONCE = 3
 """Tests under way at the same time: each holds a thread of the API."""
 
 ADMIT_TIMEOUT = 3.0
+REPORT_TIMEOUT = 2.0
 _WEB_URL = re.compile(patterns.WEB_URL)
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
@@ -65,6 +65,8 @@ class _Outcome:
     external_ip: str | None = None
     error: str | None = None
     parent: str | None = None
+    refused: bool = False
+    """Did the proxy refuse to connect, without a word why to the client?"""
 
 
 class ProxyTester:
@@ -113,8 +115,8 @@ class ProxyTester:
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")
         result = _get(url, proxy.record, user, token, timeout)
-        told = ask_upstreams(self._bridge, proxy.record, user)
-        result.parent = None if told is None else told.tested
+        report = self._bridge.ask(forwarding_name(proxy.record.id), QueryTester(user), REPORT_TIMEOUT)
+        _complete(result, report if isinstance(report, ReportOfTest) else ReportOfTest())
         return result
 
 
@@ -221,7 +223,7 @@ def _judge(outcome: _Outcome, response: requests.Response, content: bytes, sourc
 
 def _explain(outcome: _Outcome, error: Exception) -> None:
     if isinstance(error, SocksRefused):
-        outcome.status_code, outcome.error = error.status, error.said
+        outcome.status_code, outcome.error, outcome.refused = error.status, error.said, True
         outcome.status = "timeout" if error.status == 504 else "failed"
         return
     refused = _TUNNEL_REFUSED.search(str(error))
@@ -230,7 +232,16 @@ def _explain(outcome: _Outcome, error: Exception) -> None:
         return
     outcome.status_code = int(refused[1])
     outcome.status = "timeout" if refused[1] == "504" else "failed"
-    outcome.error = f"the proxy answered {refused[1]} to CONNECT; its access record has the reason"
+    outcome.error, outcome.refused = f"the proxy answered {refused[1]} to CONNECT", True
+
+
+def _complete(outcome: _Outcome, report: ReportOfTest) -> None:
+    """Put in what the process of the proxy knows of the test."""
+    outcome.parent = report.parent
+    if outcome.refused and report.reason:
+        outcome.error = f"{outcome.error}: {report.reason}" + (f": {report.detail}" if report.detail else "")
+    elif outcome.refused:
+        outcome.error = f"{outcome.error}; its access record has the reason"
 
 
 def told_address(content: bytes) -> str | None:

@@ -82,9 +82,7 @@ class Route:
         wire.send(b"\x04\x01" + port.to_bytes(2, "big") + address + self.user.encode() + b"\0" + name)
         answer = wire.exactly(8)
         if answer[1] != V4_GRANTED:
-            raise SocksRefused(
-                _V4_REFUSED, f"the proxy answered {answer[1]} to CONNECT; its access record has the reason"
-            )
+            raise SocksRefused(_V4_REFUSED, f"the proxy answered {answer[1]} to CONNECT")
 
     def _greet_v5(self, wire: _Wire, host: str, port: int) -> None:
         wire.send(b"\x05\x02\x00\x02")
@@ -101,9 +99,7 @@ class Route:
         wire.send(b"\x05\x01\x00" + packed)
         answer = wire.exactly(4)
         if answer[1]:
-            raise SocksRefused(
-                status_of(answer[1]), f"the proxy answered {answer[1]} to CONNECT; its access record has the reason"
-            )
+            raise SocksRefused(status_of(answer[1]), f"the proxy answered {answer[1]} to CONNECT")
         wire.exactly({1: 4, 4: 16}.get(answer[3], 0) + 2)
 
 

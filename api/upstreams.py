@@ -54,11 +54,11 @@ def _parent_spec(parent: ProxyUpstream, seal: Seal) -> UpstreamSpec:
     )
 
 
-def ask_upstreams(bridge: Bridge, record: ProxyRecord, tester: str = "") -> Upstreams | None:
+def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
     """How the parents of an active proxy are; None when there are none, or when its process doesn't answer."""
     if record.status != "active" or not record.upstreams:
         return None
-    answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(tester), ASK_TIMEOUT)
+    answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
     return answer if isinstance(answer, Upstreams) else None
 
 

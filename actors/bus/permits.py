@@ -56,6 +56,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         m.TellUsage: _FORWARDING,
         m.AdmitTester: _API,
         m.Explain: _API,
+        m.QueryTester: _API,
         m.QueryConnections: _API,
         m.EndConnections: _API,
         m.QueryUpstreams: _API,

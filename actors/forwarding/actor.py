@@ -27,6 +27,7 @@ from actors.bus.messages import (
     ProxySpec,
     QueryAccounts,
     QueryConnections,
+    QueryTester,
     QueryUpstreams,
     ReportProblems,
     SetAccessRecords,
@@ -126,7 +127,9 @@ class ForwardingActor(Actor):
             self.serving.book.query(message, answer)
         elif isinstance(message, QueryUpstreams):
             upstreams = self.serving.upstreams
-            answer(Upstreams(()) if upstreams is None else upstreams.told(message.tester))
+            answer(Upstreams(()) if upstreams is None else upstreams.told())
+        elif isinstance(message, QueryTester):
+            answer(self.serving.testers.report_of(message.user))
         elif isinstance(message, EndConnections):
             self.serving.book.end(message, answer)
         elif isinstance(message, SetPooling):

@@ -122,6 +122,7 @@ def _marked(client: Client, report: Report) -> Report:
     if request.parent is not None:
         report = report._replace(parent=request.parent.name)
     if request.tester is not None:
+        request.tester.reason, request.tester.detail = report.reason, report.detail
         report = report._replace(request_id=request.tester.request_id)
     word = client.reported or (client.origin.reported if client.origin is not None else "")
     return report._replace(reason=word) if word and not report.reason else report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
+from actors.bus.messages import ReportOfTest
 
 TESTERS_MAX = 64
 
@@ -11,7 +12,7 @@ TESTERS_MAX = 64
 class Tester:
     """One test. `request_id` is the id that its record gets; empty for one of its own."""
 
-    __slots__ = ("parent", "request_id", "until", "user")
+    __slots__ = ("detail", "parent", "reason", "request_id", "until", "user")
 
     def __init__(self, user: str, request_id: str, until: float) -> None:
         self.user = user
@@ -19,6 +20,9 @@ class Tester:
         self.until = until
         self.parent = ""
         """The upstream that it went through."""
+        self.reason = ""
+        self.detail = ""
+        """Why it was refused or failed, as its access record says."""
 
     def __repr__(self) -> str:
         return f"<Tester {self.user}>"
@@ -51,10 +55,10 @@ class Testers:
         tester = self._awaited.pop((user, password or b""), None)
         return tester if tester is not None and tester.until > self._loop.now else None
 
-    def parent_of(self, user: str) -> str | None:
-        """The upstream that the tester of this name went through; None for nobody who is known, or for none."""
+    def report_of(self, user: str) -> ReportOfTest:
+        """How the test with this user ended, as far as is known."""
         tester = self._known.get(user)
-        return None if tester is None else tester.parent or None
+        return ReportOfTest() if tester is None else ReportOfTest(tester.parent or None, tester.reason, tester.detail)
 
     def __len__(self) -> int:
         """How many are awaited."""

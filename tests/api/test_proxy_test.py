@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AdmitTester, Done
+from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest
 from api import proxy_test
 from api.proxy_test import told_address
 from tests.api.support import Api, error_of
@@ -144,6 +144,19 @@ def test_what_goes_wrong_is_told(api: Api, path: str, url: str, status: str, cod
     result = run(api, path, url=url)
     assert (result["status"], result["status_code"]) == (status, code)
     assert error in result["error"]
+
+
+def test_a_refused_connect_has_the_reason_that_the_process_reports(api: Api, path: str) -> None:
+    asked: list[Any] = []
+
+    def report(message: Any) -> ReportOfTest:
+        asked.append(message)
+        return ReportOfTest(None, "destination_ip_prohibited", "the address is private")
+
+    api.fleet.others[f"forwarding.{path.rpartition('/')[2]}"] = report
+    error = run(api, path, url="https://origin.invalid/")["error"]
+    assert error == "the proxy answered 403 to CONNECT: destination_ip_prohibited: the address is private"
+    assert isinstance(asked[-1], QueryTester)
 
 
 def test_an_origin_that_hangs_is_a_timeout(api: Api, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import AdmitTester, Done, QueryUpstreams, Upstreams
+from actors.bus.messages import AdmitTester, Done, QueryTester, QueryUpstreams, ReportOfTest, Upstreams
 from actors.forwarding import testers as testers_of
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes
@@ -201,6 +201,19 @@ def test_an_account_whose_name_begins_as_a_tests_is_no_test(plain: Rig) -> None:
         ]
     assert ids[0] != "req_of_the_test"
     assert ids[1] == "req_of_the_test"
+
+
+def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well_with_none(plain: Rig) -> None:
+    plain.configure(**NO_AUTH)
+    for user, target, reason in (("test-1", "127.0.0.1:1", "connection_refused"), ("test-2", None, "")):
+        assert plain.ask(AdmitTester(user, "token", 60.0)) == Done()
+        with Origin(answers(counted(b"yes"))) as origin, connect(plain) as client:
+            fields = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials(user, 'token')}\r\n\r\n"
+            client.sendall(fields.encode() if target else get(origin, "/", credentials(user, "token")))
+            read_answer(client)
+        report = plain.ask(QueryTester(user))
+        assert (report.parent, report.reason, bool(report.detail)) == (None, reason, bool(reason))
+    assert plain.ask(QueryTester("nobody")) == ReportOfTest()
 
 
 def test_many_testers_cost_the_oldest_alone_and_each_comes_once() -> None:

@@ -43,6 +43,26 @@ class AdmitTester:
 
 
 @message
+class QueryTester:
+    """API → forwarding actor: how did the test with the one-use user `user` end? → `ReportOfTest`."""
+
+    user: str
+
+
+@message
+class ReportOfTest:
+    """Forwarding actor → API: the upstream that a test went through, and why it was refused or failed.
+
+    `parent` is None without an upstream. `reason` and `detail` are those of its access record, empty when all went well
+    or nothing is known.
+    """
+
+    parent: str | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+@message
 class Explain:
     """API → forwarding actor: what would happen to a request? Answered by `Explanation` or `Failed` (a bad target).
 

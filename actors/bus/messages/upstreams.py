@@ -45,12 +45,7 @@ class UpstreamsSpec:
 
 @message
 class QueryUpstreams:
-    """API → forwarding actor: how are the parents? Answered by `Upstreams`.
-
-    `tester` is the one-use user of a test, to be told through which parent it went; empty for nobody.
-    """
-
-    tester: str = ""
+    """API → forwarding actor: how are the parents? Answered by `Upstreams`."""
 
 
 @message
@@ -76,7 +71,6 @@ class UpstreamState:
 
 @message
 class Upstreams:
-    """Forwarding actor → API: the parents in their order; `tested` is the one that the test went through, if known."""
+    """Forwarding actor → API: the parents in their order."""
 
     parents: tuple[UpstreamState, ...]
-    tested: str | None = None

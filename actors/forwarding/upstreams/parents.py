@@ -196,12 +196,10 @@ class Upstreams:
 
     # --- what people ask ---
 
-    def told(self, tester: str) -> UpstreamsTold:
+    def told(self) -> UpstreamsTold:
         """How all parents are."""
         clock = self._serving.clock() - self.loop.now
-        return UpstreamsTold(
-            tuple(_told(parent, clock) for parent in self.parents), self._serving.testers.parent_of(tester)
-        )
+        return UpstreamsTold(tuple(_told(parent, clock) for parent in self.parents))
 
     def __repr__(self) -> str:
         up = sum(parent.state == UP for parent in self.parents)
