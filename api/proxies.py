@@ -53,6 +53,7 @@ from config.proxies import (
     apply,
     check_certificate,
     new_record,
+    refuse_ended_certificate,
 )
 from config.sealing import Seal, SealError
 from config.settings import ServerTls
@@ -297,6 +298,7 @@ class Proxies:
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             self._require_certificate(before.record)
+            self._refuse_worse_certificate(before.record)
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
             self._tell_wish(after)
@@ -324,6 +326,16 @@ class Proxies:
         """A process that is made now could use the certificate. One that has ended is no worse than it was."""
         try:
             check_certificate(record, self._tls)
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
+
+    def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
+        """The process that runs may have read a better certificate than the one that is in the file now."""
+        runtime = self._require_supervisor(record.id).proxies.get(record.id)
+        if runtime is None:
+            return
+        try:
+            refuse_ended_certificate(record, self._tls, runtime.certificate_ends, time.time())
         except InvalidProxy as error:
             raise invalid(error.field, error.error) from error
 
@@ -406,11 +418,12 @@ class Proxies:
         if not isinstance(reply, ListenerReserved):
             raise SupervisorLost(repr(reply))
 
-    def _require_supervisor(self, proxy_id: str) -> None:
-        """Nothing is stored that the supervisor could not be told."""
+    def _require_supervisor(self, proxy_id: str) -> Fleet:
+        """What the supervisor says of the proxy: nothing is stored that it could not be told."""
         reply = self._bridge.ask(SUPERVISOR, DescribeFleet((proxy_id,)))
         if not isinstance(reply, Fleet):
             raise SupervisorLost(repr(reply))
+        return reply
 
     def _tell_wish(self, stored: StoredProxy) -> None:
         self.link.tell_stored(PutProxy(spec_of(stored, self._seal)))

@@ -18,11 +18,12 @@ from config import patterns
 from config.access import AccessInput, ProxyAccess
 from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.addresses import not_local, read_bind_address
-from config.certificates import CertificateError, for_callers, server_context
+from config.certificates import CertificateError, ends_at, for_callers, server_context
 from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.headers import HeadersInput, ProxyHeaders
 from config.passwords import check_password, hash_password
 from config.settings import ServerTls
+from config.units import timestamp_text
 from config.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
@@ -271,6 +272,22 @@ def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
     except CertificateError as error:
         field = f"tls.{error.field}" if own else f"server.tls.{error.field}"
         raise InvalidProxy(field, for_callers(field, error.error)) from error
+
+
+def refuse_ended_certificate(record: ProxyRecord, of_server: ServerTls, served_until: float, now: float) -> None:
+    """Refuse files whose certificate has ended while the one that is served, which ends at `served_until`, has not.
+
+    For a proxy whose certificate `check_certificate` found good. Times are Unix seconds. Raises `InvalidProxy`.
+    """
+    cert_file = record.tls.cert_file if record.tls else of_server.cert_file
+    if record.protocol != "https" or cert_file is None or served_until <= now:
+        return
+    ends = ends_at(Path(cert_file))
+    if ends <= now:
+        field = "tls.cert_file" if record.tls else "server.tls.cert_file"
+        until = timestamp_text(served_until)
+        error = f"ended at {timestamp_text(ends)}, and the process that runs serves a certificate that ends at {until}"
+        raise InvalidProxy(field, error)
 
 
 def apply_auth(

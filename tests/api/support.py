@@ -77,6 +77,7 @@ class FakeFleet:
         self.stored: Stored = {}
         self.taken: set[int] = set()
         self.others: dict[str, Callable[[Any], Any]] = {}
+        self.certificate_ends = 0.0
         self._answers_left: int | None = None
         self._late: list[Any] = []
 
@@ -177,7 +178,8 @@ class FakeFleet:
 
     def _runtime(self, spec: ProxySpec) -> Runtime:
         state = "failed" if spec.id in self.failed else "running" if spec.active else "stopped"
-        runtime = Runtime(state, 4711 if state == "running" else None, time.time(), 0, None)
+        ends = self.certificate_ends if state == "running" else 0.0
+        runtime = Runtime(state, 4711 if state == "running" else None, time.time(), 0, None, certificate_ends=ends)
         problems = self.problems.get(spec.id, ())
         if state != "running" or not problems:
             return runtime

@@ -18,7 +18,7 @@ from actors.bus.messages import (
     WebhookStatuses,
 )
 from tests.api.support import PROXY, Api, error_of
-from tests.forwarding.test_https import make_pair
+from tests.forwarding.test_https import make_ended_pair, make_pair
 
 ENDED = Problem("certificate", "the certificate /c.pem ended at 2026-01-01T00:00:00Z", 5.0)
 DOWN = Problem("upstream_down", "the upstream p1 is down: refused", 6.0, "p1")
@@ -109,3 +109,18 @@ def test_a_restart_with_a_certificate_that_is_gone_is_refused_and_the_process_go
     assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.heard)
     make_pair(tmp_path)
     assert api.post(f"/proxies/{made['id']}/{action}", None, api.token()).status_code == 200
+
+
+def test_a_restart_with_a_certificate_that_has_ended_is_refused_while_the_process_has_one_that_has_not(
+    api: Api, tmp_path: Path
+) -> None:
+    cert, key = make_pair(tmp_path)
+    body = {**PROXY, "protocol": "https", "tls": {"cert_file": cert, "key_file": key}}
+    made = api.post("/proxies", body, api.token()).json["data"]["proxy"]
+    make_ended_pair(tmp_path)
+    api.fleet.certificate_ends = time.time() + 3600
+    status, _, details = error_of(api.post(f"/proxies/{made['id']}/restart", None, api.token()))
+    assert (status, details["field"]) == (400, "tls.cert_file")
+    assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.heard)
+    api.fleet.certificate_ends = time.time() - 3600
+    assert api.post(f"/proxies/{made['id']}/restart", None, api.token()).status_code == 200, "none is worse"
