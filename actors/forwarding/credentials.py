@@ -24,7 +24,7 @@ from actors.complaints import Complaint
 from actors.fair_workers import DROPPED, FairWorkers
 from actors.forwarding.asker import Asker
 from actors.forwarding.guessing import PAUSE, Guessing
-from actors.forwarding.limits import client_key
+from actors.forwarding.limits import client_key, site_key
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
@@ -131,7 +131,8 @@ class Credentials:
         def starts() -> bool:
             return asker.waits and self._known(pair) is None
 
-        self._threads.submit((pair.client, pair.user), partial(_matches, password, against), ended, starts)
+        labels = site_key(asker.client_ip), f"{pair.client} {pair.user}"
+        self._threads.submit(labels, partial(_matches, password, against), ended, starts)
 
     def _known(self, pair: _Pair) -> bool | None:
         """Is it right, as far as that is known without a check? None: it has to be checked."""

@@ -194,10 +194,23 @@ def _unheard() -> None:
 @lru_cache(maxsize=4096)
 def client_key(client_ip: str) -> str:
     """Which client an address is of: itself, or the /64 of an IPv6 one."""
+    return _key(client_ip, 64)
+
+
+def site_key(client_ip: str) -> str:
+    """Whose turn it is where clients wait for each other: an address, or the /48 of an IPv6 one.
+
+    A single site may have that much (RFC 6177), and with it 65,536 clients.
+    """
+    return _key(client_ip, 48)
+
+
+def _key(client_ip: str, length: int) -> str:
     if ":" not in client_ip:
         return client_ip
     address = ip_address(client_ip.partition("%")[0])
     assert isinstance(address, IPv6Address)
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    unused = 128 - length
+    return f"{IPv6Address(int(address) >> unused << unused)}/{length}"

@@ -19,7 +19,7 @@ from actors.forwarding.asker import OURSELVES, Asker
 from actors.forwarding.errors import Failure, dns_failed
 from actors.forwarding.guard import is_localhost
 from actors.forwarding.hosts import LOOPBACK, HostsFile
-from actors.forwarding.limits import client_key
+from actors.forwarding.limits import site_key
 
 KEPT = 30.0
 FAILURE_KEPT = 3.0
@@ -98,7 +98,7 @@ class Resolver:
         if pending is None:
             pending = self._pending[host] = _Pending()
         pending.askers.append((asker, done))
-        key = client_key(asker.client_ip)
+        key = site_key(asker.client_ip)
         if not pending.running and key not in pending.keys:
             pending.keys.add(key)
             ended, starts = partial(self._ended, host, pending, key), partial(self._starts, host, pending)
@@ -138,8 +138,8 @@ class Resolver:
         """It did not run in the turn of this client. Its askers hear so, unless it runs in the turn of another one."""
         if pending.running:
             return
-        gone = [done for asker, done in pending.askers if client_key(asker.client_ip) == key]
-        pending.askers = [each for each in pending.askers if client_key(each[0].client_ip) != key]
+        gone = [done for asker, done in pending.askers if site_key(asker.client_ip) == key]
+        pending.askers = [each for each in pending.askers if site_key(each[0].client_ip) != key]
         pending.keys.discard(key)
         if not pending.askers and self._pending.get(host) is pending:
             del self._pending[host]

@@ -164,7 +164,7 @@ def test_a_full_table_loses_its_oldest_entry_alone() -> None:
 
 
 class Names:
-    """A resolver whose lookups in `dead.example` hang; `answers` has what came, by name."""
+    """A resolver whose lookups in `dead.example` and in the zones of `dead` hang; `answers` has what came, by name."""
 
     def __init__(self, loop: Loop, hosts: Path) -> None:
         self.resolver = Resolver(loop, new_threads(loop), self._look_up, HostsFile(hosts))
@@ -177,7 +177,7 @@ class Names:
 
     def _look_up(self, name: str) -> Answer:
         self.looked_up.append(name)
-        if name.endswith(".dead.example"):
+        if name.endswith((".dead.example", ".dead")):
             self.released.wait(DEADLINE)
         return Found(("192.0.2.1",))
 
@@ -203,7 +203,7 @@ def test_a_dead_zone_stalls_no_other_name_even_of_the_same_client(loop: Loop, na
 
 def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Names) -> None:
     for number in range(40):
-        names.ask(f"r.zone{number}.dead.example", Client(f"2001:db8::{number}"))
+        names.ask(f"r.zone{number}.dead", Client(f"2001:db8::{number}"))
     names.ask("live.test", Client("2001:db8:1::1"))
     run_until(loop, lambda: names.answers["live.test"])
     assert len(names.looked_up) <= SHARE_OF_CLIENT + 1
@@ -357,3 +357,17 @@ def test_a_user_who_was_known_a_while_ago_waits_behind_nobodys_guesses(desk: Des
     checked = desk.checked
     assert desk.says("ada", "right") == "ada"
     assert desk.checked == checked + 1, "nobody waits now, so it is checked again"
+
+
+def test_guesses_from_many_networks_of_one_site_keep_no_user_elsewhere_waiting(desk: Desk) -> None:
+    guesses = [desk.begin("ada", f"wrong {number}", Client(f"2001:db8:0:{number:x}::1")) for number in range(100)]
+    assert desk.says("ada", "right") == "ada"
+    assert desk.checked <= 8
+    run_until(desk.loop, lambda: all(guesses))
+
+
+def test_dead_zones_asked_for_from_many_networks_of_one_site_leave_threads_for_others(loop: Loop, names: Names) -> None:
+    for number in range(60):
+        names.ask(f"r.zone{number}.dead", Client(f"2001:db8:0:{number:x}::1"))
+    names.ask("live.test", Client("192.0.2.1"))
+    run_until(loop, lambda: names.answers["live.test"])
