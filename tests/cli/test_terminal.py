@@ -116,7 +116,7 @@ def test_webhooks_and_their_deliveries_with_errors_stay_within_the_terminal(monk
     for columns, row in ((WEBHOOKS, hook), (DELIVERIES, delivery)):
         lines = rows_of_80_columns(monkeypatch, columns, row)
         assert max(map(len, lines)) <= 80, lines
-        assert row["id"] in lines[1]
+        assert any(row["id"] in line for line in lines)  # a title may be wrapped, too
 
 
 def test_the_time_of_an_audit_row_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
