@@ -17,6 +17,7 @@ from actors.last_call import LAST_CALL
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge
+from api.command_link import CommandLink
 from api.door import Door
 from api.one_core import stay_on_one_core
 from api.refusals import Refusals
@@ -61,6 +62,7 @@ class ApiActor(Actor):
         application, refusals = create_app(self._services), Refusals(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
+        self._commands = CommandLink(self._services, self._bridge)
         self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
@@ -68,13 +70,13 @@ class ApiActor(Actor):
         self._tell_wish()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """The settings were read again, or the webhook sender has something to ask."""
+        """The settings were read again, or the webhook sender or the command line has something to ask."""
         if isinstance(message, LastRequests):
             self._last_requests()
             answer(Done())
         elif isinstance(message, SetSettings):
             self._services.reread(ApiSettings.from_plain(message.settings))
-        elif not self._webhooks.receive(message, answer):
+        elif not (self._webhooks.receive(message, answer) or self._commands.receive(message, answer)):
             refuse(sender, message, answer)
 
     def drain(self, seconds: float) -> None:

@@ -9,39 +9,27 @@ from api import settings, users
 from api.audit import Trail
 from api.audit.context import on_behalf_of
 from api.audit.store import audited
-from api.endings import commit_ending
-from api.first_start import ADMINISTRATOR, check_strength, new_password
+from api.first_start import ADMINISTRATOR
+from api.password_reset import OPERATION, reset
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
-from api.store import StoreError, Write, open_store
+from api.store import StoreError, open_store
 from api.store.storage import parse
 from config.live import Stored
-from config.passwords import hash_password
 from config.paths import DataDir, forget_initial_password
 from config.proxies import ProxyRecord
-
-
-class UnknownUser(ValueError):
-    """There is no user of this name; the text says who there is."""
 
 
 def reset_password(data: DataDir, username: str, password: str | None) -> str:
     """Give a user a new password, a random one when `password` is None, and return it. All their tokens end.
 
     A disabled user stays disabled. The caller holds the lock of the data directory.
-    Raises `UnknownUser`, `first_start.WeakPassword`, `StoreError`.
+    Raises `password_reset.UnknownUser`, `first_start.WeakPassword`, `StoreError`.
     """
     store = open_store(data)
     try:
-        user = users.by_name(store, username)
-        if user is None:
-            known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
-            raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
-        chosen = new_password() if password is None else check_strength(password, user.username)
-        changed = user.model_copy(update={"password_hash": hash_password(chosen), "updated_at": time.time()})
-        with audited(data, store, "command_line", "reset-password") as recorded:
-            write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))
-            commit_ending(recorded, [write], [user.id])
+        with audited(data, store, "command_line", OPERATION) as recorded:
+            user, chosen = reset(recorded, username, password)
         if user.username == ADMINISTRATOR:
             forget_initial_password(data)
         return chosen

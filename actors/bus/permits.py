@@ -51,6 +51,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         m.DescribeFleet: _WATCHERS,
         m.Upgrade: _COMMAND,
         m.DescribeProgram: _COMMAND,
+        m.ResetPassword: _COMMAND,
         m.Listening: frozenset({m.METRICS}),
         m.ReportProblems: frozenset({FORWARDING, TLS}),
         m.TellUsage: _FORWARDING,

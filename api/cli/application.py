@@ -18,6 +18,7 @@ from api.cli import (
     effective,
     fleet_file,
     keys,
+    lost_password,
     offline,
     proxies,
     records,
@@ -29,7 +30,7 @@ from api.cli import (
     users,
     webhooks,
 )
-from api.cli.commands import OTHER, RESOURCES, RUN, WATCH, command, guarded, local_command
+from api.cli.commands import OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
 from api.cli.flags import FlagsGroup
 from api.cli.moments import PERIOD
 from api.cli.output import Output
@@ -83,6 +84,7 @@ def add_commands(app: typer.Typer) -> None:
     restoring.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
+    local_command(app, "reset-password", rich_help_panel=RECOVER)(lost_password.reset_password)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)
 

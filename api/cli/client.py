@@ -82,7 +82,8 @@ def _forgotten(username: str) -> str:
     first = "The first password is in initial-admin-password in the data directory until it is changed. "
     return (
         f"{first if username == 'admin' else ''}An administrator gives another: proxyfleet users update {username} "
-        f"--password; without one, on the product's machine: proxyfleet reset-password {username}"
+        f"--password; without one, on the product's machine, also while it runs: proxyfleet reset-password {username} "
+        "--data-dir DIR"
     )
 
 

@@ -17,8 +17,6 @@ import typer
 
 from api.cli.commands import RECOVER, local_command
 from api.cli.output import Output
-from api.cli.secrets import StdinOption
-from api.cli.secrets import password as ask_password
 from api.cli.trouble import Status, Trouble
 from config.variables import ENV_PREFIX
 
@@ -41,7 +39,6 @@ def add_commands(app: typer.Typer) -> None:
     """Put them into `app`."""
     local_command(app, "reset-settings", rich_help_panel=RECOVER)(reset_settings)
     local_command(app, "rotate-signing-key", rich_help_panel=RECOVER)(rotate_signing_key)
-    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password)
 
 
 def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
@@ -65,36 +62,6 @@ def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataO
         key_id, until = translated(StoreError, lambda: rotate(data))
     told = {"key_id": key_id, "previous_accepted_until": timestamp_text(until)}
     text = f"Tokens are signed with the key {key_id}; those of the older one are taken until {timestamp_text(until)}."
-    out.data(told, lambda: out.message(text))
-
-
-def reset_password(
-    out: Output,
-    user: Annotated[str, typer.Argument(help="The user name.")],
-    config: ConfigOption = None,
-    data_dir: DataOption = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask for the new one in place of a random one.")] = False,
-    password_stdin: StdinOption = False,
-) -> None:
-    """Give a user a new password while the product doesn't run: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
-    from api.first_start import WeakPassword
-    from api.offline import UnknownUser, is_disabled
-    from api.offline import reset_password as reset
-    from api.store import StoreError
-
-    chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
-    if ask or password_stdin:
-        chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
-    with locked_data(config, data_dir) as data:
-        try:
-            fresh = translated((StoreError, WeakPassword), lambda: reset(data, user, chosen))
-        except UnknownUser as error:
-            raise Trouble(str(error), status=Status.NOT_FOUND) from error
-        disabled = translated(StoreError, lambda: is_disabled(data, user))
-    if disabled:
-        out.note(f"note: {user} is disabled, and can't sign in until an administrator makes the account active")
-    told = {"username": user, "password": fresh if chosen is None else None}
-    text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
     out.data(told, lambda: out.message(text))
 
 

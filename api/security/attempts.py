@@ -65,6 +65,17 @@ class Attempts:
         with self._lock:
             self._records.pop(_pair(username, address), None)
 
+    def forget(self, username: str) -> None:
+        """Forget the failures of this name from all addresses, and lift the locks that came of them."""
+        name = _name(username)
+        with self._lock:
+            for pair in [each for each in self._records if each[0] == name]:
+                del self._records[pair]
+
 
 def _pair(username: str, address: str) -> tuple[str, str]:
-    return name_key(username)[:256], counted_as(address)
+    return _name(username), counted_as(address)
+
+
+def _name(username: str) -> str:
+    return name_key(username)[:256]

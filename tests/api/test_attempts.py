@@ -51,6 +51,15 @@ def test_addresses_of_one_home_network_count_together(clock: Clock) -> None:
     assert counted.locked_for("ada", "::ffff:192.0.2.1") == 0
 
 
+def test_a_name_that_is_forgotten_may_try_again_from_all_addresses_and_no_other_name(clock: Clock) -> None:
+    counted = Attempts(2, clock)
+    for name, address in (("ada", "192.0.2.1"), ("ada", "192.0.2.2"), ("bob", "192.0.2.1")):
+        fail(counted, 2, name, address)
+    counted.forget("ADA")
+    assert counted.locked_for("ada", "192.0.2.1") == counted.locked_for("ada", "192.0.2.2") == 0
+    assert counted.locked_for("bob", "192.0.2.1") == LOCK
+
+
 def test_another_limit_holds_for_the_next_failure(clock: Clock) -> None:
     counted = Attempts(5, clock)
     fail(counted, 2)

@@ -92,6 +92,7 @@ from actors.bus.messages.problems import Problem, ReportProblems
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.specs import AccessSpec, AccountSpec, EgressSpec, LimitsSpec, ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
+from actors.bus.messages.users import PasswordReset, ResetPassword
 from actors.bus.messages.webhooks import (
     Deliveries,
     Delivery,
@@ -161,6 +162,7 @@ __all__ = [
     "LogPage",
     "LogTail",
     "MetricSeries",
+    "PasswordReset",
     "PrepareSettings",
     "ProbeWebhook",
     "Problem",
@@ -191,6 +193,7 @@ __all__ = [
     "ReportOfTest",
     "ReportProblems",
     "ReserveListener",
+    "ResetPassword",
     "ResetUsage",
     "RestartProxy",
     "Runtime",
