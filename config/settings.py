@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_origin
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
@@ -48,15 +48,7 @@ from config.telemetry import Telemetry
 from config.variables import ENV_PREFIX, OPTION_VARIABLES
 from config.wording import worded
 
-LIST_VARIABLES = {
-    f"{ENV_PREFIX}PROXY__EGRESS_ALLOW",
-    f"{ENV_PREFIX}SERVER__TRUSTED_PROXIES",
-    f"{ENV_PREFIX}AUTH__OAUTH2__SCOPES",
-    f"{ENV_PREFIX}AUTH__OAUTH2__ALLOWED_DOMAINS",
-    f"{ENV_PREFIX}SECURITY__IP_WHITELIST",
-    f"{ENV_PREFIX}METRICS__CURVE_CLIENTS",
-    f"{ENV_PREFIX}WEBHOOKS__RETRY_SCHEDULE",
-}
+_EXAMPLES: dict[type, str] = {list: "list such as '[\"127.0.0.0/8\"]'", dict: 'object such as \'{"name": "value"}\''}
 
 
 class ConfigError(Exception):
@@ -249,9 +241,7 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         found = sorted(error.errors(), key=lambda each: places.line_of(each["loc"]))
         raise ConfigError(problems + [_sentence(each, places) for each in found]) from error
     except SettingsError as error:
-        raise ConfigError(
-            problems or [str(error)]
-        ) from error  # of a list that is no JSON, which `problems` tells better
+        raise ConfigError(problems or [str(error)]) from error  # of what is no JSON, which `problems` tells better
     except CredentialError as error:
         raise ConfigError([*problems, str(error)]) from error
     if problems:
@@ -330,19 +320,35 @@ def _unknown_environment() -> list[str]:
     """pydantic-settings passes over variables of our prefix that name no key; an operator would rather know."""
     known = {name.upper() for name in Settings.model_fields} | OPTION_VARIABLES
     problems = []
+    structured = _structured(Settings)
     for variable, value in os.environ.items():
         if variable.startswith(ENV_PREFIX):
             first = variable.removeprefix(ENV_PREFIX).partition("__")[0]
             if first.upper() not in known:
                 problems.append(f"{variable}: unknown key; allowed: {', '.join(sorted(Settings.model_fields))}")
-            elif variable in LIST_VARIABLES and not _is_json_list(value):
-                problems.append(f"{variable}: must be a JSON list such as '[\"127.0.0.0/8\"]' (got {value!r})")
+            elif variable in structured and not _is_json(value, structured[variable]):
+                problems.append(f"{variable}: must be a JSON {_EXAMPLES[structured[variable]]}")  # it may be a secret
     return problems
 
 
-def _is_json_list(text: str) -> bool:
+def _structured(group: type[BaseModel], prefix: str = ENV_PREFIX) -> dict[str, type]:
+    """The variables of a group that hold JSON: each with `list`, or `dict` for a table or a whole group."""
+    found: dict[str, type] = {}
+    for name, field in group.model_fields.items():
+        variable = f"{prefix}{name.upper()}"
+        kind = get_origin(field.annotation) or field.annotation
+        if kind in (tuple, list):
+            found[variable] = list
+        elif kind is dict:
+            found[variable] = dict
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            found |= {variable: dict, **_structured(kind, f"{variable}__")}
+    return found
+
+
+def _is_json(text: str, kind: type) -> bool:
     try:
-        return isinstance(json.loads(text), list)
+        return isinstance(json.loads(text), kind)
     except ValueError:
         return False
 

@@ -39,6 +39,16 @@ def test_lists_in_the_environment_are_json(monkeypatch: pytest.MonkeyPatch) -> N
         load()
 
 
+@pytest.mark.parametrize("variable", ["PROXYFLEET_TELEMETRY__OTLP__HEADERS", "PROXYFLEET_SERVER"])
+def test_a_table_in_the_environment_that_is_no_json_is_refused_by_its_variable_and_not_printed(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "authorization: hush")
+    with pytest.raises(ConfigError, match=rf"^{variable}: must be a JSON object") as refused:
+        load()
+    assert "hush" not in str(refused.value)
+
+
 def test_a_variable_of_our_prefix_that_names_no_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXYFLEET_SEVER__PORT", "1")
     with pytest.raises(ConfigError, match="PROXYFLEET_SEVER__PORT: unknown key; allowed: "):
