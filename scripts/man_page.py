@@ -36,6 +36,7 @@ def page() -> str:
     """The whole manual page."""
     parts = [
         f'.TH PROXYFLEET 1 "" "proxyfleet {VERSION}" "User Commands"',
+        ".nh",
         ".SH NAME",
         r"proxyfleet \- forward-proxy service with a management API",
         ".SH SYNOPSIS",

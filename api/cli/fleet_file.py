@@ -255,15 +255,19 @@ def _as_toml(data: dict[str, Any]) -> str:
     """
     document = {name: value for name, value in data.items() if value is not None}
     document["users"] = [{**user, **_in_words(user)} for user in data["users"]]
-    document["webhooks"] = [
-        {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}} for hook in data["webhooks"]
-    ]
+    document["webhooks"] = [_with_header_texts(hook) for hook in data["webhooks"]]
     return toml.dumps(document)
+
+
+def _with_header_texts(hook: dict[str, Any]) -> dict[str, Any]:
+    if "headers" not in hook:
+        return hook
+    return {**hook, "headers": {name: value or "" for name, value in hook["headers"].items()}}
 
 
 def _in_words(user: dict[str, Any]) -> dict[str, str]:
     words = {"email": "", "permissions": "role", "oauth": ""}
-    return {name: word for name, word in words.items() if user[name] is None}
+    return {name: word for name, word in words.items() if name in user and user[name] is None}
 
 
 def _write(file: Path, text: str) -> None:

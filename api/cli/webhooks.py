@@ -170,7 +170,9 @@ def deliveries(
 
 @command(group, "redeliver")
 def redeliver(
-    session: Session, webhook: WebhookArgument, delivery: Annotated[str, typer.Argument(help="The id of a delivery.")]
+    session: Session,
+    webhook: WebhookArgument,
+    delivery: Annotated[str, typer.Argument(metavar="DELIVERY", help="The id of a delivery.")],
 ) -> None:
     """Send a delivery once more."""
     data = session.api.call("POST", f"{_path(session, webhook)}/deliveries/{quoted(delivery)}/redeliver", timeout=60)

@@ -14,13 +14,20 @@ from api.transfer.portable import proxy_entry
 from config.accounts import ProxyAccount
 from config.proxies import blank_record
 
+_NO_DEFAULT = object()
 ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})
 """Fields that stay, whatever they are; `auth` unless all of it is as by default."""
 
 
 def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """`document` with proxies that have only what differs. Their timeout stays: its default is a setting."""
-    return {**document, "proxies": [_proxy(entry) for entry in document["proxies"]]}
+    """`document` with entries that have only what differs. Timeouts of proxies stay: their default is a setting."""
+    return {
+        **document,
+        "proxies": [_proxy(entry) for entry in document["proxies"]],
+        "users": [_differing(entry, _BLANK_USER) for entry in document["users"]],
+        "webhooks": [_differing(entry, _BLANK_WEBHOOK) for entry in document["webhooks"]],
+        "settings": {group: values for group, values in document["settings"].items() if values} or None,
+    }
 
 
 def _proxy(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,13 +41,22 @@ def _proxy(entry: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+_BLANK_USER: dict[str, Any] = {
+    "email": None,
+    "permissions": None,
+    "status": "active",
+    "password": None,
+    "email_claimed": False,
+    "oauth": None,
+}
+_BLANK_WEBHOOK: dict[str, Any] = {"headers": {}, "enabled": True, "secret": None}
 _BLANK_ACCOUNT = account_form(ProxyAccount(id="", username="", created_at=0.0))
 
 
 def _differing(entry: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in entry.items():
-        usual = blank.get(name)
+        usual = blank.get(name, _NO_DEFAULT)
         if name in ALWAYS or not isinstance(value, Mapping) or not isinstance(usual, Mapping):
             if name in ALWAYS or value != usual:
                 kept[name] = value

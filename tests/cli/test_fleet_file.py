@@ -230,6 +230,7 @@ def test_a_minimal_export_is_short_and_makes_the_same_again(shell: Shell, produc
     told = file.read_text().partition("[[users]]")[0]
     for left_out in ("max_connections", "upstream_policy", "deny_clients", "bandwidth_out", "status ="):
         assert left_out not in told, told
+    assert "email_claimed" not in file.read_text()
     assert shell.good("apply", str(file), "--dry-run", *sealed).out.startswith("Nothing to change")
     shell.good("proxies", "delete", name, "--yes")
     shell.good("import", str(file), "--yes", *sealed)
