@@ -21,6 +21,7 @@ from api.cli import (
     lost_password,
     offline,
     proxies,
+    proxy_trials,
     records,
     restoring,
     sign_in,
@@ -69,6 +70,7 @@ def add_commands(app: typer.Typer) -> None:
     effective.add_commands(whole)
     app.add_typer(whole, name="config", cls=FlagsGroup, rich_help_panel=RUN)
     sign_in.add_commands(app)
+    proxy_trials.add_commands(proxies.group)
     for name, group in _GROUPS.items():
         app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)
     records.add_logs(app)
