@@ -459,6 +459,12 @@ class Fleet:
     def _all(self) -> list[Managed]:
         return [*self._fixed.values(), *self._proxies.values()]
 
+    def terminated(self, name: str) -> None:
+        """A SIGTERM asked the process of this actor, and no other, to end."""
+        actor = self._by_name(name)
+        if actor is not None:
+            actor.terminated()
+
     def _by_name(self, name: str) -> Managed | None:
         return self._fixed.get(name) or self._proxies.get(name.removeprefix(forwarding_name("")))
 

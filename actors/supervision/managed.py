@@ -86,6 +86,8 @@ class _Generation:
     heard: float | None = None
     leaves: bool = False
     """Has it answered that it accepts nothing new?"""
+    terminated: bool = False
+    """A SIGTERM to this process alone asked it to end."""
 
     def feel(self, now: float) -> None:
         """Its pulse: who works has been silent since the promise ran out, who waits is well unless it was stopped."""
@@ -308,8 +310,16 @@ class Managed:
         self._world.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
         self._world.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
 
+    def terminated(self) -> None:
+        """An operator ends the current process by a SIGTERM; another one takes its place."""
+        if self._current is not None:
+            self._current.terminated = True
+
     def _died(self, how: str) -> None:
-        log.error("%s died: %s", self.label, how)
+        if self._current is not None and self._current.terminated:
+            log.warning("%s was terminated by SIGTERM, starting it again: %s", self.label, how)
+        else:
+            log.error("%s died: %s", self.label, how)
         self._current = None
         self._failed(Happening.DIED, how)
 

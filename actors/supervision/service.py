@@ -254,6 +254,8 @@ class Service:
             return
 
         def judge() -> None:
+            if not self._is_over:
+                self._fleet.terminated(sender)
             answer(Done() if self._is_over else Failed(f"only {sender} was to end"))
 
         self._loop.call_later(GROUP_WAIT, judge)

@@ -76,9 +76,12 @@ def test_one_process_ends_by_a_signal_of_its_own_and_is_started_again(
     grouped: Product, proxy: dict[str, Any], origin: Origin, name: str
 ) -> None:
     assert get(proxy, origin, "hello") == 200
+    so_far = len(grouped.log)
     older = proxy["runtime"]["pid"] if name == "forwarding" else grouped.actor(name).pid
     os.kill(older, signal.SIGTERM)
     wait_until(lambda: older not in {each.pid for each in grouped.processes()}, "it has ended")
     grouped.wait_healthy()
     wait_until(lambda: get(proxy, origin, "hello") == 200, "the proxy serves")
     wait_until(lambda: records(grouped, proxy) >= 2, "both records are there")
+    assert f"was terminated by SIGTERM, starting it again: process {older} " in grouped.log[so_far:]
+    assert "died" not in grouped.log[so_far:]

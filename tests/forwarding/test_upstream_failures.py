@@ -132,6 +132,17 @@ def test_a_407_of_the_only_parent_is_not_handed_to_the_client(child: Rig) -> Non
             assert states(child)[spec.name].state == "down"
 
 
+def test_a_trace_that_the_proxy_answers_itself_says_nothing_of_the_upstream(child: Rig) -> None:
+    with Origin(answers(*[REFUSED_TO_US] * 9)) as bad, Origin(answers(counted(b"one"))) as origin:
+        spec = scripted(bad, username="u", password="wrong")
+        child.configure(upstreams=parents(spec))
+        for request, status in ((get(origin), b"502"), (get(origin).replace(b"GET", b"TRACE", 1), b"405")):
+            with connect(child) as client:
+                client.sendall(request)
+                assert read_answer(client)[0].split()[1] == status
+            assert states(child)[spec.name].state == "down"
+
+
 def test_of_two_parents_the_one_that_takes_our_credentials_gets_a_request_without_a_body(child: Rig, good: Rig) -> None:
     with Origin(answers(REFUSED_TO_US)) as bad, Origin(answers(*[counted(b"one")] * 2)) as origin:
         spec = scripted(bad, username="u", password="wrong")

@@ -48,6 +48,8 @@ def reported(client: Client, parent: Parent, report: Report) -> None:
     upstreams = client.serving.upstreams
     if upstreams is None or report.method == b"CONNECT" or parent.spec.protocol not in ("http", "https"):
         return
+    if report.method == b"TRACE" and report.status == 405:
+        return  # the proxy itself answers a TRACE that would carry its credentials: nothing was sent to the upstream
     if report.reason in _DOUBTFUL:
         if client.client_ended:
             return  # it may be the client that broke off
