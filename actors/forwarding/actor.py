@@ -9,7 +9,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from setproctitle import setproctitle
+from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
@@ -154,7 +154,9 @@ class ForwardingActor(Actor):
         """What lists of processes show and log lines begin with: the proxy as people call it, whenever that changes."""
         if label != self._label:
             self._label = label
+            short = getthreadtitle()  # proc(5), comm: stays the one by id, which `setproctitle` overwrites
             setproctitle(f"proxyfleet: {label}")
+            setthreadtitle(short)
             set_subject(label)
 
     def _admit(self, message: AdmitTester, answer: Answer) -> None:

@@ -242,6 +242,9 @@ def test_lists_of_processes_show_the_proxy_by_its_name_and_a_new_name_at_once(ri
     def title() -> str:
         return " ".join(psutil.Process(rig.process.pid).cmdline()).rstrip("\0 ")
 
+    short = psutil.Process(rig.process.pid).name()
     assert title() == f"proxyfleet: p ({rig.port})"
     rig.configure(name="office")
     assert title() == f"proxyfleet: office ({rig.port})"
+    assert psutil.Process(rig.process.pid).name() == short
+    assert short.startswith("fwd-")
