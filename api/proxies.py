@@ -331,6 +331,8 @@ class Proxies:
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
         """The process that runs may have read a better certificate than the one that is in the file now."""
+        if record.protocol != "https":
+            return
         runtime = self._require_supervisor(record.id).proxies.get(record.id)
         if runtime is None:
             return

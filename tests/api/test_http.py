@@ -327,6 +327,8 @@ def test_logs_are_asked_of_the_indexer(api: Api) -> None:
         "user": "",
         "reason": "",
         "parent": "",
+        "detail": "",
+        "rule": "",
     }
 
     def index(message: QueryLogs) -> LogPage:

@@ -336,7 +336,7 @@ def test_the_exposition_has_the_same_totals(product: Product, traffic: Traffic) 
         for sample in family.samples
     }
     for protocol, (proxy, sent) in traffic.items():
-        own = ("protocol", protocol), ("proxy", proxy["id"])
+        own = ("name", proxy["name"]), ("protocol", protocol), ("proxy", proxy["id"])
         assert samples["proxyfleet_requests_total", ("code", "200"), *own] == ANSWERED
         assert samples["proxyfleet_requests_total", ("code", "502"), *own] == REFUSED
         assert samples["proxyfleet_errors_total", *own] == sent.errors

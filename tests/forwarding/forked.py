@@ -81,7 +81,7 @@ class Zygote:
         )
         theirs.close()
         self._control.settimeout(PATIENCE)
-        atexit.register(self._end)
+        atexit.register(self.end)
 
     def fork(self, boot: Boot, listener: socket.socket, lifeline: int) -> Forked:
         """A new actor with its own copies of both descriptors."""
@@ -108,7 +108,8 @@ class Zygote:
             self._ended[told["ended"]] = told["status"]
         return told, descriptors
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Its actors must have ended."""
         self._control.close()
         self._process.wait()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable, Iterator
 
 import bcrypt
 import pytest
 
 from actors.bus.messages import AccessSpec, Done, SetLogging
 from actors.forwarding.credentials import prehash
+from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted
 from tests.forwarding.parents import of_rig, parents
@@ -18,7 +20,16 @@ from tests.forwarding.test_proxying import connect, get, read_answer
 SECRET = "s3cret-word"
 
 
-def test_each_decision_has_a_line_while_the_level_is_debug(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def log(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """What the actors of the test have logged since the last call: their zygote inherits this standard error."""
+    monkeypatch.setattr(forked, "_zygote", None)  # made by the test itself: a fixture has another standard error
+    yield lambda: capfd.readouterr().err
+    if forked._zygote is not None:
+        forked._zygote.end()
+
+
+def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str]) -> None:
     stored = bcrypt.hashpw(prehash(SECRET.encode()), bcrypt.gensalt(4)).decode()
     fields = [
         "Proxy-Authorization: Basic " + base64.b64encode(f"alice:{word}".encode()).decode() for word in (SECRET, "no")
@@ -27,7 +38,7 @@ def test_each_decision_has_a_line_while_the_level_is_debug(capfd: pytest.Capture
 
     def lines(pattern: str) -> bool:
         nonlocal seen
-        seen += capfd.readouterr().err
+        seen += log()
         return re.search(pattern, seen) is not None
 
     with Rig() as far, Rig(auth_username="alice", auth_hash=stored) as rig:
@@ -64,8 +75,8 @@ def test_each_decision_has_a_line_while_the_level_is_debug(capfd: pytest.Capture
         assert SECRET not in seen
         assert "accepted" not in seen.partition("authenticated")[0], "not before the level was debug"
         assert rig.ask(SetLogging("info", "text", "stderr")) == Done()
-        capfd.readouterr()
+        log()
         with connect(rig) as client:
             client.sendall(b"nonsense\r\n\r\n")
             rig.record(status_code=400)
-        assert "connection" not in capfd.readouterr().err
+        assert "connection" not in log()
