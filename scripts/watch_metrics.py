@@ -23,6 +23,8 @@ COLUMNS = (
     ("out B/s", "bandwidth_out"),
     ("requests", "requests_total"),
 )
+WIDTH = 32
+"""Characters of the column with the names."""
 STALE = 5.0
 """Seconds after which a proxy that is not heard of any more is left out."""
 NOTHING_CAME = (
@@ -118,10 +120,20 @@ def received(subscriber: zmq.Socket[bytes]) -> list[tuple[str, dict[str, Any]]]:
 
 def table(rows: dict[str, dict[str, Any]], events: deque[str]) -> str:
     """The text to show."""
-    lines = [f"{'proxy':<24}" + "".join(f"{title:>12}" for title, _name in COLUMNS)]
-    for name, figures in sorted(rows.items()):
-        lines.append(f"{name:<24}" + "".join(f"{figures.get(field, 0):>12,.6g}" for _title, field in COLUMNS))
+    lines = [f"{'proxy':<{WIDTH}}" + "".join(f"{title:>12}" for title, _name in COLUMNS)]
+    named = [(proxy_label(key, figures), figures) for key, figures in rows.items()]
+    for label, figures in sorted(named, key=lambda row: row[0]):
+        lines.append(f"{label:<{WIDTH}}" + "".join(f"{figures.get(field, 0):>12,.6g}" for _title, field in COLUMNS))
     return "\n".join([*lines, "", *events]) + "\n"
+
+
+def proxy_label(key: str, figures: dict[str, Any]) -> str:
+    """Name and port, as in the product's log, in the width of the column; `key` of what has no name."""
+    if "name" not in figures:
+        return key
+    port = f" ({figures['port']})"
+    name, room = figures["name"], WIDTH - 1 - len(port)
+    return (name if len(name) <= room else f"{name[: room - 1]}…") + port
 
 
 if __name__ == "__main__":

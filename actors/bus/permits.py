@@ -39,6 +39,7 @@ SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
         m.Configure: _SUPERVISOR,
         m.LastRequests: _SUPERVISOR,
         m.ForgetProxy: _SUPERVISOR,
+        m.SetProxyNames: _SUPERVISOR,
         m.PrepareSettings: _API,
         m.PutSettings: _API,
         m.ReserveListener: _API,

@@ -29,6 +29,7 @@ from actors.bus.messages import (
     Realtime,
     ResetUsage,
     SetGroup,
+    SetProxyNames,
     Stats,
     SystemFigures,
     TellUsage,
@@ -37,12 +38,13 @@ from actors.bus.messages import (
 from actors.complaints import Complaint
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.history import History
-from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload
+from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload, proxy_fields
 from actors.metrics.slices import Reading, read_in_slices
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
 from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
+from actors.proxy_names import ProxyNames
 from config.groups import Alerts as AlertSettings
 from config.setting_kinds import tcp_parts
 
@@ -67,6 +69,7 @@ class MetricsActor(Actor):
         self._machine = Machine(self.run_dir, self.data_dir)
         self._disk = Complaint(log, "the totals and series can't be saved")
         self._forgotten: dict[str, None] = {}
+        self._names = ProxyNames()
         self._save_due = False
         address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
         self._public = PublicSocket(
@@ -106,6 +109,8 @@ class MetricsActor(Actor):
             answer(Done())
         elif isinstance(message, ForgetProxy):
             self._forget(message.proxy_id)
+        elif isinstance(message, SetProxyNames):
+            self._names.update(message)
         else:
             refuse(sender, message, answer)
 
@@ -180,9 +185,8 @@ class MetricsActor(Actor):
             self._public.say(SYSTEM, figures_payload(self._realtime(None, active), self._totals.total()))
         heard = self._public.heard_of(self._totals.proxy_ids())
         for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
-            self._public.say(
-                PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active, True), stats, proxy_id)
-            )
+            about = proxy_fields(proxy_id, self._names.get(proxy_id))
+            self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active, True), stats, about))
 
     def _set_group(self, message: SetGroup) -> None:
         if message.name == "alerts":

@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgpack
@@ -191,12 +192,19 @@ def _is_loopback(address: str) -> bool:
     return address.startswith(("tcp://127.", "tcp://[::1]:"))
 
 
-def figures_payload(snapshot: Realtime, totals: ProxyStats, proxy_id: str | None = None) -> dict[str, Any]:
-    """One second of a proxy, or of all."""
+def proxy_fields(proxy_id: str, known: tuple[str, int] | None) -> dict[str, Any]:
+    """The fields that identify a proxy; without name and port while they are not `known`."""
+    return {"proxy_id": proxy_id} if known is None else {"proxy_id": proxy_id, "name": known[0], "port": known[1]}
+
+
+def figures_payload(
+    snapshot: Realtime, totals: ProxyStats, about: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One second of a proxy, or of all; `about` is what identifies the proxy."""
     return {
         "v": VERSION,
         "timestamp": snapshot.timestamp,
-        **({} if proxy_id is None else {"proxy_id": proxy_id}),
+        **about,
         **snapshot.metrics,
         "requests_total": totals.requests,
         "errors_total": totals.errors,

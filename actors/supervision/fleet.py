@@ -61,6 +61,7 @@ from actors.supervision.orders import Entries, Orders
 from actors.supervision.own_addresses import OwnAddresses
 from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_actors import ProxyActors
+from actors.supervision.proxy_names import ProxyNames
 from actors.supervision.reconcile import reconcile
 from actors.supervision.sockets import ListenerKeeper, ListenError, Scarce
 from actors.supervision.starting import Starting
@@ -113,6 +114,7 @@ class Fleet:
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
         self._fixed = {plan.name: Managed(plan, world, self) for plan in (*helpers(entries, orders), *api)}
+        self._names = ProxyNames(world.exchange, self._fixed)
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers = self._by_message()
 
@@ -267,6 +269,7 @@ class Fleet:
         if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
             on_ready, self.on_ready = self.on_ready, nothing
             on_ready()
+        self._names.started(actor.name, self._wish)
         proxy_id = self._proxy_id(actor)
         self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
         self._announcer.up(proxy_id, actor.life)
@@ -330,12 +333,14 @@ class Fleet:
             answer(Done())
             return
         self._wish[spec.id] = spec
+        self._names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
         if spec.active and spec.id in self._proxies:
             self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
 
     def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
-        self._wish.pop(message.proxy_id, None)
+        known = self._wish.pop(message.proxy_id, None)
+        self._names.changed({} if known is None else {known.id: known}, {})
         self._removed.append(message.proxy_id)
         self._keeper_forget(message.proxy_id)
         self._reconcile(once(lambda: answer(Done())))
@@ -368,6 +373,7 @@ class Fleet:
     def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
         before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
         self._removed.clear()
+        self._names.changed(before, self._wish)
         for spec in message.specs:
             if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
                 self._proxies[spec.id].forgive()

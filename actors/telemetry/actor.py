@@ -14,11 +14,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages import METRICS, SUPERVISOR, DescribeFleet, Fleet, QueryStats, QuerySystem, Stats, SystemFigures
+from actors.bus.mailbox import Answer
+from actors.bus.messages import (
+    METRICS,
+    SUPERVISOR,
+    DescribeFleet,
+    Fleet,
+    QueryStats,
+    QuerySystem,
+    SetProxyNames,
+    Stats,
+    SystemFigures,
+)
 from actors.process import Actor, Boot
+from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import read_identity
 from actors.telemetry.metrics import Figures, export_of
-from actors.telemetry.records import RecordPush
+from actors.telemetry.records import RecordPush, export_of_records
 from actors.telemetry.sending import Collector, Outcome
 from actors.workers import Workers
 from config.telemetry import Otlp
@@ -51,6 +63,7 @@ class TelemetryActor(Actor):
         self._complaints: dict[str, tuple[float, str]] = {}
         if self._settings.metrics:
             self.loop.call_every(float(self._settings.interval), self._begin)
+        self._names = ProxyNames()
         self._records: RecordPush | None = None
         if self._settings.logs:
             file = self.data_dir.telemetry / "records.json"
@@ -58,11 +71,18 @@ class TelemetryActor(Actor):
                 self.loop,
                 self.mailbox,
                 file,
-                self._identity,
+                lambda rows: export_of_records(self._identity, rows, self._names),
                 lambda message, done: self._push("logs", message, done),
                 lambda error: self._say("records", error),
             )
         self.ready()
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """Take over names of proxies."""
+        if isinstance(message, SetProxyNames):
+            self._names.update(message)
+        else:
+            super().receive(sender, message, answer)
 
     def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
         self._workers.submit(lambda: self._collector.push(signal, message), done)

@@ -19,6 +19,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
 from actors.bus.messages import LOGS, LogPage, LogTail, QueryLogs, TailLogs
+from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import Identity, attributes, resource_of
 from actors.telemetry.sending import Outcome
 from config import VERSION
@@ -66,21 +67,21 @@ Push = Callable[[Any, Callable[[Outcome | None], None]], None]
 
 
 class RecordPush:
-    """Follows the log indexer. `say` hears what goes wrong (None: nothing any more)."""
+    """Follows the log indexer. `export` makes a push of rows; `say` gets what goes wrong (None: nothing any more)."""
 
     def __init__(
         self,
         loop: Loop,
         mailbox: Mailbox,
         file: Path,
-        identity: Identity,
+        export: Callable[[Iterable[dict[str, Any]]], Any],
         push: Push,
         say: Callable[[str | None], None],
     ) -> None:
         self._loop = loop
         self._mailbox = mailbox
         self._file = file
-        self._identity = identity
+        self._export = export
         self._push = push
         self._say = say
         self._pause = PAUSE_FIRST
@@ -121,7 +122,7 @@ class RecordPush:
             self._follow()
 
     def _send(self, tail: LogTail) -> None:
-        self._push(export_of_records(self._identity, tail.rows), lambda outcome: self._sent(tail, outcome))
+        self._push(self._export(tail.rows), lambda outcome: self._sent(tail, outcome))
 
     def _sent(self, tail: LogTail, outcome: Outcome | None) -> None:
         error = "the push failed" if outcome is None else outcome.error
@@ -151,16 +152,21 @@ def _read(file: Path) -> int | None:
         return None  # none yet, or not whole
 
 
-def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]]) -> Any:
-    """The message to `/v1/logs`: rows as maps with the names of `actors.bus.records.ACCESS_FIELDS`."""
+def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]], names: ProxyNames) -> Any:
+    """The message to `/v1/logs`: rows as maps with the names of `actors.bus.records.ACCESS_FIELDS`.
+
+    A proxy has the name that it has now; one that is deleted has none.
+    """
     scope = ScopeLogs(scope=InstrumentationScope(name="proxyfleet", version=VERSION))
-    scope.log_records.extend(_record(row) for row in rows)
+    scope.log_records.extend(_record(row, names.get(row["proxy_id"])) for row in rows)
     return ExportLogsServiceRequest(resource_logs=[ResourceLogs(resource=resource_of(identity), scope_logs=[scope])])
 
 
-def _record(row: dict[str, Any]) -> Any:
+def _record(row: dict[str, Any], proxy: tuple[str, int] | None) -> Any:
     when = round(row["timestamp"] * _NANO)
     told = {name: row[field] for field, name in _ATTRIBUTES.items() if row.get(field) not in ("", None)}
+    if proxy is not None:
+        told["proxy.name"] = proxy[0]
     return LogRecord(
         time_unix_nano=when,
         observed_time_unix_nano=when,

@@ -22,7 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.metrics.live import RATE_TICKS
 from config.units import parse_moment, size_text
+from tests.e2e.origins import Origin
+from tests.e2e.test_deaths import fetched
 from tests.forwarding.test_https import make_pair
+from tests.live_figures import live_figures
 from tests.product import Product
 from tests.waiting import wait_until
 
@@ -376,6 +379,29 @@ def test_a_subscriber_hears_the_same_totals_within_seconds(product: Product, tra
     assert (whole["requests_total"], whole["errors_total"]) == (total(traffic, "requests"), total(traffic, "errors"))
 
 
+def test_live_figures_have_the_name_and_port_that_a_proxy_has_now_also_of_a_new_collector(origin: Origin) -> None:
+    with Product() as product:
+        proxy = product.proxy(name="first name")
+        assert fetched(proxy, origin)
+        figures = live_figures(product, proxy, lambda each: "name" in each)
+        assert (figures["name"], figures["port"]) == ("first name", proxy["port"])
+        product.data("PATCH", f"/proxies/{proxy['id']}", {"name": "second name"})
+        live_figures(product, proxy, lambda each: each["name"] == "second name")
+        label = f"second name ({proxy['port']})"
+        wait_until(lambda: label in watched(product), "the example program shows what people call it")
+        old = product.actor("metrics")
+        old.kill()
+        wait_until(lambda: product.actor("metrics").pid != old.pid, "there is another collector")
+        live_figures(product, proxy, lambda each: each.get("name") == "second name")
+
+
+def watched(product: Product) -> str:
+    """What the example program prints."""
+    program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
+    command = [sys.executable, str(program), product.publish, "--once"]
+    return subprocess.check_output(command, text=True, timeout=30, stdin=subprocess.DEVNULL)
+
+
 def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -> None:
     program = Path(__file__).parents[2] / "scripts" / "watch_metrics.py"
     done = subprocess.run(
@@ -387,7 +413,7 @@ def test_the_example_program_shows_a_table(product: Product, traffic: Traffic) -
     )
     assert done.returncode == 0, done.stderr
     assert "requests/s" in done.stdout
-    assert "(all)" in done.stdout or any(proxy["id"] in done.stdout for proxy, _sent in traffic.values())
+    assert "(all)" in done.stdout or any(proxy["name"] in done.stdout for proxy, _sent in traffic.values())
 
 
 def test_the_example_program_says_what_is_wrong_without_a_traceback(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def records_told(receiver: Receiver, proxy: dict[str, Any]) -> list[dict[str, An
 def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_was_away(
     product: Product, origin: Origin, port: int
 ) -> None:
-    proxy = product.proxy()
+    proxy = product.proxy(name="first")
     with Receiver(port) as first:
         for _ in range(3):
             assert fetched(proxy, origin)
@@ -126,6 +126,7 @@ def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_w
         stored = product.data("GET", "/logs")["total"]
         wait_until(lambda: noted.exists() and json.loads(noted.read_text())["after"] >= stored, "that is noted")
         before = records_told(first, proxy)
+    product.data("PATCH", f"/proxies/{proxy['id']}", {"name": "second"})
     for _ in range(3):
         assert fetched(proxy, origin)
     wait_until(lambda: "for records" in product.log, "the log says that they can't be pushed")
@@ -136,6 +137,7 @@ def test_access_records_are_pushed_each_once_in_order_also_after_the_collector_w
     entries = product.data("GET", f"/logs?proxy_id={proxy['id']}")["logs"][::-1]
     assert [each["request_id"] for each in before + after] == [each["request_id"] for each in entries]
     assert {each["http.response.status_code"] for each in before + after} == {200}
+    assert {each["proxy.name"] for each in before + after} == {"first", "second"}
     assert before[0]["url.full"] == origin.url("/hello")
     assert before[0]["level"] == "info"
 

@@ -21,6 +21,7 @@ from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.forwarding.test_https import make_pair
 from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
+from tests.live_figures import live_figures
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until
 
@@ -166,6 +167,7 @@ def test_sigusr2_upgrades_too_and_takes_the_configuration_as_it_is_now(origin: O
             os.kill(installed.pid, signal.SIGUSR2)
             wait_until(lambda: installed.version == "2.0.0", "it is the new program", 60)
         assert knocking.failures == []
+        live_figures(installed, proxy, lambda figures: figures.get("name") == proxy["name"])
 
 
 def kept(pid: int) -> Counter[str]:

@@ -69,6 +69,7 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     RestartProxy,
     Runtime,
+    SetProxyNames,
     Upgrade,
 )
 from actors.bus.messages.forwarding import (
@@ -203,6 +204,7 @@ __all__ = [
     "SetLogging",
     "SetMaxConnections",
     "SetPooling",
+    "SetProxyNames",
     "SetSettings",
     "SetWebhooks",
     "Stats",

@@ -140,6 +140,17 @@ class DescribeFleet:
 
 
 @message
+class SetProxyNames:
+    """Supervisor → metrics collector and telemetry: names and ports of proxies, by id; `gone` are deleted.
+
+    All of them when the receiver has started, then what changes. Nothing replies.
+    """
+
+    names: dict[str, tuple[str, int]]
+    gone: tuple[str, ...] = ()
+
+
+@message
 class Runtime:
     """What is really so with one actor. A value, not a message by itself.
 

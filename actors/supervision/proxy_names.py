@@ -1,0 +1,36 @@
+"""Sends the names of proxies to the actors that know proxies by their ids and publish them: collector and telemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from actors.bus.mailbox import Exchange
+from actors.bus.messages import METRICS, TELEMETRY, ProxySpec, SetProxyNames
+
+RECEIVERS = (METRICS, TELEMETRY)
+
+
+class ProxyNames:
+    """`receivers` are the actors of this program; those among them that publish names get them."""
+
+    def __init__(self, exchange: Exchange, receivers: Iterable[str]) -> None:
+        self._exchange = exchange
+        self._receivers = [name for name in RECEIVERS if name in receivers]
+
+    def started(self, actor: str, specs: Mapping[str, ProxySpec]) -> None:
+        """`actor` runs; a receiver gets all names."""
+        if actor in self._receivers:
+            self._exchange.tell(actor, SetProxyNames(_names(specs)))
+
+    def changed(self, before: Mapping[str, ProxySpec], after: Mapping[str, ProxySpec]) -> None:
+        """Send what differs between two states of the same proxies."""
+        known, names = _names(before), _names(after)
+        new = {proxy_id: name for proxy_id, name in names.items() if known.get(proxy_id) != name}
+        gone = tuple(known.keys() - names.keys())
+        if new or gone:
+            for receiver in self._receivers:
+                self._exchange.tell(receiver, SetProxyNames(new, gone))
+
+
+def _names(specs: Mapping[str, ProxySpec]) -> dict[str, tuple[str, int]]:
+    return {proxy_id: (spec.name, spec.port) for proxy_id, spec in specs.items()}

@@ -1,0 +1,26 @@
+"""A subscriber of the live metrics (`metrics.publish`) for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import zmq
+
+from tests.product import Product
+
+
+def live_figures(product: Product, proxy: dict[str, Any], accept: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The first published figures of `proxy` that `accept` takes. Raises `AssertionError` with the last ones after 30."""
+    context: zmq.Context[Any] = zmq.Context()
+    with context, context.socket(zmq.SUB) as subscriber:
+        subscriber.linger = 0
+        subscriber.rcvtimeo = 20_000
+        subscriber.subscribe(f"metrics.proxy.{proxy['id']}")
+        subscriber.connect(product.publish)
+        for _ in range(30):
+            figures: dict[str, Any] = msgpack.unpackb(subscriber.recv_multipart()[1])
+            if accept(figures):
+                return figures
+    raise AssertionError(f"not published: {figures}")
