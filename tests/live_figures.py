@@ -12,7 +12,7 @@ from tests.product import Product
 
 
 def live_figures(product: Product, proxy: dict[str, Any], accept: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The first published figures of `proxy` that `accept` takes. Raises `AssertionError` with the last ones after 30."""
+    """The first published figures of `proxy` that `accept` takes. Raises `AssertionError` with the last of 30."""
     context: zmq.Context[Any] = zmq.Context()
     with context, context.socket(zmq.SUB) as subscriber:
         subscriber.linger = 0
