@@ -17,7 +17,7 @@ from api.operations import OPERATIONS, Operation
 from config.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 MESSAGES = [
     name
@@ -181,3 +181,39 @@ def test_the_security_page_has_ten_points_and_a_test_for_each() -> None:
 def test_a_test_that_is_named_exists(named: str) -> None:
     path, _, name = named.partition("::")
     assert f"\ndef {name}(" in (ROOT / path).read_text()
+
+
+def terms_of_the_glossary() -> list[tuple[str, str, str]]:
+    """The rows of docs/glossary.md: term, meaning, and the words that are not used for it."""
+    lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")] for line in lines]
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3 and row[0] != "term" and "---" not in row[0]]
+
+
+def test_the_glossary_explains_each_term_once_and_rejects_no_term_of_its_own() -> None:
+    rows = terms_of_the_glossary()
+    terms = [term.strip() for row in rows for term in row[0].split(", ")]
+    assert len(terms) > 100
+    assert sorted(term for term in set(terms) if terms.count(term) > 1) == ["request"]  # HTTP's, and that of the bus
+    assert [row[0] for row in rows if not row[1]] == []
+    rejected = {word.strip() for row in rows for word in row[2].split(",")} - {""}
+    assert rejected & set(terms) == set()
+
+
+PRIVATE_WORDS = re.compile(
+    r"\b(wish|wishes|wished|elders?|heirs?|bequeath\w*|bequests?|whoever|whomever|nobody|somebody|complaints?"
+    r"|what is (?:really )?so|(?:is|are|was|were|be) told|turn(?:s|ed)? away|parents?)\b",
+    re.IGNORECASE,
+)
+PLAIN = [path for path in DOCUMENTS if path.name in {"index.md", "getting-started.md", "troubleshooting.md"}]
+
+
+def prose(document: Path) -> str:
+    """A document without its code."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"``.*?``|`[^`\n]*`", "", text)
+
+
+@pytest.mark.parametrize("document", PLAIN, ids=lambda path: path.name)
+def test_the_prose_uses_the_words_of_the_glossary(document: Path) -> None:
+    assert [line for line in prose(document).splitlines() if PRIVATE_WORDS.search(line)] == []
