@@ -13,7 +13,7 @@ from typing import Any
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, LastRequests, PutWish, SetSettings
-from actors.last_call import LAST_CALL
+from actors.net.listener_drain import LAST_CALL
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bridge import LoopBridge

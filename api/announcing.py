@@ -10,7 +10,7 @@ import socket
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from actors.forwarding.proxy_protocol import LOCAL_V2
+from actors.net.proxy_protocol import LOCAL_V2
 
 
 class _Plain(HTTPConnection):

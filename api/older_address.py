@@ -7,14 +7,15 @@ from typing import Any
 
 from waitress import wasyncore
 
-from actors.last_call import last_call
+from actors.net.listener_drain import last_call
 
 
 class OlderAddress(wasyncore.dispatcher):  # type: ignore[misc]  # waitress has no types
     """One more listening socket of a server of waitress, for the last ones to come there. Server thread only."""
 
     def __init__(self, server: Any, listener: socket.socket) -> None:
-        """`server.let_in(self)` is called when somebody waits. To be closed after `actors.last_call.LAST_CALL`."""
+        """`server.let_in(self)` is called when somebody waits. To be closed after
+        `actors.net.listener_drain.LAST_CALL`."""
         last_call(listener)
         super().__init__(listener, map=server._map)
         self.accepting = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.forwarding.connections import SORTS
+from actors.forwarding.connections.table import SORTS
 from actors.metrics.names import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES

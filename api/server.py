@@ -21,7 +21,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from actors.complaints import Complaint
-from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
+from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.supervision.sockets import BACKLOG
 from api.caps import counted_as, per_address
 from api.http.body import MAX_BODY

@@ -10,7 +10,7 @@ from typing import Any
 
 from waitress.channel import HTTPChannel
 
-from actors.forwarding.proxy_protocol import BadHeader, read_header
+from actors.net.proxy_protocol import BadHeader, read_header
 from api.http.parser import Parser
 from api.server_tasks import Answer, Refusal
 

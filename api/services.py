@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from actors.bus.events import event_topic
 from actors.bus.messages import Event
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from api.accounts import Accounts
 from api.api_keys import LastUsed
 from api.audit import AuditedStore, Trail, origin

@@ -17,9 +17,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError
 
-from actors.forwarding.proxy_protocol import LOCAL_V2
-from actors.forwarding.socks.replies import V4_GRANTED, status_of
-from actors.forwarding.socks.wire import pack_address
+from actors.forwarding.protocols.socks.replies import V4_GRANTED, status_of
+from actors.net.proxy_protocol import LOCAL_V2
+from actors.net.socks_wire import pack_address
 
 _V4_REFUSED = 502
 """SOCKS4 tells no reason."""

@@ -1,6 +1,6 @@
 """Which upstreams a request may name, as far as their addresses are known from how they are written.
 
-Names are judged where they are resolved, by the process of the proxy (`actors.forwarding.guard.UpstreamGuard`), and so
+Names are judged where they are resolved, by the process of the proxy (`actors.net.egress_guard.UpstreamGuard`), and so
 is everything that was stored before. What is written as an address is refused here already, with its field.
 """
 
@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from actors.bus.messages import EgressSpec
-from actors.forwarding.guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
+from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
 from config.fields import InvalidProxy
 from config.proxies import ProxyRecord
 from config.setting_kinds import tcp_parts

@@ -37,27 +37,28 @@ from actors.bus.messages import (
 )
 from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import RecordSender, Row, is_error
-from actors.forwarding import errors, trace
-from actors.forwarding.announcement import Announcement
-from actors.forwarding.client import Client
-from actors.forwarding.dial import EDGE
-from actors.forwarding.errors import Failure, Refused
-from actors.forwarding.explain import explain
-from actors.forwarding.lingering import linger
-from actors.forwarding.policy import HANDSHAKE_TIMEOUT
-from actors.forwarding.protocols import turned_away
-from actors.forwarding.serving import Serving
-from actors.forwarding.teller import Teller
-from actors.forwarding.transport import Transport
-from actors.forwarding.usage import UsageTeller
+from actors.forwarding.access.explain import explain
+from actors.forwarding.connections.client_connection import Client
+from actors.forwarding.connections.proxy_header_reader import Announcement
+from actors.forwarding.context import Serving
+from actors.forwarding.net.dialer import EDGE
+from actors.forwarding.net.lingering_close import linger
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure, Refused
+from actors.forwarding.protocols.registry import turned_away
+from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
+from actors.forwarding.reporting import trace
+from actors.forwarding.reporting.counter_publisher import Teller
+from actors.forwarding.reporting.usage_reporter import UsageTeller
 from actors.latency import sparse
 from actors.log_lines import set_subject
+from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
+from actors.net.transport import Transport
 from actors.process import Actor, Boot
-from actors.scarcity import BREATHER, OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
-    from actors.forwarding.certificate_watch import CertificateWatch
-    from actors.forwarding.proxy_protocol import Ends, Header
+    from actors.forwarding.net.certificate_watch import CertificateWatch
+    from actors.net.proxy_protocol import Ends, Header
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ class ForwardingActor(Actor):
         context = self._certificate.context()
         if context is None:
             return None
-        from actors.forwarding.tls import TlsStream  # only https proxies pay for it
+        from actors.net.tls_stream import TlsStream  # only https proxies pay for it
 
         return TlsStream(sock, context)
 
@@ -285,7 +286,7 @@ class ForwardingActor(Actor):
         if spec.protocol != "https":
             self._certificate = None
             return
-        from actors.forwarding.certificate_watch import CertificateWatch  # only https proxies pay for it
+        from actors.forwarding.net.certificate_watch import CertificateWatch  # only https proxies pay for it
 
         if self._certificate is None:
             self._certificate = CertificateWatch(self.loop, self.serving.problems)
@@ -293,7 +294,7 @@ class ForwardingActor(Actor):
 
     def _turn_away_from_full(self, sock: socket.socket) -> None:
         self.serving.count.errors += 1
-        self._turn_away(sock, errors.out_of_connections(self.serving.max_connections))
+        self._turn_away(sock, failures.out_of_connections(self.serving.max_connections))
 
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
         """An answer where the protocol has one before a request, no request read, no place taken; but a record."""

@@ -4,8 +4,8 @@ The new socket is bound before anything is stored (`prepare`), so an address tha
 the change in force (`switch`) the supervisor keeps the new socket for all later starts of the API and hands a copy to
 the API that runs, as a datagram with a descriptor (unix(7), SCM_RIGHTS) to `RunDir.api_door`. The API answers the
 request that asked for it, and then accepts at the new socket; until then new connections queue in the kernel. Who has
-begun to connect to the old socket is answered there, and then it is closed (`actors.last_call`). An API that has died
-meanwhile finds the new socket at its next start.
+begun to connect to the old socket is answered there, and then it is closed (`actors.net.listener_drain`). An API that
+has died meanwhile finds the new socket at its next start.
 """
 
 from __future__ import annotations

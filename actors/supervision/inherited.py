@@ -19,7 +19,7 @@ import socket
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
-from actors.last_call import open_again
+from actors.net.listener_drain import open_again
 from actors.supervision import notify
 from actors.supervision.sockets import BACKLOG, Resolved, end_listening, listen, resolve
 

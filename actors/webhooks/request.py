@@ -21,8 +21,8 @@ from standardwebhooks.webhooks import Webhook
 from urllib3.exceptions import HTTPError
 
 from actors.bus.messages import Event, WebhookSpec
-from actors.guarded_pools import GuardedAdapter, Refused
-from actors.outgoing import OutgoingGuard
+from actors.net.guarded_pools import GuardedAdapter, Refused
+from actors.net.own_requests import OutgoingGuard
 from config.units import timestamp_text
 from config.webhooks import MASK
 

@@ -19,7 +19,7 @@ from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec, WebhookStatus
 from actors.complaints import Complaint
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from actors.webhooks.lanes import Lane, Sending, Target
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.retries import Tried, judge

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from api.oauth.errors import ProviderLost
 from api.oauth.transport import get_object
 from config.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl

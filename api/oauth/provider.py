@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import requests
 
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
 from api.oauth.id_token import KeySet, claims_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from api.oauth.errors import Busy
 from api.oauth.identity import Identity
 from api.oauth.pending import PendingSignIns, Started

@@ -18,8 +18,8 @@ import requests
 from requests.auth import AuthBase
 from requests.utils import get_environ_proxies
 
-from actors.guarded_pools import GuardedAdapter, connect_guarded
-from actors.outgoing import OutgoingGuard
+from actors.net.guarded_pools import GuardedAdapter, connect_guarded
+from actors.net.own_requests import OutgoingGuard
 from api.oauth.errors import ProviderLost
 from config.oauth import is_loopback
 

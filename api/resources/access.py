@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from actors.bus.messages import Explain, Explanation, Failed
-from actors.forwarding.errors import Refused
-from actors.forwarding.explain import read_target
-from actors.forwarding.judge import without_address
+from actors.forwarding.access.explain import read_target
+from actors.forwarding.access.policy import without_address
+from actors.forwarding.protocols.failures import Refused
 from api.http.call import Call, Reply
 from api.http.errors import invalid
 from api.proxy_process import ask_process

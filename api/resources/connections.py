@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.forwarding.connections import SORTS
+from actors.forwarding.connections.table import SORTS
 from api.http.call import Call, Reply
 from api.http.errors import invalid, not_found
 from api.proxy_process import ask_process

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.last_call import last_call, open_again
+from actors.net.listener_drain import last_call, open_again
 
 LONG = 10.0
 SHORT = 0.1

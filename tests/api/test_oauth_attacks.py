@@ -17,7 +17,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from actors.outgoing import OutgoingGuard
+from actors.net.own_requests import OutgoingGuard
 from api.oauth import pending, transport
 from api.oauth.endpoints import Endpoints, find_endpoints
 from api.oauth.errors import IdentityRefused, ProviderLost, StateRefused

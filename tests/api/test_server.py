@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.scarcity import BREATHER
+from actors.net.descriptor_exhaustion import BREATHER
 from api.http.call import AFTER
 from api.server import ApiServer
 from tests.api.poverty import Poor

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from actors.net.descriptor_exhaustion import BREATHER
 from actors.process import Boot
-from actors.scarcity import BREATHER
 from api.tls_front import TlsFront
 from config.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from actors.forwarding.proxy_protocol import build_v1, build_v2
+from actors.net.proxy_protocol import build_v1, build_v2
 from tests.forwarding.test_https import make_pair
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from actors.bus.messages import forwarding_name
 from actors.forwarding.actor import ForwardingActor
-from actors.forwarding.serving import Serving
+from actors.forwarding.context import Serving
 from actors.process import Boot
 from tests.forwarding.forked import Forked
 from tests.forwarding.harness import PROXY_ID, Rig, until

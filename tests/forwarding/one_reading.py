@@ -18,10 +18,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.forwarding.commands import CloseClient, Command, LeaveOrigin, Open, Report, ToClient, ToOrigin, Tunnel
-from actors.forwarding.http.exchange import Exchange
-from actors.forwarding.http.session import HttpSession
-from actors.forwarding.policy import Policy
+from actors.forwarding.protocols.commands import (
+    CloseClient,
+    Command,
+    LeaveOrigin,
+    Open,
+    Report,
+    ToClient,
+    ToOrigin,
+    Tunnel,
+)
+from actors.forwarding.protocols.http.exchange import Exchange
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.session_config import Policy
 from tests.forwarding.witnesses import ANSWER_WITNESSES, REQUEST_WITNESSES, Field, Message, NotRead, Witness
 
 _END = b"\r\n\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self
 
-from actors.forwarding.commands import Command, ToClient, ToOrigin
+from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin
 
 
 class Heard(Protocol):

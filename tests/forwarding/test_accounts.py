@@ -14,7 +14,7 @@ import bcrypt
 import pytest
 
 from actors.bus.messages import AccountSpec, AccountStates, Explain, LimitsSpec, QueryAccounts
-from actors.forwarding.credentials import prehash
+from actors.forwarding.access.authenticator import prehash
 from config.quotas import period_at
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.errors import Refused
-from actors.forwarding.http import again
-from actors.forwarding.http.again import (
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http import head_cache
+from actors.forwarding.protocols.http.head_cache import (
     HEAD_SIZE_MAX,
     HEADS_KEPT,
     Memory,
@@ -18,9 +18,9 @@ from actors.forwarding.http.again import (
     route_of,
     url_of,
 )
-from actors.forwarding.http.fields import answer_to_client, request_to_origin
-from actors.forwarding.http.heads import parse_answer, parse_request
-from actors.forwarding.http.targets import parse_absolute
+from actors.forwarding.protocols.http.head_parser import parse_answer, parse_request
+from actors.forwarding.protocols.http.head_rewriting import answer_to_client, request_to_origin
+from actors.forwarding.protocols.http.targets import parse_absolute
 
 REQUEST = b"GET http://example.com/%b HTTP/1.1\r\nHost: example.com\r\n%b\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n%b\r\n"
@@ -49,7 +49,7 @@ def test_a_request_that_comes_again_reads_and_passes_on_as_one_that_is_new(
     fresh = parse_request(written)
     expected = request_to_origin(fresh, *parse_absolute(fresh.target), via, upgrade=upgrade)
     for _time in range(3):
-        head = again.request_head(bytes(bytearray(written)))
+        head = head_cache.request_head(bytes(bytearray(written)))
         assert head == fresh
         assert route_of(head) == parse_absolute(fresh.target)
         assert url_of(head) == "http://example.com/path"
@@ -64,7 +64,7 @@ def test_an_answer_that_comes_again_reads_and_passes_on_as_one_that_is_new(
     fresh = parse_answer(written)
     expected = answer_to_client(fresh, via, chunked=chunked, connection=connection)
     for _time in range(3):
-        head = again.answer_head(bytes(bytearray(written)))
+        head = head_cache.answer_head(bytes(bytearray(written)))
         assert head == fresh
         assert passed_to_client(head, via, chunked=chunked, connection=connection) == expected
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from actors.bus.messages import AccessSpec, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.forwarding.proxy_protocol import LOCAL_V2, build_v1, build_v2
+from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
 from tests.forwarding.test_https import make_pair

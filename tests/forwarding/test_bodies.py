@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.errors import Refused
-from actors.forwarding.http.bodies import LAST_CHUNK, Chunked, Counted, chunk
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, Counted, chunk
 
 NEXT = b"GET http://next/ HTTP/1.1\r\n"
 

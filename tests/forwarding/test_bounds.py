@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from actors.forwarding.commands import Open
-from actors.forwarding.errors import Refused
-from actors.forwarding.http.bodies import Chunked
-from actors.forwarding.http.heads import HEAD_MAX
-from actors.forwarding.http.session import HttpSession
-from actors.forwarding.socks.v4 import Socks4Session
-from actors.forwarding.socks.v5 import Socks5Session
+from actors.forwarding.protocols.commands import Open
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.framing import Chunked
+from actors.forwarding.protocols.http.head_parser import HEAD_MAX
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.socks.v4 import Socks4Session
+from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.fuzzing.http_sides import OK, POLICY
 from tests.fuzzing.invariants import HELD_MAX, held
 

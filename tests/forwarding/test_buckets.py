@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.forwarding.buckets import TICK, Bucket
-from actors.forwarding.limits import client_key
-from actors.forwarding.meter import Gate
-from actors.forwarding.windows import EXACT, MINUTE, Window
+from actors.forwarding.limits.limits import client_key
+from actors.forwarding.limits.meter import Gate
+from actors.forwarding.limits.sliding_window import EXACT, MINUTE, Window
+from actors.forwarding.limits.token_bucket import TICK, Bucket
 
 
 class Hand:

@@ -12,8 +12,8 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.forwarding.connections import PAGE_MAX, SLICE, SORTS, Live
-from actors.forwarding.serving import Serving
+from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, Live
+from actors.forwarding.context import Serving
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
 from tests.forwarding.test_proxying import BIG, connect, get, read_answer, tunnel

@@ -7,7 +7,7 @@ import email.utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.http.dates import DateLine, dated, http_date
+from actors.forwarding.protocols.http.date_header import DateLine, dated, http_date
 
 
 def test_the_date_of_the_rfc() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from actors.bus.loop import Loop
-from actors.forwarding.deadlines import HORIZON, NEVER, QUANTUM, STRIDE, Deadlines
+from actors.forwarding.net.timer_wheel import HORIZON, NEVER, QUANTUM, STRIDE, Deadlines
 from tests.forwarding.harness import until
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
 from actors.bus.messages import AccessSpec, EgressSpec, Explain, Explanation, Failed
-from actors.forwarding import errors
-from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import Failure, Refused
-from actors.forwarding.explain import explain, read_target
-from actors.forwarding.resolve import Answer, Found, Resolver, new_threads
-from actors.forwarding.serving import Serving
+from actors.forwarding.access.explain import explain, read_target
+from actors.forwarding.context import Serving
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.net.resolver import Answer, Found, Resolver, new_threads
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure, Refused
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.origins import Origin, answers, counted
 from tests.forwarding.test_proxying import get, read_answer
@@ -110,7 +110,7 @@ ZONE: dict[str, Answer] = {
     "b.a.test": Found(("127.0.1.1", "10.0.0.1")),
     "private.test": Found(("10.0.0.1",)),
     "six.test": Found(("::1", "127.0.2.1")),
-    "gone.test": errors.dns_failed("gone.test does not resolve"),
+    "gone.test": failures.dns_failed("gone.test does not resolve"),
 }
 TARGETS = (*ZONE, "127.0.0.1", "127.0.2.1", "10.0.0.1", "[::1]", "[::ffff:127.0.0.1]")
 CLIENTS = ("127.0.0.1", "192.0.2.1", "::1", "::ffff:127.0.0.1")

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from actors.forwarding.serving import HANDSHAKES_RECORDED
+from actors.forwarding.context import HANDSHAKES_RECORDED
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.test_https import make_pair
 from tests.forwarding.test_proxying import connect

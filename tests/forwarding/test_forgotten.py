@@ -9,17 +9,17 @@ from contextlib import ExitStack
 import pytest
 
 from actors.bus.messages import LimitsSpec
-from actors.forwarding.announcement import Announcement
-from actors.forwarding.client import Client
-from actors.forwarding.datagrams import Association
-from actors.forwarding.http.session import HttpSession
-from actors.forwarding.lingering import _Lingering
-from actors.forwarding.meter import Gate, Meter
-from actors.forwarding.pool import Origin as OriginConnection
-from actors.forwarding.proxy_protocol import build_v2
-from actors.forwarding.serving import Serving
-from actors.forwarding.socks.v5 import Socks5Session
-from actors.forwarding.tunnel import Tunnel
+from actors.forwarding.connections.client_connection import Client
+from actors.forwarding.connections.proxy_header_reader import Announcement
+from actors.forwarding.connections.tunnel import Tunnel
+from actors.forwarding.connections.udp_association import Association
+from actors.forwarding.context import Serving
+from actors.forwarding.limits.meter import Gate, Meter
+from actors.forwarding.net.connection_pool import Origin as OriginConnection
+from actors.forwarding.net.lingering_close import _Lingering
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.socks.v5 import Socks5Session
+from actors.net.proxy_protocol import build_v2
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.forwarding.flow import AnyFlow, CopyingFlow, Flow, PipePool, Progress
+from actors.forwarding.net.splice import AnyFlow, CopyingFlow, Flow, PipePool, Progress
 
 
 class Turnstile:

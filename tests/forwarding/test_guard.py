@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from actors.bus.messages import EgressSpec
-from actors.forwarding.guard import LOCAL_KNOWN, Guard, UpstreamGuard
-from actors.forwarding.local_addresses import Address, is_local
-from actors.outgoing import OutgoingGuard
+from actors.net.egress_guard import LOCAL_KNOWN, Guard, UpstreamGuard
+from actors.net.local_addresses import Address, is_local
+from actors.net.own_requests import OutgoingGuard
 
 
 def guard(policy: str = "public_only", allow: tuple[str, ...] = (), own: tuple[tuple[str, int], ...] = ()) -> Guard:
@@ -163,7 +163,7 @@ ip -6 addr add 2a00:1::2/128 dev lo nodad
 ip -6 route add local 2a00:9::/64 dev lo
 exec "$0" -c '
 from ipaddress import ip_address
-from actors.forwarding.local_addresses import Address, is_local
+from actors.net.local_addresses import Address, is_local
 for each in "8.8.8.8 8.8.8.9 2a00:1::1 2a00:1::2 2a00:9::5 1.1.1.1 2a00:2::1".split():
     print(each, is_local(ip_address(each)))
 '

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from actors.bus.messages import AccountSpec, LimitsSpec
-from actors.forwarding.credentials import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes
 from tests.forwarding.parents import parent, parents

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.errors import Refused
-from actors.forwarding.http.heads import FIELDS_MAX, HEAD_MAX, LINE_MAX, find_end, parse_answer, parse_request
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.head_parser import (
+    FIELDS_MAX,
+    HEAD_MAX,
+    LINE_MAX,
+    find_end,
+    parse_answer,
+    parse_request,
+)
 
 GOOD = b"GET http://a.example/x?y=1 HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\r\n"
 

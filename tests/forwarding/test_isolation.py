@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from actors.forwarding import datagrams
-from actors.forwarding.http.session import HttpSession
-from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
-from actors.forwarding.tunnel import Tunnel
-from actors.forwarding.upstreams.connect import ConnectHandshake
+from actors.forwarding.connections import udp_association
+from actors.forwarding.connections.isolation import LOGGED_EVERY, REASON, CrashLog
+from actors.forwarding.connections.tunnel import Tunnel
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
@@ -47,7 +47,7 @@ def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1
             assert exactly(beside, 10) == b"still here"
             kept.sendall(get(origin))
             assert read_answer(kept)[1] == b"fine"
-        logged = [each for each in caplog.records if each.name == "actors.forwarding.isolation"]
+        logged = [each for each in caplog.records if each.name == "actors.forwarding.connections.isolation"]
         assert [each.exc_info[0] for each in logged if each.exc_info] == [Unforeseen], "once for each place"
         assert rig.process.poll() is None
 
@@ -126,7 +126,7 @@ def test_in_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
         other, code, _bound = ask(rig, 1, address(LOOPBACK, origin.port))
         assert code == 0
         control, code, relay = ask(rig, 3, address(LOOPBACK, 0))
-        breaks(monkeypatch, datagrams, "read_datagram", b"boom")
+        breaks(monkeypatch, udp_association, "read_datagram", b"boom")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender, control, other:
             sender.sendto(b"boom", relay)
             assert read_all(control) == b""

@@ -14,12 +14,12 @@ import pytest
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_workers import DROPPED, WAITING_MAX, FairWorkers
-from actors.forwarding import credentials as credentials_module
-from actors.forwarding.credentials import REMEMBERED, Credentials, prehash
-from actors.forwarding.errors import Failure
-from actors.forwarding.guessing import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
-from actors.forwarding.hosts import LOOKED_AT_EVERY, HostsFile
-from actors.forwarding.resolve import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
+from actors.forwarding.access import authenticator as credentials_module
+from actors.forwarding.access.authenticator import REMEMBERED, Credentials, prehash
+from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
+from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
+from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
+from actors.forwarding.protocols.failures import Failure
 from tests.forwarding.harness import spec
 
 DEADLINE = 30.0

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.proxy_protocol import (
-    HEADER_MAX,
-    LOCAL_V2,
-    BadHeader,
-    Header,
-    build_v1,
-    build_v2,
-    crc32c,
-    read_header,
-)
+from actors.net.proxy_protocol import HEADER_MAX, LOCAL_V2, BadHeader, Header, build_v1, build_v2, crc32c, read_header
 
 SIGNATURE = bytes.fromhex("0d0a0d0a000d0a515549540a")
 CLIENT4, PROXY4 = ("192.0.2.7", 56324), ("198.51.100.1", 443)

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from actors.bus.messages import AdmitTester, Done, EgressSpec, Stop
-from actors.forwarding.credentials import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
 

@@ -11,7 +11,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages import AdmitTester, Done, QueryTester, QueryUpstreams, ReportOfTest, Upstreams
-from actors.forwarding import testers as testers_of
+from actors.forwarding.access import test_clients as testers_of
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes
 from tests.forwarding.parents import of_rig, parents

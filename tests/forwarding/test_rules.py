@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages import AccessSpec
-from actors.forwarding.rules import Rules
+from actors.forwarding.access.rules import Rules
 from config.access import ALL_PORTS, Destination, read_destination, read_network
 
 # --- the grammar ---

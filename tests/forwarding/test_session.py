@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding import errors
-from actors.forwarding.commands import (
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.commands import (
     Authorize,
     CloseClient,
     LeaveOrigin,
@@ -21,8 +21,8 @@ from actors.forwarding.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.http.session import EMPTY_LINES_MAX, HttpSession, Phase
-from actors.forwarding.policy import Policy
+from actors.forwarding.protocols.http.session import EMPTY_LINES_MAX, HttpSession, Phase
+from actors.forwarding.protocols.session_config import Policy
 from tests.forwarding.talk import Conversation
 
 POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
@@ -150,7 +150,7 @@ def test_every_answer_of_its_own_has_a_date_and_one_of_an_origin_keeps_its_own()
         assert talk.to_client.partition(b"\r\n")[2].startswith(date)
         assert talk.to_client.count(b"Date:") == 1
     refused = begin(GET)
-    refused.out += refused.session.failed(errors.out_of_descriptors(), 0.0)
+    refused.out += refused.session.failed(failures.out_of_descriptors(), 0.0)
     assert refused.to_client.partition(b"\r\n")[2].startswith(date)
     assert b"Date" not in begin(GET).opened().origin(OK).to_client
 
@@ -372,8 +372,10 @@ def test_credentials_are_asked_for_and_never_reach_the_origin() -> None:
     assert talk.all(Report)[-1].user == "x"
 
 
-@pytest.mark.parametrize("failure", [errors.connection_refused("x"), errors.dns_failed("x"), errors.prohibited("x")])
-def test_a_failure_to_connect_is_told_and_the_client_may_go_on(failure: errors.Failure) -> None:
+@pytest.mark.parametrize(
+    "failure", [failures.connection_refused("x"), failures.dns_failed("x"), failures.prohibited("x")]
+)
+def test_a_failure_to_connect_is_told_and_the_client_may_go_on(failure: failures.Failure) -> None:
     talk = Talk().client(GET)
     talk.out += talk.session.failed(failure, 0.0)
     assert f"error={failure.kind}".encode() in talk.to_client
@@ -383,7 +385,7 @@ def test_a_failure_to_connect_is_told_and_the_client_may_go_on(failure: errors.F
 
 def test_a_failed_request_whose_body_is_unread_ends_the_connection() -> None:
     talk = Talk().client(b"POST http://a.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
-    talk.out += talk.session.failed(errors.connection_refused("x"), 0.0)
+    talk.out += talk.session.failed(failures.connection_refused("x"), 0.0)
     assert talk.out[-1] == CloseClient()
 
 
@@ -556,7 +558,7 @@ def test_trace_does_not_go_to_a_parent_with_our_credentials() -> None:
 
 def test_requests_behind_one_that_is_refused_are_not_served() -> None:
     talk = Talk().client(GET * 3)
-    talk.out += talk.session.failed(errors.prohibited("no"), 0.0)
+    talk.out += talk.session.failed(failures.prohibited("no"), 0.0)
     assert talk.kinds == ["Open", "ToClient", "Report", "CloseClient"]
     assert b"Connection: close" in talk.to_client
 
@@ -601,6 +603,6 @@ def test_wrong_credentials_are_reported_with_the_name_that_was_tried_and_none_wi
         (407, "", "http_request_denied"),
     ]
     assert [each.report.detail for each in (wrong, none)] == [
-        errors.CREDENTIALS_WRONG.detail,
-        errors.CREDENTIALS_WANTED.detail,
+        failures.CREDENTIALS_WRONG.detail,
+        failures.CREDENTIALS_WANTED.detail,
     ]

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from actors.bus.messages import AccessSpec, ConnectionFilter, EgressSpec, QueryConnections
-from actors.forwarding.commands import Report
-from actors.forwarding.datagram_targets import FURTHER, TARGETS_MAX, Targets
+from actors.forwarding.connections.udp_targets import FURTHER, TARGETS_MAX, Targets
+from actors.forwarding.protocols.commands import Report
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
 from tests.forwarding.origins import Origin, echoes, read_all
 

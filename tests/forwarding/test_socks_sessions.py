@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding import errors
-from actors.forwarding.commands import (
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
     CloseClient,
@@ -21,11 +21,11 @@ from actors.forwarding.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.errors import Failure
-from actors.forwarding.policy import Policy
-from actors.forwarding.socks.session import HELD_MAX, Phase, SocksSession
-from actors.forwarding.socks.v4 import Socks4Session
-from actors.forwarding.socks.v5 import Socks5Session
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks.session import HELD_MAX, Phase, SocksSession
+from actors.forwarding.protocols.socks.v4 import Socks4Session
+from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.forwarding.talk import Conversation
 
 POLICY = Policy(timeout=30, handshake_timeout=10)
@@ -205,16 +205,16 @@ def test_what_is_held_behind_a_request_is_bounded() -> None:
 # --- refusals ---
 
 _FAILURES = [
-    (errors.prohibited("no"), 2, 403),
+    (failures.prohibited("no"), 2, 403),
     (Failure(403, "http_request_denied", "no"), 2, 403),
-    (errors.unroutable("no"), 3, 502),
-    (errors.host_unreachable("no"), 4, 502),
-    (errors.dns_failed("no"), 4, 502),
-    (errors.dns_timed_out("no"), 4, 504),
-    (errors.connection_refused("no"), 5, 502),
-    (errors.connection_timed_out("no"), 6, 504),
-    (errors.connection_lost("no"), 1, 502),
-    (errors.out_of_descriptors(), 1, 503),
+    (failures.unroutable("no"), 3, 502),
+    (failures.host_unreachable("no"), 4, 502),
+    (failures.dns_failed("no"), 4, 502),
+    (failures.dns_timed_out("no"), 4, 504),
+    (failures.connection_refused("no"), 5, 502),
+    (failures.connection_timed_out("no"), 6, 504),
+    (failures.connection_lost("no"), 1, 502),
+    (failures.out_of_descriptors(), 1, 503),
 ]
 
 

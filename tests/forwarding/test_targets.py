@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.forwarding.errors import Refused
-from actors.forwarding.http.targets import parse_absolute, parse_authority
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.targets import parse_absolute, parse_authority
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages import Counters
-from actors.forwarding.teller import REPEATED_AFTER, REPEATED_MAX, Teller
+from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEATED_MAX, Teller
 from tests.supervision.standins import counters
 
 

@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 
 from actors.bus.messages import AccessSpec, Done, SetLogging
-from actors.forwarding.credentials import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstreams.choice import Choice, _score_of, new_choice
-from actors.forwarding.upstreams.names import split_session
-from actors.forwarding.upstreams.parent import BACK_OFF_MAX, DOUBTS_MAX, Parent
+from actors.forwarding.upstreams.balancing import Choice, _score_of, new_choice
+from actors.forwarding.upstreams.session_username import split_session
+from actors.forwarding.upstreams.upstream import BACK_OFF_MAX, DOUBTS_MAX, Parent
 from tests.forwarding.parents import parent as spec
 
 

@@ -24,8 +24,8 @@ from actors.bus.messages import (
     UpstreamSpec,
     UpstreamState,
 )
-from actors.forwarding.credentials import prehash
-from actors.forwarding.proxy_protocol import LOCAL_V2, build_v2, read_header
+from actors.forwarding.access.authenticator import prehash
+from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, Script, answers, counted, echoes, read_all, read_head
 from tests.forwarding.parents import closed_port, of_rig, parent, parents

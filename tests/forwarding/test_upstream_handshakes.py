@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.http.targets import parse_authority
-from actors.forwarding.upstreams.connect import ConnectHandshake, credentials_field
+from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed
-from actors.forwarding.upstreams.socks import Socks4Handshake, Socks5Handshake
+from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
+from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 
 NAME = parse_authority(b"example.com:443", None)
 V4 = parse_authority(b"192.0.2.7:80", None)

@@ -10,7 +10,7 @@ import bcrypt
 import pytest
 
 from actors.bus.messages import QueryUpstreams, UpstreamState
-from actors.forwarding.credentials import prehash
+from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
 from tests.forwarding.parents import closed_port, of_rig, parent, parents

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from actors.forwarding.http.via import extended_via, passed_here
-from actors.forwarding.own_name import received_by
+from actors.forwarding.protocols.http.pseudonym import received_by
+from actors.forwarding.protocols.http.via import extended_via, passed_here
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.origins import Origin, Script, counted, read_head
 from tests.forwarding.parents import of_rig, parent, parents

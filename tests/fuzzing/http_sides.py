@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actors.forwarding.commands import (
+from actors.forwarding.protocols.commands import (
     Authorize,
     CloseClient,
     Command,
@@ -18,9 +18,9 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.http.bodies import Chunked
-from actors.forwarding.http.session import HttpSession
-from actors.forwarding.policy import Policy
+from actors.forwarding.protocols.http.framing import Chunked
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.session_config import Policy
 from tests.forwarding.one_reading import check_answer, check_requests
 from tests.fuzzing.input import read_input
 from tests.fuzzing.invariants import check, check_held, check_work

@@ -9,8 +9,8 @@ from enum import Enum
 from types import FrameType
 from typing import Any
 
-from actors.forwarding.policy import Policy
-from actors.forwarding.protocol import Session
+from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session_config import Policy
 
 HELD_MAX = 256 * 1024
 """Octets that one connection may take, its session's objects included."""

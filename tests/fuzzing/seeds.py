@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.bus.codec import Envelope, Role, encode
 from actors.bus.messages import AccessSpec, Configure, Done, EgressSpec, ProxySpec, Stop
-from actors.forwarding.proxy_protocol import LOCAL_V2, build_v1, build_v2
+from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.smuggling import ANSWERS, CHUNKED_BODIES, REQUESTS
 from tests.fuzzing.input import write_input
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.forwarding.commands import (
+from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
     CloseClient,
@@ -18,11 +18,11 @@ from actors.forwarding.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.errors import prohibited
-from actors.forwarding.policy import Policy
-from actors.forwarding.socks.session import SocksSession
-from actors.forwarding.socks.v4 import Socks4Session
-from actors.forwarding.socks.v5 import Socks5Session
+from actors.forwarding.protocols.failures import prohibited
+from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks.session import SocksSession
+from actors.forwarding.protocols.socks.v4 import Socks4Session
+from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.fuzzing.input import Input, read_input
 from tests.fuzzing.invariants import check, check_held, check_work
 

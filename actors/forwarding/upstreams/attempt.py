@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from actors.bus.loop import Timer
-from actors.forwarding.dial import Dialer
-from actors.forwarding.errors import PROHIBITED, Failure
-from actors.forwarding.http.targets import Authority
-from actors.forwarding.isolation import REASON
-from actors.forwarding.sending import push
-from actors.forwarding.transport import Transport
+from actors.forwarding.connections.isolation import REASON
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.protocols.failures import PROHIBITED, Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed, unusable
-from actors.forwarding.upstreams.stream import ParentStream
+from actors.forwarding.upstreams.tls_client import ParentStream
+from actors.net.send_buffer import push
+from actors.net.transport import Transport
 
 LOOK_SIZE = 64 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from actors.forwarding.errors import Failure
+from actors.forwarding.protocols.failures import Failure
 
 
 class Blame(Enum):

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.forwarding.errors import Failure
-from actors.forwarding.http.targets import Authority
-from actors.forwarding.pool import Origin
-from actors.forwarding.proxy_protocol import Ends
-from actors.forwarding.transport import Transport
+from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.attempt import Attempt
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed
-from actors.forwarding.upstreams.parent import Parent
+from actors.forwarding.upstreams.upstream import Parent
+from actors.net.proxy_protocol import Ends
+from actors.net.transport import Transport
 
 if TYPE_CHECKING:
-    from actors.forwarding.upstreams.parents import Upstreams
+    from actors.forwarding.upstreams.upstream_set import Upstreams
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2

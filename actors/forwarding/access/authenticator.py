@@ -1,0 +1,167 @@
+"""Who may use a proxy: user names and passwords, checked against bcrypt off the loop.
+
+A pair that was good is remembered for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy
+of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
+way. No client has more than its share of the threads (`FairWorkers`), whose client has gone is not checked at all, and
+after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are known
+to be right pass all the same, also beyond the minute while checks have to wait.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+from actors.bus.messages import ProxySpec
+from actors.complaints import Complaint
+from actors.fair_workers import DROPPED, FairWorkers
+from actors.forwarding.access.guess_limit import PAUSE, Guessing
+from actors.forwarding.limits.limits import client_key, site_key
+from actors.forwarding.net.requester import Asker
+
+REMEMBERED = 60.0
+WRONG_REMEMBERED = 10.0
+MEMORY_SIZE = 1024
+THREADS = 4
+SHARE_OF_CLIENT = 2
+
+log = logging.getLogger(__name__)
+
+OnChecked = Callable[[str | None], None]
+
+
+class _Pair(NamedTuple):
+    """Credentials as they came: `digest` is a keyed hash of both, `client` the key of the client that sent them."""
+
+    user: str
+    digest: bytes
+    client: str
+
+
+def prehash(password: bytes) -> bytes:
+    """What bcrypt gets: a digest, since bcrypt passes over what is behind byte 72 and stops at NUL."""
+    return base64.b64encode(hashlib.sha256(password).digest())
+
+
+class Credentials:
+    """Checks clients' credentials for one proxy: those of `auth` and of its accounts."""
+
+    def __init__(self, loop: Loop, spec: ProxySpec) -> None:
+        self._loop = loop
+        self._threads = FairWorkers(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
+        self._hashes: dict[str, bytes] = {}
+        self._key = os.urandom(32)
+        self._good: dict[bytes, tuple[float, bytes]] = {}
+        self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
+        self._guessing = Guessing()
+        self._complaint = Complaint(log, "wrong passwords")
+        self.take_over(spec)
+
+    def take_over(self, spec: ProxySpec) -> None:
+        """The users and passwords of another configuration. What is remembered holds for unchanged passwords alone."""
+        users = [(account.username, account.password_hash) for account in spec.accounts]
+        if spec.auth_username is not None:
+            users.append((spec.auth_username, spec.auth_hash))
+        self._hashes = {user: (stored or "").encode() for user, stored in users}
+
+    def knows(self, user: str) -> bool:
+        """Is there such a user?"""
+        return user in self._hashes
+
+    def stored(self, user: str) -> bytes | None:
+        """The hash of the user's password, empty where there are no passwords; None for nobody who is known."""
+        return self._hashes.get(user)
+
+    def check(
+        self, user: str | None, password: bytes | None, asker: Asker, done: OnChecked, gone: Callable[[], None]
+    ) -> None:
+        """Call `done` with the user's name, or None; in this very call when the answer is known.
+
+        No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides.
+        When the asker doesn't wait any more as its turn comes, nothing is checked, and `gone` is called instead.
+        """
+        if user is None:
+            done(None)
+            return
+        if password is None:
+            done(user if user in self._hashes else None)
+            return
+        digest = hashlib.blake2b(user.encode() + b"\0" + password, key=self._key).digest()
+        if self._is_right(user, digest):
+            done(user)
+            return
+        self._check_new(_Pair(user, digest, client_key(asker.client_ip)), password, asker, done, gone)
+
+    def _is_right(self, user: str, digest: bytes, paused: bool = False) -> bool:
+        """Was this pair right, for the hash that the user still has?
+
+        After `REMEMBERED` it is checked again, but not where the check would have to wait behind those of others.
+        """
+        known = self._good.get(digest)
+        if known is None or known[1] != self._hashes.get(user):
+            return False
+        return known[0] > self._loop.now or paused or self._threads.waiting > 0
+
+    def _check_new(self, pair: _Pair, password: bytes, asker: Asker, done: OnChecked, gone: Callable[[], None]) -> None:
+        known = self._known(pair)
+        if known is not None:
+            done(pair.user if known else None)
+            return
+        stored = self._hashes.get(pair.user)
+        # Somebody unknown costs a check, too: else the time would tell who is known.
+        against = stored if stored is not None else next(iter(self._hashes.values()), b"")
+
+        def ended(result: bool | object | None) -> None:
+            if result is not DROPPED:
+                done(self._checked(pair, stored, result is True))
+                return
+            known = self._known(pair)
+            if known is not None:
+                done(pair.user if known else None)
+            else:
+                gone()
+
+        def starts() -> bool:
+            return asker.waits and self._known(pair) is None
+
+        labels = site_key(asker.client_ip), f"{pair.client} {pair.user}"
+        self._threads.submit(labels, partial(_matches, password, against), ended, starts)
+
+    def _known(self, pair: _Pair) -> bool | None:
+        """Is it right, as far as that is known without a check? None: it has to be checked."""
+        now, stored = self._loop.now, self._hashes.get(pair.user)
+        paused = self._guessing.paused(pair.client, pair.user, now)
+        if self._is_right(pair.user, pair.digest, paused):
+            return True
+        until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
+        return False if paused or (until > now and wrong_for == stored) else None
+
+    def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> str | None:
+        """The user, if `stored`, the hash that the password was checked against, is still the user's."""
+        now = self._loop.now
+        if matches and stored is not None:
+            if self._hashes.get(pair.user) != stored:
+                return None
+            keep(self._good, pair.digest, (now + REMEMBERED, stored), MEMORY_SIZE)
+            return pair.user
+        keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), MEMORY_SIZE)
+        if self._guessing.failed(pair.client, pair.user, now):
+            text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
+            self._complaint.trouble(text, logging.WARNING)
+        return None
+
+
+def _matches(password: bytes, stored: bytes) -> bool:
+    import bcrypt  # only proxies with credentials pay for it
+
+    try:
+        return bcrypt.checkpw(prehash(password), stored)
+    except ValueError:
+        return False  # no hash is stored

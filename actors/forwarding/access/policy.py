@@ -1,0 +1,96 @@
+"""Guard and access rules together: the one decision about a target, for whoever connects and whoever asks.
+
+The guard is judged first, since nothing excepts what it forbids here; then the rules. In report mode a rule refuses
+nothing, and what it would have refused is told in `Judgement.reason` behind `reported:`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from actors.forwarding.access.rules import REPORTED, Rules, Verdict
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
+from actors.net.egress_guard import LOOPBACK, is_localhost
+
+
+class Judgement(NamedTuple):
+    """One decision. `failure` None lets it through; `reason` is the word for the record, empty when nothing speaks
+    against it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
+    `egress_guard`.
+    """
+
+    failure: Failure | None
+    reason: str
+    rule: str
+    stage: str
+
+
+_CLIENT_PASSES = Judgement(None, "", "", "client")
+_ADDRESS_PASSES = Judgement(None, "", "", "address")
+
+
+def without_address(name: str) -> str:
+    """What the guard's refusal is called for those who asked for a name: its addresses are not theirs to know."""
+    return f"{name} has no address that this proxy may connect to"
+
+
+class AddressGuard(Protocol):
+    """See `guard.Guard`."""
+
+    def judge(self, address: str, port: int, name: str) -> str | None:
+        """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
+
+
+class Judge:
+    """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
+
+    def __init__(self, guard: AddressGuard, rules: Rules) -> None:
+        self._guard = guard
+        self._rules = rules
+
+    @property
+    def mode(self) -> str:
+        """`enforce` or `report`."""
+        return "report" if self._rules.report else "enforce"
+
+    def client(self, client_ip: str) -> Judgement:
+        """May this client come? Judged when it is accepted."""
+        if not self._rules.judges_clients:
+            return _CLIENT_PASSES
+        return self._by_rules(self._rules.judge_client(client_ip), "client")
+
+    def name(self, target: Authority) -> Judgement | None:
+        """A no before the name is resolved; None when its addresses are to be judged."""
+        if not self._rules.judges_destinations:
+            return None
+        verdict = self._rules.judge_name(target.host, target.port)
+        if verdict is None or not verdict.denied or self._rules.report:
+            return None
+        return self._by_rules(verdict, "name")
+
+    def address(self, target: Authority, address: str) -> Judgement:
+        """May `target` be connected to at `address`?"""
+        sentence = self._guard.judge(address, target.port, target.host)
+        if sentence is not None:
+            failure = failures.prohibited(sentence if target.literal else without_address(target.host))
+            return Judgement(failure, failure.reason, sentence, "egress_guard")
+        if not self._rules.judges_destinations:
+            return _ADDRESS_PASSES
+        return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
+
+    def unresolved(self, target: Authority) -> Judgement:
+        """May a parent proxy be asked for `target`? The addresses of a name are the parent's to find and to guard."""
+        if target.literal:
+            return self.address(target, target.host)
+        if is_localhost(target.host):
+            return self.address(target, LOOPBACK)
+        return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
+
+    def _by_rules(self, verdict: Verdict, stage: str) -> Judgement:
+        if not verdict.denied:
+            return Judgement(None, "", verdict.rule, stage)
+        if self._rules.report:
+            return Judgement(None, REPORTED + verdict.reason, verdict.rule, stage)
+        return Judgement(failures.denied_by_rule(verdict.reason, verdict.rule), verdict.reason, verdict.rule, stage)

@@ -1,0 +1,249 @@
+"""Access rules, compiled: may this client come, may this target be connected to?
+
+Deny wins over allow, and where there is an allow list everything that isn't in it is denied. A destination is judged
+twice: by its name before it is resolved (`judge_name`), which spares the resolver what is denied in any case, and with
+each address that it resolved to (`judge_address`). An IPv6 address that carries an IPv4 one is denied where the inner
+one is, and is allowed only as what it is; a mapped one *is* the IPv4 address, since that is where the kernel connects.
+
+Of several entries of a list that match, one that matches by name is named before a network, and else the first.
+Whatever the number of entries, judging is a few dictionary look-ups: one for each label of the name, and one for each
+prefix length that occurs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+from actors.bus.messages import AccessSpec
+from actors.net.egress_guard import hidden_v4
+from config.access import ALL_PORTS, Network, Ports, read_destination, read_network
+
+CLIENT_DENIED: Final = "client_denied"
+CLIENT_NOT_ALLOWED: Final = "client_not_allowed"
+DESTINATION_DENIED: Final = "destination_denied"
+DESTINATION_NOT_ALLOWED: Final = "destination_not_allowed"
+REASONS: Final = (CLIENT_DENIED, CLIENT_NOT_ALLOWED, DESTINATION_DENIED, DESTINATION_NOT_ALLOWED)
+
+REPORTED: Final = "reported:"
+"""What stands before a reason in a record when rules are only reported: it went through."""
+
+Address = IPv4Address | IPv6Address
+
+
+class Verdict(NamedTuple):
+    """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is what decided, empty when nothing speaks."""
+
+    reason: str
+    rule: str
+
+    @property
+    def denied(self) -> bool:
+        """Is it a no?"""
+        return bool(self.reason)
+
+
+ALLOWED: Final = Verdict("", "")
+
+
+class _ByPort:
+    """The first entry for each port, out of the ranges of one host: segments with their entry's index."""
+
+    __slots__ = ("_indices", "_starts")
+
+    def __init__(self, ranges: list[tuple[Ports, int]]) -> None:
+        self._starts: list[int] = []
+        self._indices: list[int | None] = []
+        waiting = sorted(ranges)
+        edges = sorted({edge for (low, high), _index in ranges for edge in (low, high + 1)})
+        active: list[tuple[int, int]] = []
+        position = 0
+        for edge in edges:
+            while position < len(waiting) and waiting[position][0][0] <= edge:
+                (_low, high), index = waiting[position]
+                heapq.heappush(active, (index, high))
+                position += 1
+            while active and active[0][1] < edge:
+                heapq.heappop(active)
+            self._starts.append(edge)
+            self._indices.append(active[0][0] if active else None)
+
+    def first(self, port: int) -> int | None:
+        """The index of the first entry that holds for `port`."""
+        found = bisect_right(self._starts, port) - 1
+        return self._indices[found] if found >= 0 else None
+
+
+class _Networks:
+    """Networks of one IP version: for each prefix length that occurs a table of what stands before it."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._ranges: dict[int, dict[int, list[tuple[Ports, int]]]] = {}
+        self._tables: list[tuple[int, dict[int, _ByPort]]] = []
+
+    def add(self, network: Network, ports: Ports, index: int) -> None:
+        shift = self._width - network.prefixlen
+        table = self._ranges.setdefault(shift, {})
+        table.setdefault(int(network.network_address) >> shift, []).append((ports, index))
+
+    def compile(self) -> None:
+        for shift, table in self._ranges.items():
+            self._tables.append((shift, {number: _ByPort(ranges) for number, ranges in table.items()}))
+        self._ranges.clear()
+
+    def find(self, number: int) -> Iterator[_ByPort]:
+        for shift, table in self._tables:
+            found = table.get(number >> shift)
+            if found is not None:
+                yield found
+
+
+class EntryList:
+    """One list of entries, by what they name."""
+
+    def __init__(self, name: str, written: tuple[str, ...], entries: Iterable[tuple[Network | str, Ports]]) -> None:
+        self._name = name
+        self._written = written
+        self._networks = {4: _Networks(32), 6: _Networks(128)}
+        names: dict[str, list[tuple[Ports, int]]] = {}
+        self.has_networks = False
+        for index, (host, ports) in enumerate(entries):
+            if isinstance(host, str):
+                names.setdefault(host, []).append((ports, index))
+            else:
+                self.has_networks = True
+                self._networks[host.version].add(host, ports, index)
+        self._names = {host: _ByPort(ranges) for host, ranges in names.items()}
+        for networks in self._networks.values():
+            networks.compile()
+
+    def __bool__(self) -> bool:
+        return bool(self._written)
+
+    def by_name(self, name: str, port: int) -> int | None:
+        """The index of the first entry that holds for a name (lower case, no dot at the end), whatever its address."""
+        return _least(found.first(port) for found in self._find(name))
+
+    def by_address(self, address: Address, port: int) -> int | None:
+        """The index of the first network that holds for an address."""
+        networks = self._networks[address.version]
+        return _least(found.first(port) for found in networks.find(int(address)))
+
+    def told(self, index: int) -> str:
+        """How an entry is named: its field and itself."""
+        return f"access.{self._name}[{index}] {self._written[index]}"
+
+    def told_none(self) -> str:
+        """How it is said that no entry matches."""
+        return f"access.{self._name}: no entry matches"
+
+    def _find(self, name: str) -> Iterator[_ByPort]:
+        names = self._names
+        if not names:
+            return
+        for key in ("*", name):
+            if key in names:
+                yield names[key]
+        start = name.find(".")
+        while start >= 0:
+            found = names.get("*" + name[start:])
+            if found is not None:
+                yield found
+            start = name.find(".", start + 1)
+
+
+class Rules:
+    """The access rules of one configuration. A changed one is a new object."""
+
+    def __init__(self, spec: AccessSpec) -> None:
+        self.report = spec.mode == "report"
+        self._allow_clients = _clients("allow_clients", spec.allow_clients)
+        self._deny_clients = _clients("deny_clients", spec.deny_clients)
+        self._allow = _destinations("allow_destinations", spec.allow_destinations)
+        self._deny = _destinations("deny_destinations", spec.deny_destinations)
+        self.judges_clients = bool(self._allow_clients or self._deny_clients)
+        self.judges_destinations = bool(self._allow or self._deny)
+
+    def judge_client(self, client_ip: str) -> Verdict:
+        """May this address use the proxy?"""
+        if not self.judges_clients:
+            return ALLOWED
+        address = _address(client_ip)
+        denied = self._deny_clients.by_address(address, 1)
+        if denied is not None:
+            return Verdict(CLIENT_DENIED, self._deny_clients.told(denied))
+        if not self._allow_clients:
+            return ALLOWED
+        allowed = self._allow_clients.by_address(address, 1)
+        if allowed is None:
+            return Verdict(CLIENT_NOT_ALLOWED, self._allow_clients.told_none())
+        return Verdict("", self._allow_clients.told(allowed))
+
+    def judge_name(self, host: str, port: int) -> Verdict | None:
+        """What holds whatever `host` resolves to; None when the addresses decide."""
+        if not self.judges_destinations:
+            return ALLOWED
+        name = _plain(host)
+        denied = self._deny.by_name(name, port)
+        if denied is not None:
+            return Verdict(DESTINATION_DENIED, self._deny.told(denied))
+        if self._allow and not self._allow.has_networks and self._allow.by_name(name, port) is None:
+            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return None
+
+    def judge_unresolved(self, host: str, port: int) -> Verdict:
+        """May `host` be asked for, when its addresses will not be known here? Only entries with names can say yes."""
+        by_name = self.judge_name(host, port)
+        if by_name is not None or not self._allow:
+            return by_name or ALLOWED
+        allowed = self._allow.by_name(_plain(host), port)
+        if allowed is None:
+            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return Verdict("", self._allow.told(allowed))
+
+    def judge_address(self, host: str, port: int, address_text: str) -> Verdict:
+        """May `host`, asked for by that name, be connected to at this address? `judge_name` is part of it."""
+        by_name = self.judge_name(host, port)
+        if by_name is not None:
+            return by_name
+        name, address = _plain(host), _address(address_text)
+        inner = hidden_v4(address)
+        faces = (address,) if inner is None else (address, inner)
+        denied = _least(self._deny.by_address(face, port) for face in faces)
+        if denied is not None:
+            return Verdict(DESTINATION_DENIED, self._deny.told(denied))
+        if not self._allow:
+            return ALLOWED
+        allowed = self._allow.by_name(name, port)
+        if allowed is None:
+            allowed = self._allow.by_address(address, port)
+        if allowed is None:
+            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return Verdict("", self._allow.told(allowed))
+
+
+def _clients(name: str, written: tuple[str, ...]) -> EntryList:
+    return EntryList(name, written, ((read_network(text), ALL_PORTS) for text in written))
+
+
+def _destinations(name: str, written: tuple[str, ...]) -> EntryList:
+    read = (read_destination(text) for text in written)
+    return EntryList(name, written, ((entry.host, entry.ports) for entry in read))
+
+
+def _least(indices: Iterable[int | None]) -> int | None:
+    return min((index for index in indices if index is not None), default=None)
+
+
+def _plain(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _address(text: str) -> Address:
+    """An address as the kernel uses it: without a zone, and IPv4 when it is IPv4 mapped into IPv6."""
+    address = ip_address(text.partition("%")[0])
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

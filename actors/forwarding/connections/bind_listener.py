@@ -1,0 +1,146 @@
+"""A connection that comes in: what SOCKS calls BIND (RFC 1928 section 6).
+
+Listens at an address of this machine for one connection from a named peer. Who connects and isn't the named one is
+closed, and the waiting goes on; with the unspecified address as the name anybody may come whom the egress guard lets
+pass. The deadline is the caller's: it calls `cancel`.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable
+
+from actors.forwarding.net.dialer import EDGE, Dialer
+from actors.forwarding.net.requester import OURSELVES, Asker
+from actors.forwarding.net.resolver import Answer
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
+from actors.net.socks_wire import Endpoint, endpoint_of
+
+OnListening = Callable[[Endpoint], None]
+OnCameIn = Callable[[tuple[socket.socket, Endpoint] | Failure], None]
+
+_UNSPECIFIED = frozenset(("0.0.0.0", "::"))  # noqa: S104 - compared, not bound
+_ACCEPTED_AT_ONCE = 16
+
+
+class Inbound:
+    """One wait for one peer. `came_in` is called once, later, unless the wait is cancelled before.
+
+    `control` is the proxy's address of the client's connection. The connected socket is given over watched (`EDGE`).
+    """
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        peer: Authority,
+        control: Endpoint,
+        listening: OnListening,
+        came_in: OnCameIn,
+        asker: Asker = OURSELVES,
+    ) -> None:
+        self._dialer = dialer
+        self._loop = dialer.loop
+        self._peer = peer
+        self._control = control
+        self._listening = listening
+        self._came_in: OnCameIn | None = came_in
+        self._listener: socket.socket | None = None
+        self._expected: frozenset[str] | None = None
+        self.resolving = dialer.look_up(peer, self._looked_up, asker)
+
+    def cancel(self) -> None:
+        """Give up; `came_in` is not called any more."""
+        self._came_in = None
+        self._close()
+
+    def _looked_up(self, answer: Answer) -> None:
+        self.resolving = False
+        if isinstance(answer, Failure):
+            self._end(answer)
+        else:
+            self._judge(answer.addresses)
+
+    def _judge(self, addresses: tuple[str, ...]) -> None:
+        if self._came_in is None:
+            return
+        if addresses[0] in _UNSPECIFIED:
+            self._listen(addresses[0])
+            return
+        verdicts = {address: self._verdict(address) or self._dialer.source.refuses(address) for address in addresses}
+        passed = [address for address, verdict in verdicts.items() if verdict is None]
+        if not passed:
+            self._end(verdicts[addresses[0]] or failures.unroutable("no address of the peer is known"))
+            return
+        self._expected = frozenset(passed)
+        self._listen(passed[0])
+
+    def _verdict(self, address: str) -> Failure | None:
+        judge = self._dialer.judge
+        assert judge is not None
+        return judge.address(self._peer, address).failure
+
+    def _listen(self, towards: str) -> None:
+        family = socket.AF_INET6 if ":" in towards else socket.AF_INET
+        try:
+            host = self._own_address(family, towards)
+            listener = socket.create_server((host, 0), family=family, backlog=4)
+        except OSError as error:
+            self._end(failures.unroutable(f"no address to listen at for {towards}: {error.strerror}"))
+            return
+        listener.setblocking(False)
+        self._listener = listener
+        self._loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
+        self._listening(endpoint_of(listener.getsockname()))
+
+    def _own_address(self, family: socket.AddressFamily, towards: str) -> str:
+        """Where the peer reaches us: the address that connections leave from, else the source address on the way to it,
+        else that of the client's connection.
+        """
+        source = self._dialer.source
+        if source.address and source.refuses(towards) is None:
+            return source.address
+        if towards not in _UNSPECIFIED:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:  # nothing is sent by asking
+                probe.connect((towards, self._peer.port or 9))
+                return str(probe.getsockname()[0])
+        control = self._control[0]
+        return control if (":" in control) == (family is socket.AF_INET6) else towards
+
+    def _accept(self, _mask: int) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if self._listener is None:
+                return
+            try:
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._end(failures.connection_lost(f"no connection could be taken: {error.strerror}"))
+                return
+            self._judge_peer(sock, endpoint_of(address))
+
+    def _judge_peer(self, sock: socket.socket, peer: Endpoint) -> None:
+        """The right one ends the wait; any other is closed."""
+        right = peer[0] in self._expected if self._expected is not None else self._verdict(peer[0]) is None
+        if not right:
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._loop.watch(sock.fileno(), EDGE, lambda _mask: None)
+        self._end((sock, peer))
+
+    def _end(self, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+        came_in, self._came_in = self._came_in, None
+        self._close()
+        if came_in is not None:
+            came_in(result)
+
+    def _close(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._loop.unwatch(listener.fileno())
+            listener.close()

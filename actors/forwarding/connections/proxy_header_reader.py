@@ -1,0 +1,127 @@
+"""The beginning of a connection that a balancer makes: it announces the client in a header of the PROXY protocol.
+
+The header comes before everything else, TLS included. It is looked at without being taken (`MSG_PEEK`) until all of it
+is there, and then taken to the octet: what stands behind it is for whoever serves the connection, as if it had come
+from the client itself. Meanwhile the connection holds a place among those that are open.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from actors.forwarding.connections.isolation import isolated
+from actors.forwarding.connections.table import Live
+from actors.forwarding.net.dialer import EDGE
+from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from actors.net.proxy_protocol import HEADER_MAX, BadHeader, Header, read_header
+
+if TYPE_CHECKING:
+    from actors.forwarding.context import Serving
+    from actors.forwarding.limits.meter import Meter
+    from actors.forwarding.protocols.session_config import Policy
+
+log = logging.getLogger(__name__)
+
+_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class Announcement:
+    """One wait for a header. `announced` is called once, with this and the header, when it has come.
+
+    `sock` is then not watched and belongs to whoever was called, who also gives the place back (`Serving.ended`).
+    `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
+    """
+
+    meter: Meter | None = None  # a header counts for nobody
+
+    __slots__ = ("_announced", "_serving", "client_ip", "deadline", "noted", "number", "sock")
+
+    def __init__(
+        self, serving: Serving, sock: socket.socket, client_ip: str, announced: Callable[[Announcement, Header], None]
+    ) -> None:
+        self._serving = serving
+        self._announced = announced
+        self.sock = sock
+        self.client_ip = client_ip
+        self.number = serving.new_number()
+        self.deadline = serving.loop.now + serving.policy.handshake_timeout
+        self.noted = NEVER
+        serving.open.add(self)
+        serving.deadlines.note(self)
+        serving.loop.watch(sock.fileno(), EDGE, self._look)
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: its session begins later, by what is in force then."""
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`: the connection gets a meter of its own when it begins."""
+
+    @isolated
+    def _look(self, mask: int) -> None:
+        """See how much of the header is there."""
+        try:
+            data = self.sock.recv(HEADER_MAX, socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.end("")  # nothing was asked for: so balancers look whether somebody listens
+            return
+        try:
+            header = read_header(data)
+            if header is None and mask & _ENDED:
+                raise BadHeader("the connection ends within it")
+        except BadHeader as error:
+            self._refuse(failures.bad_announcement(f"no header of the PROXY protocol: {error}"))
+            return
+        if header is not None:
+            self._take(header)
+
+    def _take(self, header: Header) -> None:
+        self.deadline = NEVER
+        self.sock.recv(header.size)
+        self._serving.loop.unwatch(self.sock.fileno())
+        self._announced(self, header)
+
+    def _refuse(self, failure: Failure) -> None:
+        log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)
+        self._serving.refused_client(self.client_ip, failure)
+        self.end(failure.reason)
+
+    @isolated
+    def expire(self) -> None:
+        """The header did not come in time."""
+        self._refuse(failures.late_announcement())
+
+    def live(self) -> Live:
+        """Nobody's yet: its client is still the peer."""
+        return Live(self.client_ip, "", "", "announcing", 0, 0)
+
+    def end(self, _reason: str) -> None:
+        """Close it; once. There was no exchange, so there is nothing to report."""
+        if self.deadline == NEVER:
+            return
+        self.deadline = NEVER
+        self._serving.loop.unwatch(self.sock.fileno())
+        self.sock.close()
+        self._serving.ended(self)
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        self._serving.loop.unwatch(self.sock.fileno())
+        self.sock.close()
+
+    def __repr__(self) -> str:
+        return f"<Announcement awaited from {self.client_ip}>"

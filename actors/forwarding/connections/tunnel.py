@@ -1,0 +1,250 @@
+"""A tunnel: two flows between a client and an origin, each with its own end (half-close), one idle deadline."""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import TYPE_CHECKING
+
+from actors.forwarding.connections.isolation import isolated
+from actors.forwarding.connections.table import Live
+from actors.forwarding.limits.meter import Meter
+from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.splice import AnyFlow, OutOfPipes, Progress
+from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols.commands import Report
+from actors.net.transport import Transport, unsent
+
+if TYPE_CHECKING:
+    from actors.forwarding.context import Serving
+    from actors.forwarding.protocols.session_config import Policy
+
+_READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+
+class Tunnel:
+    """Both sockets joined byte for byte. Takes over their handlers; `serving.tunnel_ended` hears of its end."""
+
+    __slots__ = (
+        "_client",
+        "_down",
+        "_origin",
+        "_parent",
+        "_pending_down",
+        "_pending_up",
+        "_report",
+        "_serving",
+        "_unsent",
+        "_up",
+        "client_ip",
+        "deadline",
+        "meter",
+        "noted",
+        "number",
+    )
+
+    def __init__(
+        self,
+        serving: Serving,
+        client: Transport,
+        client_ip: str,
+        origin: Origin,
+        pending_down: bytes,
+        report: Report,
+        number: int,
+        meter: Meter | None = None,
+        client_readable: bool = True,
+    ) -> None:
+        """`client_readable`, as `origin.readable`: may there be bytes of which no event tells any more?"""
+        self._serving = serving
+        self._client = client
+        self._origin = origin.sock
+        self._parent = origin.parent
+        self.client_ip = client_ip
+        self._unsent = 0
+        self._report = report
+        self.number = number
+        self._pending_down = pending_down
+        self._pending_up = bytes(origin.out)
+        client_fd = client.fileno()
+        self.meter = meter
+        inward, outward = (None, None) if meter is None else (meter.inward, meter.outward)
+        near, far = (client, client_fd), (origin.sock, origin.fd)
+        self._up: AnyFlow | None = serving.flow(near, far, gate=inward)
+        self._down: AnyFlow | None = serving.flow(far, near, gate=outward)
+        self.deadline = serving.loop.now + serving.policy.timeout
+        self.noted = NEVER
+        serving.loop.hand_over(client_fd, self._on_client)
+        serving.loop.hand_over(origin.fd, self._on_origin)
+        serving.deadlines.note(self)
+        if client_readable or origin.readable or self._pending_up or pending_down:
+            serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
+
+    @isolated
+    def expire(self) -> None:
+        """Nothing moved for too long. What the kernel still delivers counts as movement."""
+        waiting = unsent(self._client.fileno()) + unsent(self._origin.fileno())
+        held = self.meter is not None and self.meter.waiting
+        if held or (waiting and waiting != self._unsent):
+            self._unsent = waiting
+            self.deadline = self._serving.loop.now + self._serving.policy.timeout
+            return
+        self.end("connection_read_timeout")
+
+    def end(self, reason: str) -> None:
+        """Cut both sides; once."""
+        up, down = self._up, self._down
+        if self.deadline == float("inf"):
+            return
+        self.deadline = float("inf")
+        moved_up = moved_down = 0
+        if up is not None:
+            moved_up = up.moved
+            up.abandon()
+        if down is not None:
+            moved_down = down.moved
+            down.abandon()
+        self._up = self._down = None
+        for sock in (self._client, self._origin):
+            self._serving.loop.forget(sock.fileno())
+            sock.close()
+        if self._parent is not None:
+            self._parent.left()
+            self._parent.moved(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
+        before = self._report
+        self._serving.tunnel_ended(
+            self,
+            before._replace(
+                reason=reason or before.reason,
+                bytes_in=before.bytes_in + moved_up,
+                bytes_out=before.bytes_out + moved_down,
+            ),
+        )
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        self._up = self._down = None
+        for sock in (self._client, self._origin):
+            self._serving.loop.forget(sock.fileno())
+            sock.close()
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: there is no further request."""
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`. A flow asks its gate before each piece, so the next piece is limited."""
+        self.meter = meter
+        meter.holder = self
+        if self._up is not None and self._down is not None:
+            self._up.gate, self._down.gate = meter.inward, meter.outward
+
+    def live(self) -> Live:
+        """What it is doing now; its bytes are those from the request for it on."""
+        report, up, down = self._report, self._up, self._down
+        return Live(
+            self.client_ip,
+            report.user,
+            report.url,
+            "tunnel",
+            report.bytes_in + (up.moved if up is not None else 0),
+            report.bytes_out + (down.moved if down is not None else 0),
+            "" if self._parent is None else self._parent.name,
+        )
+
+    @isolated
+    def _on_client(self, mask: int) -> None:
+        self._pump(mask, self._up, self._down)
+
+    @isolated
+    def _on_origin(self, mask: int) -> None:
+        self._pump(mask, self._down, self._up)
+
+    @isolated
+    def _pump_both(self) -> None:
+        self._pump(select.EPOLLIN | select.EPOLLOUT, self._up, self._down)
+        self._pump(select.EPOLLIN, self._down, self._up)
+
+    def _pump(self, mask: int, reading: AnyFlow | None, writing: AnyFlow | None) -> None:
+        """One side is ready: `reading` flows from it, `writing` flows to it."""
+        if reading is None or writing is None:
+            return
+        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+        try:
+            if (self._pending_up or self._pending_down) and not self._flush():
+                return
+            if mask & select.EPOLLOUT and writing.progress is Progress.FULL:
+                self._run(writing)
+            if mask & _READ and reading.progress is Progress.EMPTY:
+                self._run(reading)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._pump_both)
+            return
+        except OSError:
+            self.end("connection_terminated")
+            return
+        if mask & select.EPOLLERR and reading.progress is not Progress.EMPTY:
+            self.end("connection_terminated")  # a reset that no read will tell of, since nothing is read now
+            return
+        if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
+            self.end("")
+
+    def _run(self, flow: AnyFlow) -> None:
+        before = flow.moved
+        progress = flow.pump()
+        self._serving.moved(flow.moved - before, from_client=flow is self._up)
+        if progress is Progress.TURN:
+            self._serving.loop.call_soon(lambda: self._again(flow))
+        elif progress is Progress.HELD and flow.gate is not None:
+            flow.gate.wait(lambda: self._again(flow))
+        elif progress is Progress.ENDED:
+            destination = self._origin if flow is self._up else self._client
+            if not (self._ended and isinstance(destination, socket.socket)):  # closing says so; TLS wants a word first
+                destination.shutdown(socket.SHUT_WR)
+
+    @isolated
+    def _again(self, flow: AnyFlow) -> None:
+        if self._up is None or self._down is None:
+            return
+        try:
+            self._run(flow)
+        except OutOfPipes:
+            self._serving.wait_for_pipes(self._pump_both)
+            return
+        except OSError:
+            self.end("connection_terminated")
+            return
+        if self._ended:
+            self.end("")
+
+    @property
+    def _ended(self) -> bool:
+        """Have both sides said their last word, and is it delivered?"""
+        up, down = self._up, self._down
+        return up is not None and up.progress is Progress.ENDED and down is not None and down.progress is Progress.ENDED
+
+    def _flush(self) -> bool:
+        """Send what was taken before the tunnel began; True when the rest may flow."""
+        self._pending_up = _send(self._origin, self._pending_up)
+        self._pending_down = _send(self._client, self._pending_down)
+        if self._pending_up or self._pending_down:
+            return False
+        self._serving.loop.call_soon(self._pump_both)
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Tunnel for {self.client_ip} to {self._report.url}: {self._up!r}, {self._down!r}>"
+
+
+def _send(sock: Transport, data: bytes) -> bytes:
+    """What of `data` the kernel did not take."""
+    if not data:
+        return b""
+    try:
+        return data[sock.send(data) :]
+    except BlockingIOError:
+        return data

@@ -1,0 +1,356 @@
+"""A UDP association (RFC 1928 section 7): datagrams between one client and whom it sends to.
+
+The client's datagrams come to a socket at the address of its control connection, and leave from another socket, one
+for each address family. The association belongs to the client's address, which a balancer may have announced, and to
+the port that the request named, else the first that is seen. What comes back is passed on only from where something
+was sent to. It ends with the control connection, or when nothing has moved for `settings.timeout`.
+
+Datagrams are dropped, as on any network, when they can't be sent on at once. What is held is bounded: the peers that
+are remembered, and the datagrams that wait for a name.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actors.forwarding.connections.isolation import isolated
+from actors.forwarding.connections.table import Live
+from actors.forwarding.connections.udp_targets import Share, Targets
+from actors.forwarding.limits.meter import Gate, Meter
+from actors.forwarding.net.resolver import Answer
+from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.protocols.commands import RelayDatagrams
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.targets import Authority
+from actors.net.socks_wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
+
+if TYPE_CHECKING:
+    from actors.forwarding.context import Serving
+    from actors.forwarding.protocols.session_config import Policy
+
+DATAGRAM_MAX = 65535
+AT_ONCE = 64
+"""Datagrams taken from one socket before others get their turn."""
+PEERS_MAX = 256
+"""Peers whose answers are passed on; the one that was sent to longest ago makes room."""
+WAITING_MAX = 32 * 1024
+"""Octets of datagrams that wait for names, with `_WAITING_COST` for each of them."""
+_WAITING_COST = 512
+
+
+def relay_socket(control: Endpoint) -> socket.socket:
+    """The socket to which a client sends its datagrams, at the address of its connection. Raises `OSError`."""
+    return _datagram_socket(socket.AF_INET6 if ":" in control[0] else socket.AF_INET, control[0])
+
+
+def _datagram_socket(family: socket.AddressFamily, host: str) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        if family is socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, 0))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Association:
+    """Takes over the client's connection and the relay socket; `serving.tunnel_ended` hears of its end."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_client",
+        "_client_port",
+        "_control",
+        "_out",
+        "_paused",
+        "_peers",
+        "_relay",
+        "_report",
+        "_senders",
+        "_serving",
+        "_targets",
+        "_waiting",
+        "client_ip",
+        "deadline",
+        "meter",
+        "noted",
+        "number",
+    )
+
+    def __init__(
+        self,
+        serving: Serving,
+        control: socket.socket,
+        client_ip: str,
+        relay: socket.socket,
+        out: bytes,
+        command: RelayDatagrams,
+        number: int,
+        meter: Meter | None = None,
+    ) -> None:
+        self._serving = serving
+        self._control = control
+        self._relay = relay
+        self._out = out
+        self._report = command.report
+        self.client_ip = client_ip
+        self.number = number
+        self.meter = meter
+        self._paused: list[socket.socket] = []
+        self._client = endpoint_of((client_ip, 0))[0]
+        self._client_port = _named_port(command.client, self._client)
+        self._senders: dict[socket.AddressFamily, socket.socket] = {}
+        self._peers: OrderedDict[Endpoint, Share] = OrderedDict()
+        self._waiting = 0
+        self._targets = Targets()
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self.noted = NEVER
+        self.deadline = 0.0
+        self._moved()
+        serving.loop.hand_over(control.fileno(), self._on_control)
+        self._watch(relay)
+        serving.deadlines.note(self)
+        serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
+
+    def live(self) -> Live:
+        """What it is doing now."""
+        report = self._report
+        target = str(self._targets) or report.url
+        return Live(
+            self.client_ip,
+            report.user,
+            target,
+            "datagrams",
+            report.bytes_in + self._bytes_in,
+            report.bytes_out + self._bytes_out,
+        )
+
+    # --- the control connection ---
+
+    @isolated
+    def _on_control(self, _mask: int) -> None:
+        self._read_control()
+
+    @isolated
+    def _read_control(self) -> None:
+        """Nothing is to come on it any more but its end; what comes all the same is thrown away."""
+        if self._over:
+            return
+        try:
+            if self._out:
+                self._out = self._out[self._control.send(self._out) :]
+            for _ in range(AT_ONCE):
+                if not self._control.recv(16 * 1024):
+                    self.end("")
+                    return
+        except BlockingIOError:
+            return
+        except OSError:
+            self.end("connection_terminated")
+            return
+        self._serving.loop.call_soon(self._read_control)
+
+    @property
+    def _over(self) -> bool:
+        return self.deadline == float("inf")
+
+    @property
+    def waits(self) -> bool:
+        """See `asker.Asker`."""
+        return not self._over
+
+    def _moved(self) -> None:
+        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+
+    # --- from the client ---
+
+    @isolated
+    def _on_client(self, _mask: int) -> None:
+        gate = None if self.meter is None else self.meter.inward
+        for _ in range(AT_ONCE):
+            if gate is not None and not gate.share():
+                self._pause(self._relay, gate)
+                return
+            try:
+                data, address = self._relay.recvfrom(DATAGRAM_MAX)
+            except OSError:
+                return  # nothing more is there
+            host, port = endpoint_of(address)
+            if host == self._client and self._client_port in (0, port):
+                self._client_port = port
+                self._from_client(data)
+
+    def _from_client(self, data: bytes) -> None:
+        self._bytes_in += len(data)
+        if self.meter is not None:
+            self.meter.inward.spend(len(data))
+        self._serving.count.bytes_in += len(data)
+        datagram = read_datagram(data)
+        if datagram is None:
+            return
+        target, payload = datagram.target, data[datagram.start :]
+        share = self._targets.share(target.text)
+        share.bytes_in += len(data)
+        if target.literal:
+            self._send((target.host,), target, payload, share)
+        elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
+            self._waiting += len(payload) + _WAITING_COST
+            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload, share), self)
+
+    @isolated
+    def _resolved(self, target: Authority, payload: bytes, share: Share, answer: Answer) -> None:
+        self._waiting -= len(payload) + _WAITING_COST
+        if isinstance(answer, Failure):
+            share.failure = answer
+        elif not self._over:
+            self._send(answer.addresses, target, payload, share)
+
+    def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
+        """To the first address that may be sent to."""
+        judge = self._serving.judge
+        assert judge is not None
+        by_name = judge.name(target)
+        refused = by_name.failure if by_name is not None else None
+        for address in () if refused else addresses:
+            refused = judge.address(target, address).failure or self._serving.dialer.source.refuses(address)
+            if refused is None:
+                self._send_to((address, target.port), payload, share)
+                return
+        share.failure = refused or share.failure
+
+    def _send_to(self, peer: Endpoint, payload: bytes, share: Share) -> None:
+        try:
+            self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
+        except OSError:
+            return  # no way there, too large, or the kernel is busy: a datagram is lost
+        self._moved()
+        peers = self._peers
+        known = endpoint_of(peer)
+        peers[known] = share
+        share.reached = True
+        peers.move_to_end(known)
+        if len(peers) > PEERS_MAX:
+            peers.popitem(last=False)
+
+    def _sender(self, family: socket.AddressFamily) -> socket.socket:
+        """The socket from which datagrams leave, made when the first one does."""
+        sock = self._senders.get(family)
+        if sock is None:
+            anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
+            sock = _datagram_socket(family, self._serving.dialer.source.address or anywhere)
+            self._senders[family] = sock
+            self._watch(sock)
+        return sock
+
+    # --- to the client ---
+
+    @isolated
+    def _on_peer(self, sock: socket.socket, _mask: int) -> None:
+        gate = None if self.meter is None else self.meter.outward
+        for _ in range(AT_ONCE):
+            if gate is not None and not gate.share():
+                self._pause(sock, gate)
+                return
+            try:
+                data, address = sock.recvfrom(DATAGRAM_MAX)
+            except OSError:
+                return  # nothing more is there
+            source = endpoint_of(address)
+            share = self._peers.get(source)
+            if share is not None:
+                self._to_client(pack_datagram_head(source) + data, share)
+
+    def _to_client(self, datagram: bytes, share: Share) -> None:
+        try:
+            self._relay.sendto(datagram, (self._client, self._client_port))
+        except OSError:
+            return  # as above
+        self._moved()
+        self._bytes_out += len(datagram)
+        share.bytes_out += len(datagram)
+        if self.meter is not None:
+            self.meter.outward.spend(len(datagram))
+        self._serving.count.bytes_out += len(datagram)
+
+    # --- limits: what isn't read waits in the kernel, and what it has no room for is lost, as on any network ---
+
+    def _watch(self, sock: socket.socket) -> None:
+        handler = self._on_client if sock is self._relay else partial(self._on_peer, sock)
+        self._serving.loop.watch(sock.fileno(), select.EPOLLIN, handler)
+
+    def _pause(self, sock: socket.socket, gate: Gate) -> None:
+        self._serving.loop.unwatch(sock.fileno())
+        self._paused.append(sock)
+        gate.wait(self._resume)
+
+    @isolated
+    def _resume(self) -> None:
+        """Read again from all that were paused; whoever has no share yet pauses again."""
+        paused, self._paused = self._paused, []
+        for sock in () if self._over else paused:
+            self._watch(sock)
+
+    def adopt(self, policy: Policy) -> None:
+        """See `connections.Open`: there is no further request."""
+
+    def measure(self, meter: Meter) -> None:
+        """See `connections.Open`."""
+        self.meter = meter
+        meter.holder = self
+
+    # --- ends ---
+
+    def crashed(self, error: Exception) -> None:
+        """See `isolation`."""
+        self._serving.crashed(self, error)
+
+    def drop(self) -> None:
+        """See `connections.Open`."""
+        self.deadline = NEVER
+        for sock in (self._control, self._relay, *self._senders.values()):
+            self._serving.loop.unwatch(sock.fileno())
+            sock.close()
+
+    @isolated
+    def expire(self) -> None:
+        """Nothing has moved for too long."""
+        if self.meter is not None and self.meter.waiting:
+            self._moved()  # because we hold it
+            return
+        self.end("connection_read_timeout")
+
+    def end(self, reason: str) -> None:
+        """Close everything; once. Targets that were refused are reported as refusals."""
+        if self._over:
+            return
+        self.deadline = float("inf")
+        for sock in (self._control, self._relay, *self._senders.values()):
+            self._serving.loop.unwatch(sock.fileno())
+            sock.close()
+        before = self._report
+        bytes_in, bytes_out = before.bytes_in + self._bytes_in, before.bytes_out + self._bytes_out
+        whole = before._replace(reason=reason, bytes_in=bytes_in, bytes_out=bytes_out)
+        first, *others = self._targets.reports(whole)
+        for report in others:
+            self._serving.also_reported(report, self.client_ip)
+        self._serving.tunnel_ended(self, first)
+
+    def __repr__(self) -> str:
+        return f"<Association of {self._client} port {self._client_port}, {len(self._peers)} peers>"
+
+
+def _named_port(named: Authority, client: str) -> int:
+    """The port that the client must send from; 0 for any.
+
+    A client that names another address than the one it comes from is behind a translator, which changes ports too.
+    """
+    host = endpoint_of((named.host, 0))[0]
+    return named.port if named.literal and host in (client, "0.0.0.0", "::") else 0  # noqa: S104

@@ -1,0 +1,214 @@
+"""The accounts of one proxy: who may do what now, what they have used, and whose connections must end.
+
+What an account has used is what this process has counted in the period and what all others have (`learn`): the metrics
+collector adds up. An account that changes so that it isn't good any more loses its connections at once; one that
+reaches its quota a quarter of a second later, so that a short answer that was the last may arrive whole; at once if
+that would be much more than the quota.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from actors.bus.loop import Loop
+from actors.bus.messages import AccountSpec, AccountState, AccountUsage
+from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.sliding_window import Window
+from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+from config.access import read_network
+from config.quotas import period_at
+
+QUOTA_GRACE = 0.25
+GRACE_BYTES = 256 * 1024
+"""Bytes beyond a quota at which the grace is over, however short it was."""
+
+REMOVED = "account_removed"
+PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
+
+
+class Account:
+    """One account. `now` is Unix seconds, since periods and ends are of the calendar."""
+
+    def __init__(self, loop: Loop, spec: AccountSpec, now: float, used: Callable[[], None]) -> None:
+        """`used` is called when something was counted, once between two calls of `said`."""
+        self._loop = loop
+        self._used = used
+        self._unsaid = False
+        self.spec = spec
+        self.meters: dict[Meter, None] = {}
+        self.window = Window(loop.now)
+        self._inward = Bucket(loop, spec.limits.bandwidth_in)
+        self._outward = Bucket(loop, spec.limits.bandwidth_out)
+        self._networks = tuple(read_network(text) for text in spec.allow_clients)
+        self._since, self._until = period_at(spec.period, now)
+        self._resets = -1
+        self._own = [0, 0]
+        self._others = 0, 0
+        self._left = 0
+        self._ending = False
+        self.told: AccountUsage | None = None
+        """What the collector was told last, and has answered."""
+        self._set_left()
+
+    # --- the configuration ---
+
+    def change(self, spec: AccountSpec, now: float) -> None:
+        """Another configuration of the same account; ends the connections that are not good any more."""
+        before, self.spec = self.spec, spec
+        self._inward.set_rate(spec.limits.bandwidth_in)
+        self._outward.set_rate(spec.limits.bandwidth_out)
+        self._networks = tuple(read_network(text) for text in spec.allow_clients)
+        if spec.period != before.period:
+            self._begin(now)
+        self._set_left()
+        if spec.password_hash != before.password_hash:
+            self.end_all(PASSWORD_CHANGED)
+        self.enforce(now)
+
+    def enforce(self, now: float) -> None:
+        """End the connections that the account may not have now."""
+        for meter in tuple(self.meters):
+            holder = meter.holder
+            failure = self.judge(holder.client_ip, now) if holder is not None else None
+            if holder is not None and failure is not None:
+                holder.end(failure.reason)
+
+    def end_all(self, reason: str) -> None:
+        """End all connections."""
+        for meter in tuple(self.meters):
+            if meter.holder is not None:
+                meter.holder.end(reason)
+
+    # --- judging ---
+
+    def judge(self, client_ip: str, now: float) -> Failure | None:
+        """What speaks against the account now, for a client at this address; connections and rates apart."""
+        if self._until is not None and now >= self._until:
+            self._begin(now)
+        if not self.spec.enabled:
+            return failures.account_disabled()
+        if 0 < self.spec.expires_at <= now:
+            return failures.account_expired()
+        if self._networks and not self._may_come_from(client_ip):
+            return failures.account_network()
+        if self.exhausted:
+            wait = 0 if self._until is None else max(1, round(self._until - now))
+            return failures.account_quota(self.spec.period, wait)
+        return None
+
+    def admit(self, meter: Meter) -> Failure | None:
+        """May this connection have one request more? Counted when it may."""
+        limits = self.spec.limits
+        if meter.account is not self and 0 < limits.connections <= len(self.meters):
+            return failures.account_connections(limits.connections)
+        if limits.requests_per_minute:
+            wait = self.window.hit(limits.requests_per_minute, self._loop.now)
+            if wait:
+                return failures.account_requests(limits.requests_per_minute, wait)
+        return None
+
+    def bucket(self, inward: bool) -> Bucket:
+        """The bucket of a direction."""
+        return self._inward if inward else self._outward
+
+    def _may_come_from(self, client_ip: str) -> bool:
+        address = ip_address(client_ip.partition("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in self._networks)
+
+    # --- counting ---
+
+    @property
+    def exhausted(self) -> bool:
+        """Is the quota used up?"""
+        return self._left <= 0 < self.spec.quota
+
+    def count(self, inward: bool, bytes_moved: int) -> None:
+        """So many bytes were moved for it."""
+        self._own[not inward] += bytes_moved
+        self._left -= bytes_moved
+        if not self._unsaid:
+            self._unsaid = True
+            self._used()
+        if self._left <= 0 and self.spec.quota:
+            self._reached()
+
+    def room(self) -> int:
+        """Bytes that may still be moved for it at all."""
+        return max(0, self._left + GRACE_BYTES) if self.spec.quota else UNLIMITED
+
+    def _reached(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._loop.call_later(QUOTA_GRACE, self._end_exhausted)
+        if self._left <= -GRACE_BYTES and self.meters:
+            self._loop.call_soon(self._end_exhausted)
+
+    def _end_exhausted(self) -> None:
+        self._ending = False
+        self.enforce(time.time())
+
+    def _set_left(self) -> None:
+        self._left = self.spec.quota - sum(self._own) - sum(self._others)
+        if self.exhausted:
+            self._reached()
+
+    def roll(self, now: float) -> None:
+        """Begin the next period when it is time, and end what has expired."""
+        if self._since != period_at(self.spec.period, now)[0]:
+            self._begin(now)
+        if 0 < self.spec.expires_at <= now and self.meters:
+            self.enforce(now)
+
+    @property
+    def next_change(self) -> float | None:
+        """When it ends or its period does, whichever comes first; None when neither will."""
+        end = self.spec.expires_at if self.spec.expires_at > time.time() else None
+        return min((each for each in (end, self._until) if each is not None), default=None)
+
+    def _begin(self, now: float) -> None:
+        self._since, self._until = period_at(self.spec.period, now)
+        self._own = [0, 0]
+        self._others = 0, 0
+        self.told = None
+        self._set_left()
+
+    # --- with the collector ---
+
+    def word(self) -> AccountUsage:
+        """What this process has counted."""
+        return AccountUsage(self.spec.period, self._since, self._resets, *self._own)
+
+    def said(self) -> AccountUsage:
+        """`word`, about to be said."""
+        self._unsaid = False
+        return self.word()
+
+    def learn(self, told: AccountUsage, total: AccountUsage) -> None:
+        """The collector's answer to `told`: what all processes have counted."""
+        if (total.period, total.since) != (self.spec.period, self._since) or told.since != self._since:
+            return  # one of the two is in the next period already
+        if told.resets not in (-1, self._resets):
+            return  # said before a reset that an earlier answer told of
+        if told.resets in (-1, total.resets):
+            self._others = max(0, total.bytes_in - told.bytes_in), max(0, total.bytes_out - told.bytes_out)
+            self.told = AccountUsage(told.period, told.since, total.resets, told.bytes_in, told.bytes_out)
+        else:
+            self._own = [self._own[0] - told.bytes_in, self._own[1] - told.bytes_out]
+            self._others = total.bytes_in, total.bytes_out
+            self.told = None
+        self._resets = total.resets
+        self._set_left()
+
+    def state(self) -> AccountState:
+        """As it is at this moment, over all processes as far as is known."""
+        used_in, used_out = self._own[0] + self._others[0], self._own[1] + self._others[1]
+        usage = AccountUsage(self.spec.period, self._since, self._resets, used_in, used_out)
+        return AccountState(usage, len(self.meters))
+
+    def __repr__(self) -> str:
+        return f"<Account {self.spec.username}, {sum(self._own)} bytes here, {len(self.meters)} connections>"

@@ -1,0 +1,216 @@
+"""All that is limited on one proxy: bandwidth of all of it, connections and requests of each client, the accounts.
+
+The limits of a client are those of its address; an IPv6 client is its /64, since it has as many addresses in it as it
+likes. An account's limits and its proxy's both hold.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING
+
+from actors.bus.loop import Loop, Timer
+from actors.bus.messages import AccountSpec, LimitsSpec, ProxySpec
+from actors.forwarding.limits.accounts import REMOVED, Account
+from actors.forwarding.limits.meter import Holder, Meter
+from actors.forwarding.limits.sliding_window import MINUTE, Window
+from actors.forwarding.limits.token_bucket import Bucket
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.failures import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from actors.forwarding.connections.table import Open
+
+ALARM_MAX = 600.0
+"""Seconds after which the clock on the wall is looked at in any case."""
+
+TOLD_IN_PROTOCOL = frozenset(("https", "socks5"))
+"""Protocols that can say why only after a handshake: one client too many is let in to hear it."""
+
+
+class Limits:
+    """See the module. `configure` may be called at any time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._spec = LimitsSpec()
+        self._protocol = ""
+        self._inward = Bucket(loop, 0)
+        self._outward = Bucket(loop, 0)
+        self._clients: dict[str, Window] = {}
+        self._pruned = loop.now
+        self._counts: dict[str, int] = {}
+        self._counted: dict[Open, str] = {}
+        self._known: dict[str, Account] = {}
+        self.accounts: dict[str, Account] = {}
+        """By user name."""
+        self.on_used: Callable[[], None] = _unheard
+        """Called when an account has used something."""
+        self._alarm: Timer | None = None
+        self.active = False
+        """Does any connection need a meter?"""
+        self.counts_clients = False
+        """Are the connections of each client counted?"""
+
+    def configure(self, spec: ProxySpec, open_now: Iterable[Open]) -> None:
+        """The limits as they are from now on. `open_now` are the connections that there are already."""
+        self._spec, self._protocol = spec.limits, spec.protocol
+        self._inward.set_rate(spec.limits.bandwidth_in)
+        self._outward.set_rate(spec.limits.bandwidth_out)
+        self._configure_accounts(spec)
+        self.active = bool(spec.accounts) or spec.limits != LimitsSpec()
+        self._measure(open_now)
+        counts = spec.limits.connections > 0
+        if counts and not self.counts_clients:
+            for connection in open_now:
+                self.came(connection)
+        elif not counts:
+            self._counts.clear()
+            self._counted.clear()
+        self.counts_clients = counts
+
+    def _measure(self, open_now: Iterable[Open]) -> None:
+        """Meters for those who came when nothing was limited. They are nobody's: no account has let them in."""
+        for connection in open_now if self.active else ():
+            if connection.meter is None:
+                connection.measure(Meter(self, self._inward, self._outward))
+
+    def _configure_accounts(self, spec: ProxySpec) -> None:
+        now = time.time()
+        self.accounts = {each.username: self._account(each, now) for each in spec.accounts}
+        if spec.wants_credentials:  # else nobody needs an account any more, and whoever is there may stay
+            for gone in self._known.keys() - {each.id for each in spec.accounts}:
+                self._known.pop(gone).end_all(REMOVED)
+        self._set_alarm()
+
+    def _account(self, spec: AccountSpec, now: float) -> Account:
+        """The one that there is, changed; else a new one. Each is made once, since it counts for the whole process."""
+        account = self._known.get(spec.id)
+        if account is None:
+            account = self._known[spec.id] = Account(self._loop, spec, now, self._used)
+        elif account.spec != spec:
+            account.change(spec, now)
+        return account
+
+    def _used(self) -> None:
+        self.on_used()
+
+    # --- connections ---
+
+    def new_meter(self) -> Meter | None:
+        """For a connection that has none; None when nothing is limited or counted."""
+        if not self.active:
+            return None
+        return Meter(self, self._inward, self._outward)
+
+    def client_refusal(self, client_ip: str) -> Failure | None:
+        """What speaks against one connection more of this client."""
+        limit = self._spec.connections
+        if not limit or self._counts.get(client_key(client_ip), 0) < limit:
+            return None
+        return failures.client_connections(limit)
+
+    def may_be_told(self, client_ip: str) -> bool:
+        """Is a client that is refused let in to hear why? Not without end: as many as it may have are told."""
+        count = self._counts.get(client_key(client_ip), 0)
+        return self._protocol in TOLD_IN_PROTOCOL and count < 2 * self._spec.connections
+
+    def came(self, connection: Open) -> None:
+        """A connection to be counted; also one whose client's address has turned out to be another."""
+        self.gone(connection)
+        key = client_key(connection.client_ip)
+        self._counted[connection] = key
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def gone(self, connection: Open) -> None:
+        """It has ended."""
+        key = self._counted.pop(connection, None)
+        if key is not None:
+            left = self._counts[key] - 1
+            if left:
+                self._counts[key] = left
+            else:
+                del self._counts[key]
+
+    # --- requests ---
+
+    def judge_user(self, user: str, client_ip: str) -> Failure | None:
+        """What speaks against the account of this name, if it is one."""
+        account = self.accounts.get(user)
+        return None if account is None else account.judge(client_ip, time.time())
+
+    def admit_request(self, meter: Meter, user: str, holder: Holder) -> Failure | None:
+        """May this request go on? It is counted, and its connection is the account's, when it may."""
+        account = self.accounts.get(user) if user else None
+        if account is not None:
+            failure = account.judge(holder.client_ip, time.time()) or account.admit(meter)
+            if failure is not None:
+                return failure
+        limit = self._spec.requests_per_minute
+        if limit:
+            wait = self._window(holder.client_ip).hit(limit, self._loop.now)
+            if wait:
+                return failures.client_requests(limit, wait)
+        meter.bind(account, holder)
+        return None
+
+    def _window(self, client_ip: str) -> Window:
+        key, now = client_key(client_ip), self._loop.now
+        if now - self._pruned > MINUTE:
+            self._pruned = now
+            self._clients = {each: window for each, window in self._clients.items() if not window.idle(now)}
+        window = self._clients.get(key)
+        if window is None:
+            window = self._clients[key] = Window(now)
+        return window
+
+    # --- time ---
+
+    def _set_alarm(self) -> None:
+        """For the next end of a period or of an account; the clock on the wall may be set meanwhile."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        moments = [each for account in self.accounts.values() if (each := account.next_change) is not None]
+        if moments:
+            seconds = min(max(min(moments) - time.time(), 0.0) + 0.001, ALARM_MAX)
+            self._alarm = self._loop.call_later(seconds, self._rung)
+
+    def _rung(self) -> None:
+        now = time.time()
+        for account in self.accounts.values():
+            account.roll(now)
+        self._set_alarm()
+
+
+def _unheard() -> None:
+    """Nobody wants to know."""
+
+
+@lru_cache(maxsize=4096)
+def client_key(client_ip: str) -> str:
+    """Which client an address is of: itself, or the /64 of an IPv6 one."""
+    return _key(client_ip, 64)
+
+
+def site_key(client_ip: str) -> str:
+    """Whose turn it is where clients wait for each other: an address, or the /48 of an IPv6 one.
+
+    A single site may have that much (RFC 6177), and with it 65,536 clients.
+    """
+    return _key(client_ip, 48)
+
+
+def _key(client_ip: str, length: int) -> str:
+    if ":" not in client_ip:
+        return client_ip
+    address = ip_address(client_ip.partition("%")[0])
+    assert isinstance(address, IPv6Address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    unused = 128 - length
+    return f"{IPv6Address(int(address) >> unused << unused)}/{length}"

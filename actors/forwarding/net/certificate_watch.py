@@ -1,0 +1,82 @@
+"""The certificate of one `https` proxy while it runs: read when it can be, looked at from time to time.
+
+What is wrong with it is the problem `certificate`: as long as there was no good pair, clients are turned away.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+
+from actors.bus.loop import Loop, Timer
+from actors.bus.messages.problems import CERTIFICATE
+from actors.net.tls_stream import Certificate
+from actors.problems import Problems
+from config.certificates import CertificateError
+
+RETRY = 1.0
+"""Seconds after which a pair that could not be read is tried again for a client."""
+PERIOD = 30.0
+"""Seconds between two looks while no client makes the actor look."""
+
+
+class CertificateWatch:
+    """`use` names the files, as often as the configuration changes."""
+
+    def __init__(self, loop: Loop, problems: Problems) -> None:
+        self._loop = loop
+        self._problems = problems
+        self._files: tuple[str, str] | None = None
+        self._certificate: Certificate | None = None
+        self._read_at = -math.inf
+        self._timer: Timer | None = None
+
+    @property
+    def ends(self) -> float:
+        """When the certificate that is served ends, in Unix seconds; 0 while there is none."""
+        return 0.0 if self._certificate is None else self._certificate.ends
+
+    def use(self, files: tuple[str, str] | None) -> None:
+        """The pair is in these files, certificate and key; None: there is none."""
+        if files != self._files:
+            self._files, self._certificate = files, None
+        self._read_at = -math.inf
+        self._look()
+
+    def context(self) -> ssl.SSLContext | None:
+        """The context of the pair as it is now; None as long as there is none that can be used."""
+        if self._certificate is None:
+            self._read()
+        return None if self._certificate is None else self._certificate.context(self._loop.now)
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(PERIOD, self._look)
+        if self._certificate is None:
+            self._read()
+        else:
+            self._certificate.check()
+
+    def _read(self) -> None:
+        if self._loop.now - self._read_at < RETRY:
+            return
+        self._read_at = self._loop.now
+        if self._files is None:
+            self._turn_away("there is no certificate")
+            return
+        try:
+            self._certificate = Certificate(*self._files, self._judged)
+        except CertificateError as error:
+            self._turn_away(f"the certificate can't be used: {error}")
+        else:
+            self._problems.report_soon()  # it has an end now
+
+    def _turn_away(self, why: str) -> None:
+        self._problems.begins(CERTIFICATE, f"clients are turned away: {why}", serves=False)
+
+    def _judged(self, trouble: str | None) -> None:
+        if trouble is None:
+            self._problems.ends(CERTIFICATE, "the certificate is good")
+        else:
+            self._problems.begins(CERTIFICATE, trouble)

@@ -1,0 +1,151 @@
+"""From a name to addresses, off the loop, with a small memory that also remembers failure for a while.
+
+`getaddrinfo` tells no time to live, so answers are kept for a short fixed time. Lookups of one name at the same time
+are one lookup. It may also block for half a minute, when the name servers of a zone are silent: so no client has more
+than a share of the threads, nor has a zone, and names of this machine's own (`hosts.py`) need no thread at all.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from actors.bounded import keep
+from actors.bus.loop import Loop
+from actors.fair_workers import DROPPED, FairWorkers
+from actors.forwarding.limits.limits import site_key
+from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
+from actors.forwarding.net.requester import OURSELVES, Asker
+from actors.forwarding.protocols.failures import Failure, dns_failed
+from actors.net.egress_guard import is_localhost
+
+KEPT = 30.0
+FAILURE_KEPT = 3.0
+MEMORY_SIZE = 4096
+
+THREADS = 32
+SHARE_OF_CLIENT = 12
+SHARE_OF_ZONE = 8
+"""A zone is the last two labels of a name: near enough to what has name servers of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The addresses of a name in the order to try them."""
+
+    addresses: tuple[str, ...]
+
+
+Answer = Found | Failure
+OnAnswer = Callable[[Answer], None]
+Lookup = Callable[[str], Answer]
+
+_LOOPBACK = Found(LOOPBACK)
+
+
+def look_up(host: str) -> Answer:
+    """Ask the system's resolver; blocks."""
+    try:
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, socket.gaierror) and error.strerror else "not a name"
+        return dns_failed(f"{host} does not resolve: {reason}")
+    except OSError as error:  # EAI_SYSTEM, for one when no descriptor is left
+        return dns_failed(f"{host} can't be resolved: {error.strerror or error}")
+    return Found(tuple(dict.fromkeys(str(entry[4][0]) for entry in entries)))
+
+
+def new_threads(loop: Loop) -> FairWorkers:
+    """The threads of a resolver."""
+    return FairWorkers(loop, THREADS, (SHARE_OF_CLIENT, SHARE_OF_ZONE))
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A lookup that waits or runs: who wants it, and for which clients it waits."""
+
+    askers: list[tuple[Asker, OnAnswer]] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    running: bool = False
+
+
+class Resolver:
+    """Names to addresses for one actor."""
+
+    def __init__(
+        self, loop: Loop, threads: FairWorkers, lookup: Lookup = look_up, hosts: HostsFile | None = None
+    ) -> None:
+        self._loop = loop
+        self._threads = threads
+        self._lookup = lookup
+        self._hosts = hosts or HostsFile()
+        self._memory: dict[str, tuple[float, Answer]] = {}
+        self._pending: dict[str, _Pending] = {}
+
+    def resolve(self, host: str, done: OnAnswer, asker: Asker = OURSELVES) -> None:
+        """Call `done` with the answer, in this very call when it is known.
+
+        When the asker doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
+        failure, as it is when too many names of its client wait already.
+        """
+        known = self._known(host)
+        if known is not None:
+            done(known)
+            return
+        pending = self._pending.get(host)
+        if pending is None:
+            pending = self._pending[host] = _Pending()
+        pending.askers.append((asker, done))
+        key = site_key(asker.client_ip)
+        if not pending.running and key not in pending.keys:
+            pending.keys.add(key)
+            ended, starts = partial(self._ended, host, pending, key), partial(self._starts, host, pending)
+            self._threads.submit((key, _zone(host)), partial(self._lookup, host), ended, starts)
+
+    def _known(self, host: str) -> Answer | None:
+        """What needs no lookup: names of this machine, and what is remembered."""
+        if is_localhost(host):
+            return _LOOPBACK
+        addresses = self._hosts.find(host, self._loop.now)
+        if addresses is not None:
+            return Found(addresses)
+        until, answer = self._memory.get(host, (0.0, None))
+        return answer if until > self._loop.now else None
+
+    def _ended(self, host: str, pending: _Pending, key: str, result: Answer | object | None) -> None:
+        if result is DROPPED:
+            self._dropped(host, pending, key)
+            return
+        answer = result if isinstance(result, (Found, Failure)) else dns_failed(f"{host} can't be resolved")
+        kept = KEPT if isinstance(answer, Found) else FAILURE_KEPT
+        keep(self._memory, host, (self._loop.now + kept, answer), MEMORY_SIZE)
+        del self._pending[host]
+        for _asker, done in pending.askers:
+            done(answer)
+
+    def _starts(self, host: str, pending: _Pending) -> bool:
+        """Its turn has come. It runs once, and not at all when nobody wants it any more."""
+        if pending.running:
+            return False
+        pending.running = any(asker.waits for asker, _done in pending.askers)
+        if not pending.running and self._pending.get(host) is pending:
+            del self._pending[host]  # who asks from now on asks anew
+        return pending.running
+
+    def _dropped(self, host: str, pending: _Pending, key: str) -> None:
+        """It did not run in the turn of this client. Its askers hear so, unless it runs in the turn of another one."""
+        if pending.running:
+            return
+        gone = [done for asker, done in pending.askers if site_key(asker.client_ip) == key]
+        pending.askers = [each for each in pending.askers if site_key(each[0].client_ip) != key]
+        pending.keys.discard(key)
+        if not pending.askers and self._pending.get(host) is pending:
+            del self._pending[host]
+        for done in gone:
+            done(dns_failed(f"{host} was not looked up: too many names wait, or the client has gone"))
+
+
+def _zone(host: str) -> str:
+    return ".".join(host.rstrip(".").rsplit(".", 2)[-2:])

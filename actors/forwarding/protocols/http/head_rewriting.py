@@ -1,0 +1,80 @@
+"""Heads as they are passed on: what a proxy takes out, replaces and adds (RFC 9110 7.6, RFC 9112 3.2.2)."""
+
+from __future__ import annotations
+
+from actors.forwarding.protocols.http.head_parser import AnswerHead, RequestHead
+from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.http.via import extended_via
+
+_CHUNKED = b"Transfer-Encoding: chunked"
+_END = b"\r\n\r\n"
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+FINAL_RECIPIENT = (
+    b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
+"""The answer to OPTIONS whose Max-Forwards ends here."""
+NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
+"""The answer to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110 9.3.8)."""
+
+
+PROXY_SUPPORT = b"Proxy-Support"
+"""The option of `Connection` for a field of this name, which says that the connection behind the client's belongs to it
+alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy without it."""
+
+
+def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
+    """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name or empty."""
+    fields = head.fields
+    if not path:
+        path = b"*" if head.method == b"OPTIONS" else b"/"
+    parts = [b"%b %b HTTP/1.1\r\nHost: %b" % (head.method, path, target.text), *fields.lines]
+    if fields.length is not None:
+        parts.append(b"Content-Length: %d" % fields.length)
+    elif fields.chunked:
+        parts.append(_CHUNKED)
+    if fields.max_forwards is not None:
+        parts.append(b"Max-Forwards: %d" % (fields.max_forwards - 1))
+    _add_via(parts, head.minor, fields.via, via)
+    if upgrade and fields.upgrade is not None:
+        parts.append(b"Upgrade: %b\r\nConnection: upgrade" % fields.upgrade)
+    return b"\r\n".join(parts) + _END
+
+
+def request_to_parent(
+    head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool, hop: bytes
+) -> bytes:
+    """The head that a parent proxy gets: absolute-form (RFC 9112 3.2.2) and the field lines `hop`, with their CRLF."""
+    _line, _, fields = request_to_origin(head, target, path, via, upgrade=upgrade).partition(b"\r\n")
+    if not path and head.method != b"OPTIONS":  # RFC 9112 3.2.4: OPTIONS without a path is `*` at the origin
+        path = b"/"
+    return b"%b http://%b%b HTTP/1.1\r\n%b%b" % (head.method, target.text, path, hop, fields)
+
+
+def answer_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
+    """The head that the client gets. `connection` is the value of that field, None to leave it out."""
+    fields = head.fields
+    parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]
+    # RFC 9112 6.1, RFC 9110 8.6: 1xx and 204 say nothing of a body, whatever the origin wrote. 304 may name the coding
+    # of a body that it doesn't have, but there are clients that wait for it.
+    bodiless = head.status < 200 or head.status == 204
+    if chunked and not bodiless and head.status != 304:
+        parts.append(_CHUNKED)
+    elif fields.length is not None and not (fields.chunked or bodiless):
+        parts.append(b"Content-Length: %d" % fields.length)
+    _add_via(parts, head.minor, fields.via, via)
+    if connection is not None:
+        parts.append(b"Connection: " + connection)
+        if fields.upgrade is not None and connection == b"upgrade":
+            parts.append(b"Upgrade: " + fields.upgrade)
+        elif connection == PROXY_SUPPORT:
+            parts.append(PROXY_SUPPORT + b": Session-Based-Authentication")
+    return b"\r\n".join(parts) + _END
+
+
+def _add_via(parts: list[bytes], minor: int, before: bytes | None, name: bytes) -> None:
+    """`Via` of a message that came as HTTP/1.`minor`."""
+    value = extended_via(before, minor, name)
+    if value:
+        parts.append(b"Via: " + value)

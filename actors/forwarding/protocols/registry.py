@@ -1,0 +1,30 @@
+"""Which protocol a proxy speaks: the session for each word of `protocol`, and how one client too many is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.forwarding.protocols.failures import Failure, error_response
+from actors.forwarding.protocols.http.date_header import dated
+from actors.forwarding.protocols.http.session import HttpSession
+from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks import v4, v5
+
+_SESSIONS: dict[str, Callable[[Policy, float], Session]] = {
+    "http": HttpSession,
+    "https": HttpSession,
+    "socks4": v4.Socks4Session,
+    "socks5": v5.Socks5Session,
+}
+_TURNED_AWAY = {"socks4": v4.TURNED_AWAY, "socks5": v5.TURNED_AWAY}
+
+
+def new_session(protocol: str, policy: Policy, now: float) -> Session:
+    """The conversation with a client that has just come."""
+    return _SESSIONS[protocol](policy, now)
+
+
+def turned_away(protocol: str, failure: Failure, date: bytes) -> bytes:
+    """The last word to a client that is not served, and has not been read; `date` is the line for HTTP."""
+    return _TURNED_AWAY.get(protocol) or dated(error_response(failure, keep_alive=False), date)

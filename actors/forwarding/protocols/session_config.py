@@ -1,0 +1,32 @@
+"""What the configuration says to the sessions of a proxy, whatever they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from actors.forwarding.protocols.failures import PROXY_NAME
+from actors.forwarding.protocols.http.date_header import undated
+
+HANDSHAKE_TIMEOUT = 10.0
+"""Seconds that a client may take for all that comes before a request: an announcement, TLS, credentials, its head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Shared by all sessions of a proxy. Times are seconds.
+
+    `hears_users`: no credentials are wanted, but a user name that comes all the same may choose a parent.
+    `date` gives the `Date` line of an answer at a time of the session's clock. `pseudonym` names this very proxy, so
+    that chains of our own proxies are no loops; `via` is what is added to `Via` behind the version, empty for nothing.
+    """
+
+    keep_alive: bool = True
+    wants_credentials: bool = False
+    hears_users: bool = False
+    timeout: float = 30.0
+    handshake_timeout: float = HANDSHAKE_TIMEOUT
+    keep_alive_timeout: float = 60.0
+    date: Callable[[float], bytes] = undated
+    pseudonym: bytes = PROXY_NAME.encode()
+    via: bytes = PROXY_NAME.encode()

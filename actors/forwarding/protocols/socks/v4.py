@@ -1,0 +1,99 @@
+"""SOCKS4 (Ying-Da Lee, "SOCKS: A protocol for TCP proxy across firewalls") and 4a, without sockets.
+
+=========== ========================================= ======================================================
+phase       waits for                                 and then
+=========== ========================================= ======================================================
+REQUEST     VN, CD, DSTPORT, DSTIP, USERID, NUL; and  AUTHORIZE when a USERID is wanted, else OPEN or LISTEN;
+            with DSTIP 0.0.0.x (4a) a name and NUL    or 91 and close
+AUTHORIZE   `authorized`                              OPEN or LISTEN; or 91 and close
+=========== ========================================= ======================================================
+
+The rest is in `session`. A USERID is no secret: it only says who the client claims to be.
+"""
+
+from __future__ import annotations
+
+from actors.forwarding.protocols.commands import Command
+from actors.forwarding.protocols.failures import Failure, Refused, malformed
+from actors.forwarding.protocols.http.targets import Authority, authority_of_literal, authority_of_name
+from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v4_failed, v4_granted
+from actors.forwarding.protocols.socks.session import Operation, Phase, SocksSession
+from actors.net.socks_wire import Endpoint
+
+VERSION = 4
+USERID_MAX = 512
+NAME_MAX = 255
+_FIXED = 8
+
+TURNED_AWAY = v4_failed()
+"""What a client hears that comes when no connection more is served."""
+
+
+class Socks4Session(SocksSession):
+    """A client that speaks SOCKS4 or 4a."""
+
+    __slots__ = ()
+
+    def __init__(self, policy: Policy, now: float) -> None:
+        super().__init__(policy, now, Phase.REQUEST)
+
+    def _step(self, out: list[Command]) -> bool:
+        held = self._in
+        if held and held[0] != VERSION:
+            raise malformed("this is not SOCKS4")
+        if len(held) >= 2 and held[1] not in (1, 2):
+            raise Refused(UNKNOWN_COMMAND)
+        if len(held) < _FIXED:
+            return False
+        self._operation = Operation(held[1])
+        user_end = self._text_end(_FIXED, USERID_MAX)
+        if user_end < 0:
+            return False
+        user = bytes(held[_FIXED:user_end])
+        found = self._destination(user_end + 1)
+        if found is None:
+            return False
+        target, end = found
+        self._take(end)
+        self._request(self._operation, target)
+        if self._policy.wants_credentials or self._policy.hears_users:
+            self._ask(_decoded(user), None, out)
+        else:
+            self._begin(out)
+        return True
+
+    def _destination(self, at: int) -> tuple[Authority, int] | None:
+        """Where to, and the index behind the request; None when the name is not there whole."""
+        held = self._in
+        port, address = int.from_bytes(held[2:4], "big"), bytes(held[4:8])
+        if address[:3] != b"\0\0\0" or not address[3]:
+            return authority_of_literal(address, port), at
+        end = self._text_end(at, NAME_MAX)
+        if end < 0:
+            return None
+        return authority_of_name(bytes(held[at:end]), port), end + 1
+
+    def _text_end(self, start: int, longest: int) -> int:
+        """Where the NUL of the text is that begins at `start`; -1 when it hasn't come yet."""
+        end = self._in.find(0, start, start + longest + 1)
+        if end < 0 and len(self._in) > start + longest:
+            raise malformed("a text of the request is too long")
+        return end
+
+    def _admitted(self, out: list[Command]) -> None:
+        self._begin(out)
+
+    def _granted(self, bound: Endpoint) -> bytes:
+        return v4_granted(bound)
+
+    def _refusal(self, _failure: Failure) -> bytes:
+        other_protocol = self._operation is None and self._in[0] != VERSION
+        return b"" if other_protocol else v4_failed()
+
+
+def _decoded(user: bytes) -> str | None:
+    try:
+        return user.decode() or None
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,122 @@
+"""SOCKS5 (RFC 1928) with user names and passwords (RFC 1929), without sockets.
+
+=========== ========================================= ======================================================
+phase       waits for                                 and then
+=========== ========================================= ======================================================
+GREETING    version and methods                       REQUEST (0), CREDENTIALS (2); or `05 FF` and close
+CREDENTIALS user name and password                    AUTHORIZE; status 1 and close when they can't be read
+AUTHORIZE   `authorized`                              REQUEST after status 0; or status 1 and close
+REQUEST     command, address and port                 OPEN, LISTEN or RELAY; or a reply and close
+=========== ========================================= ======================================================
+
+The rest is in `session`. Read strictly: the version octets are 5, 1 and 5, reserved octets 0, counts of names and
+passwords not 0. Whoever opens with another version speaks something else and is left without an answer.
+"""
+
+from __future__ import annotations
+
+from actors.forwarding.protocols import failures
+from actors.forwarding.protocols.commands import Command
+from actors.forwarding.protocols.failures import Failure, Refused, malformed
+from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
+from actors.forwarding.protocols.socks.session import Operation, Phase, SocksSession
+from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address, read_source
+
+VERSION = 5
+NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF
+ADMITTED, NOT_ADMITTED = b"\x01\x00", b"\x01\x01"
+_ADDRESS_TYPES = (1, 3, 4)
+
+TURNED_AWAY = bytes((VERSION, NOTHING_ACCEPTABLE))
+"""What a client hears that comes when no connection more is served."""
+
+
+class Socks5Session(SocksSession):
+    """A client that speaks SOCKS5."""
+
+    __slots__ = ()
+
+    def __init__(self, policy: Policy, now: float) -> None:
+        super().__init__(policy, now, Phase.GREETING)
+
+    def _step(self, out: list[Command]) -> bool:
+        if self.phase is Phase.GREETING:
+            return self._greeting(out)
+        if self.phase is Phase.CREDENTIALS:
+            return self._credentials(out)
+        return self._whole_request(out)
+
+    def _greeting(self, out: list[Command]) -> bool:
+        held = self._in
+        if held and held[0] != VERSION:
+            raise malformed("this is not SOCKS5")
+        if len(held) < 2 or len(held) < 2 + held[1]:
+            return False
+        methods = self._take(2 + held[1])[2:]
+        policy = self._policy
+        heard = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
+        method = USERNAME_PASSWORD if heard else NO_CREDENTIALS
+        if method not in methods:
+            raise Refused(failures.CREDENTIALS_WANTED)
+        self._say(bytes((VERSION, method)), out)
+        self.phase = Phase.CREDENTIALS if method else Phase.REQUEST
+        return True
+
+    def _credentials(self, out: list[Command]) -> bool:
+        """Version 1, ULEN, UNAME, PLEN, PASSWD (RFC 1929 section 2)."""
+        held = self._in
+        if held and held[0] != 1:
+            raise malformed("this is not the sub-negotiation of RFC 1929")
+        if len(held) < 2 or len(held) < 3 + held[1]:
+            return False
+        name_end = 2 + held[1]
+        if len(held) < name_end + 1 + held[name_end]:
+            return False
+        message = self._take(name_end + 1 + held[name_end])
+        name, password = message[2:name_end], message[name_end + 1 :]
+        if not name or not password:
+            raise malformed("a user name and a password have at least one octet")
+        try:
+            user = name.decode()
+        except UnicodeDecodeError:
+            raise Refused(failures.CREDENTIALS_WRONG) from None
+        self._ask(user, password, out)
+        return True
+
+    def _admitted(self, out: list[Command]) -> None:
+        self._say(ADMITTED, out)
+        self.phase = Phase.REQUEST
+
+    def _whole_request(self, out: list[Command]) -> bool:
+        """VER, CMD, RSV, then an address (RFC 1928 section 4)."""
+        held = self._in
+        if held and held[0] != VERSION:
+            raise malformed("the request is not of version 5")
+        if len(held) < 4:
+            return False
+        if not 1 <= held[1] <= 3:
+            raise Refused(UNKNOWN_COMMAND)
+        if held[2]:
+            raise malformed("a reserved octet is not 0")
+        if held[3] not in _ADDRESS_TYPES:
+            raise Refused(UNKNOWN_ADDRESS_TYPE)
+        self._operation = Operation(held[1])
+        found = (read_source if self._operation is Operation.UDP else read_address)(held, 3)
+        if found is None:
+            return False
+        target, end = found
+        self._take(end)
+        self._request(self._operation, target)
+        self._begin(out)
+        return True
+
+    def _granted(self, bound: Endpoint) -> bytes:
+        return v5_granted(bound)
+
+    def _refusal(self, failure: Failure, /) -> bytes:
+        if self.phase is Phase.GREETING:
+            return TURNED_AWAY if failure is failures.CREDENTIALS_WANTED else b""
+        if self.phase in (Phase.CREDENTIALS, Phase.AUTHORIZE):
+            return NOT_ADMITTED
+        return v5_failed(failure)

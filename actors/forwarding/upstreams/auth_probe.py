@@ -1,0 +1,32 @@
+"""Does an HTTP parent take our credentials? Asked by a request that goes no further than the parent.
+
+`OPTIONS` with `Max-Forwards: 0` is for the parent itself to answer (RFC 9110 section 7.6.2), and its target is a name
+that never resolves (RFC 6761 section 6.4), for parents that know nothing of this. What they answer doesn't matter, as
+long as it isn't 407: one that takes no OPTIONS may take all else.
+"""
+
+from __future__ import annotations
+
+from actors.forwarding.protocols.http.head_parser import AnswerHead
+from actors.forwarding.protocols.http.targets import authority_of_name
+from actors.forwarding.upstreams.handshake import wrong_credentials
+from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
+
+NOWHERE = authority_of_name(b"check.invalid", 80)
+
+
+class CredentialsProbe(ConnectHandshake):
+    """Read as an answer to CONNECT is; done with the first final answer that isn't 407."""
+
+    def __init__(self, username: str | None, password: str | None) -> None:
+        super().__init__(NOWHERE, credentials_field(username, password), b"")
+        self.asked = False
+
+    def begin(self) -> bytes:
+        """The request."""
+        head = b"OPTIONS http://%b/ HTTP/1.1\r\nHost: %b\r\nMax-Forwards: 0\r\nConnection: close\r\n%b\r\n"
+        return head % (NOWHERE.text, NOWHERE.text, self._credentials)
+
+    def _judge(self, answer: AnswerHead) -> None:
+        if answer.status == 407:
+            raise wrong_credentials("it answers 407: it wants other credentials")

@@ -1,0 +1,139 @@
+"""The client's side of CONNECT (RFC 9110 section 9.3.6), and what a request in absolute-form carries for the parent.
+
+A 2xx makes the tunnel; its Content-Length and Transfer-Encoding mean nothing, and what is behind its head is the
+tunnel's. Any other final answer is a no, and its body is not read. Answers are read as strictly as those of origins.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from actors.forwarding.protocols.failures import Failure, Refused
+from actors.forwarding.protocols.http.head_parser import AnswerHead, find_end, parse_answer
+from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.upstreams.handshake import Blame, ParentFailed, Step, unusable, wrong_credentials
+
+INTERIM_MAX = 8
+HEAD_MAX = 16 * 1024
+"""Bytes of an answer to CONNECT; it has nothing to say that needs more."""
+
+_STATUS_ERROR = re.compile(rb"proxy-status:[^;]*;(?:.*;)?[ \t]*error=([a-z_]+)", re.IGNORECASE)
+_TARGET_KINDS = {
+    b"dns_error": 502,
+    b"dns_timeout": 504,
+    b"connection_refused": 502,
+    b"connection_timeout": 504,
+    b"connection_terminated": 502,
+    b"destination_unavailable": 502,
+    b"destination_ip_unroutable": 502,
+    b"destination_ip_prohibited": 403,
+    b"http_request_denied": 403,
+    b"proxy_loop_detected": 502,
+}
+"""Error types of RFC 9209 that a parent may tell about the target, and the status that goes with each."""
+
+_TARGET_STATUS = {
+    403: Failure(403, "http_request_denied", "the parent proxy refuses this target"),
+    404: Failure(502, "dns_error", "the parent proxy does not find this target"),
+    502: Failure(502, "destination_unavailable", "the parent proxy can't reach this target"),
+    504: Failure(504, "connection_timeout", "the target did not answer the parent proxy in time"),
+}
+_BUSY = frozenset((429, 500, 503))
+"""These may be about the parent or about the target; another parent may do."""
+
+
+def credentials_field(username: str | None, password: str | None) -> bytes:
+    """The `Proxy-Authorization` line (RFC 7617, UTF-8) with its CRLF; empty without a user."""
+    if username is None:
+        return b""
+    pair = f"{username}:{password or ''}".encode()
+    return b"Proxy-Authorization: Basic " + base64.b64encode(pair) + b"\r\n"
+
+
+class ConnectHandshake:
+    """Asks for a tunnel to `target`. `via` is the value of `Via` to send, or empty; `credentials` a line or nothing."""
+
+    def __init__(self, target: Authority, credentials: bytes, via: bytes) -> None:
+        self._target = target
+        self._credentials = credentials
+        self._via = via
+        self._head = b""
+        self._interim = 0
+        self.asked = True
+
+    def begin(self) -> bytes:
+        """The request."""
+        authority = self._target.text
+        if not authority.endswith(b":%d" % self._target.port):
+            authority += b":%d" % self._target.port
+        via = b"Via: %b\r\n" % self._via if self._via else b""
+        return b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (authority, authority, via, self._credentials)
+
+    def feed(self, data: bytes) -> Step:
+        """Bytes of the answer; what is behind its head is not used. Raises `ParentFailed`."""
+        searched = len(self._head)
+        held = self._head + data
+        end = self._find_end(held, searched)
+        if end < 0:
+            self._head = held
+            return Step(len(data))
+        self._head = b""
+        answer = self._parse(held[:end])
+        if answer.status < 200:
+            self._interim += 1
+            if answer.status == 101 or self._interim > INTERIM_MAX:
+                raise unusable("its answer to CONNECT is one that nobody asked for")
+        else:
+            self._judge(answer)
+        return Step(end - searched, done=answer.status >= 200)
+
+    def _judge(self, answer: AnswerHead) -> None:
+        """Raise `ParentFailed` when this final answer is a no."""
+        if answer.status >= 300:
+            raise refusal(answer)
+
+    def _find_end(self, held: bytes, searched: int) -> int:
+        try:
+            end = find_end(held, searched)
+        except Refused as refused:
+            raise unusable(f"its answer is not HTTP: {refused.failure.detail}") from None
+        if end > HEAD_MAX or (end < 0 and len(held) > HEAD_MAX):
+            raise unusable(f"the head of its answer is over {HEAD_MAX} bytes")
+        return end
+
+    def _parse(self, head: bytes) -> AnswerHead:
+        try:
+            return parse_answer(head)
+        except Refused as refused:
+            raise unusable(f"its answer is not HTTP: {refused.failure.detail}") from None
+
+    def __repr__(self) -> str:
+        return f"<ConnectHandshake to {self._target.text!r}, {len(self._head)} bytes of the answer>"
+
+
+def refusal(answer: AnswerHead) -> ParentFailed:
+    """What an answer to CONNECT says that is not 2xx."""
+    said = f"it answers {answer.status} to CONNECT"
+    if answer.status in (401, 407):
+        return wrong_credentials(f"it answers {answer.status}: it wants other credentials")
+    kind = _told_kind(answer)
+    if kind is not None:
+        failure = Failure(_TARGET_KINDS[kind], kind.decode("ascii"), "the parent proxy says so of this target")
+        return ParentFailed(Blame.TARGET, failure, said)
+    if answer.status in _TARGET_STATUS:
+        return ParentFailed(Blame.TARGET, _TARGET_STATUS[answer.status], said)
+    if answer.status in _BUSY:
+        busy = Failure(503, "destination_unavailable", "the parent proxy can't serve this now")
+        return ParentFailed(Blame.UNCLEAR, busy, said)
+    odd = Failure(502, "destination_unavailable", f"the parent proxy answers {answer.status}")
+    return ParentFailed(Blame.UNCLEAR, odd, said)
+
+
+def _told_kind(answer: AnswerHead) -> bytes | None:
+    """The error type in its `Proxy-Status`, if it is one about a target."""
+    for line in answer.fields.lines:
+        match = _STATUS_ERROR.match(line)
+        if match is not None and match[1].lower() in _TARGET_KINDS:
+            return match[1].lower()
+    return None

@@ -1,0 +1,56 @@
+"""TLS to an `https` parent: the client's end of a `TlsStream`, and the contexts for it.
+
+The parent's certificate is verified against the system's authorities or those of `ca_file`, for `server_name` or else
+the host as it is configured; `verify: false` takes any. TLS 1.2 and newer, ALPN `http/1.1`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from actors.bus.messages import UpstreamSpec
+from actors.forwarding.upstreams.handshake import unusable
+from actors.net.tls_stream import TlsStream
+
+
+class ParentStream(TlsStream):
+    """A TLS connection to a parent. `handshake` comes first."""
+
+    __slots__ = ()
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str) -> None:
+        super().__init__(sock, context, server_name)
+
+    def handshake(self) -> None:
+        """Go on with the handshake. Raises `BlockingIOError` while it waits, `OSError` when it has failed."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._take_in()
+                continue
+            except ssl.SSLError:
+                self._flush()
+                raise
+            self._flush()
+            return
+
+    def unread(self, data: bytes) -> None:
+        """Let the next `recv` give these bytes first."""
+        self._early.insert(0, data)
+
+
+def context_for(spec: UpstreamSpec) -> ssl.SSLContext:
+    """A context for connections to this parent. Raises `ParentFailed` when `ca_file` can't be used."""
+    try:
+        context = ssl.create_default_context(cafile=spec.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise unusable(f"ca_file {spec.ca_file} can't be used: {error}", "proxy_configuration_error") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if not spec.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

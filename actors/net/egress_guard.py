@@ -1,0 +1,252 @@
+"""The egress guard: which addresses a proxy may connect to.
+
+What is judged is the resolved address, never how it was written. By default only addresses that are globally
+reachable by the registries of IANA pass, and an IPv6 address that carries an IPv4 one inside (mapped, compatible,
+NAT64, 6to4, Teredo) passes only when the inner one does too; an address of this machine itself never does, since what
+it reaches is behind the firewall. The product's own listeners and API never pass, whatever is excepted, since a proxy
+that can be made to talk to itself is a loop or a way in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
+
+from actors.bounded import keep
+from actors.bus.messages import EgressSpec
+from actors.net.local_addresses import Address, is_local
+
+_SPECIAL_V4 = tuple(
+    IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",  # this network, RFC 791
+        "10.0.0.0/8",  # private, RFC 1918
+        "100.64.0.0/10",  # shared address space (CGNAT), RFC 6598
+        "127.0.0.0/8",  # loopback, RFC 1122
+        "168.63.129.16/32",  # the host of a virtual machine in Azure, whose metadata it serves
+        "169.254.0.0/16",  # link-local and cloud metadata, RFC 3927
+        "172.16.0.0/12",  # private, RFC 1918
+        "192.0.0.0/24",  # IETF protocol assignments, RFC 6890
+        "192.0.2.0/24",  # documentation, RFC 5737
+        "192.31.196.0/24",  # AS112, RFC 7535
+        "192.52.193.0/24",  # AMT, RFC 7450
+        "192.88.99.0/24",  # 6to4 relay anycast, RFC 7526
+        "192.168.0.0/16",  # private, RFC 1918
+        "192.175.48.0/24",  # AS112, RFC 7534
+        "198.18.0.0/15",  # benchmarking, RFC 2544
+        "198.51.100.0/24",  # documentation, RFC 5737
+        "203.0.113.0/24",  # documentation, RFC 5737
+        "224.0.0.0/4",  # multicast, RFC 5771
+        "240.0.0.0/4",  # reserved and broadcast, RFC 1112, 8190
+    )
+)
+_GLOBAL_V6 = IPv6Network("2000::/3")
+"""All that is global unicast now; everything outside it is special or not assigned."""
+_SPECIAL_V6 = tuple(
+    IPv6Network(text)
+    for text in (
+        "2001::/23",  # IETF protocol assignments, RFC 2928 (Teredo, benchmarking, ORCHID, … are inside)
+        "2001:db8::/32",  # documentation, RFC 3849
+        "2620:4f:8000::/48",  # AS112, RFC 7534
+        "3fff::/20",  # documentation, RFC 9637
+    )
+)
+_NAT64 = IPv6Network("64:ff9b::/96")
+_NEVER = tuple(
+    ip_network(text)
+    for text in (
+        "0.0.0.0/8",  # this network
+        "100.100.100.200/32",  # metadata (Alibaba)
+        "168.63.129.16/32",  # metadata (Azure)
+        "169.254.0.0/16",  # link-local and metadata
+        "192.0.0.0/24",  # IETF protocol assignments, and metadata (Oracle)
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved and broadcast
+        "::/128",  # unspecified
+        "fd00:ec2::/32",  # metadata (Amazon)
+        "fd20:ce::/32",  # metadata (Google)
+        "fe80::/10",  # link-local
+        "ff00::/8",  # multicast
+    )
+)
+"""What no upstream may be and nothing of the product's own requests may reach, even where private addresses may."""
+_MEMORY_SIZE = 4096
+LOCAL_KNOWN = 5.0
+"""Seconds for which it is remembered whether an address is this machine's; addresses come and go."""
+
+LOOPBACK = "127.0.0.1"
+FOREVER = float("inf")
+
+
+class OwnListeners:
+    """Addresses at which the product itself listens, `(host, port)`; a host may be a name or unspecified."""
+
+    def __init__(self, addresses: Iterable[tuple[str, int]]) -> None:
+        self._addresses = set(addresses)
+        self._ports = {port for _host, port in self._addresses}
+
+    def has(self, address: str, port: int) -> bool:
+        """Does connecting to `address` at `port` reach one of them?"""
+        return port in self._ports and self._is_one(address, port)
+
+    def _is_one(self, address: str, port: int) -> bool:
+        seen = _parse(address)
+        seen = hidden_v4(seen) or seen
+        for host, own_port in self._addresses:
+            if own_port != port:
+                continue
+            try:
+                own: Address = ip_address(host)
+            except ValueError:
+                own = ip_address("0.0.0.0")  # noqa: S104 - a host given by name: any local address counts
+            if seen == own or ((own.is_unspecified or seen.is_unspecified) and _may_be_local(seen)):
+                return True
+        return False
+
+
+class Guard:
+    """Judges addresses by one `EgressSpec`. Verdicts are remembered; a changed spec is a new guard.
+
+    `local` says whether an address is this machine's, which is asked anew every `LOCAL_KNOWN` seconds of `clock`.
+    """
+
+    def __init__(
+        self,
+        spec: EgressSpec,
+        local: Callable[[Address], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._policy = spec.policy
+        self._allowed_networks = []
+        self._allowed_names = set()
+        for entry in spec.allow:
+            try:
+                self._allowed_networks.append(ip_network(entry, strict=False))
+            except ValueError:
+                self._allowed_names.add(entry.lower().rstrip("."))
+        self._own = OwnListeners(spec.own)
+        self._is_local = local or is_local
+        self._clock = clock
+        self._verdicts: dict[str, tuple[str | None, float]] = {}
+
+    def judge(self, address: str, port: int, name: str) -> str | None:
+        """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
+        if self._own.has(address, port):
+            return "the target is this service itself"
+        if self._policy == "off" or self._excepted(name):
+            return None
+        verdict, until = self._verdicts.get(address, (None, 0.0))
+        now = self._clock()
+        if until <= now:
+            verdict, lasts = self._judge_address(address)
+            keep(self._verdicts, address, (verdict, now + lasts), _MEMORY_SIZE)
+        return verdict
+
+    def _excepted(self, name: str) -> bool:
+        """Is the name excepted by itself, or by a `*.` entry for its domain?"""
+        if not self._allowed_names:
+            return False
+        name = name.rstrip(".")
+        if name in self._allowed_names:
+            return True
+        labels = name.split(".")
+        return any("*." + ".".join(labels[cut:]) in self._allowed_names for cut in range(1, len(labels)))
+
+    def _judge_address(self, written: str) -> tuple[str | None, float]:
+        """The verdict, and the seconds for which it holds."""
+        address = _parse(written)
+        inner = hidden_v4(address)
+        if any(each in network for network in self._allowed_networks for each in (address, inner or address)):
+            return None, FOREVER
+        if self._policy == "private":
+            return f"{address} is link-local or reserved" if is_never(address) else None, FOREVER
+        if not is_public(address):
+            return f"{address} is not a public address", FOREVER
+        try:
+            if any(self._is_local(each) for each in {address, inner or address}):
+                return f"{address} is an address of this machine", LOCAL_KNOWN
+        except OSError as error:
+            return f"cannot tell whether {address} is an address of this machine: {error.strerror or error}", 0.0
+        return None, LOCAL_KNOWN
+
+
+class UpstreamGuard:
+    """Judges the addresses of upstreams, by the same `EgressSpec`. What it adds to `Guard`:
+
+    Own proxies may be upstreams of each other, where they are written as an address or `localhost`: a name that leads
+    to one could be anybody's. The API, other listeners of the product, link-local and metadata addresses never are.
+    """
+
+    def __init__(
+        self,
+        spec: EgressSpec,
+        local: Callable[[Address], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._services = OwnListeners(spec.services)
+        self._proxies = OwnListeners(spec.own)
+        allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
+        self._addresses = Guard(EgressSpec(spec.policy, allow, ()), local, clock)
+
+    def judge(self, address: str, port: int, name: str) -> str | None:
+        """None when an upstream that is written as `name` may be connected to there, else why not."""
+        if self._services.has(address, port):
+            return "it is this service itself, not one of its proxies"
+        if self._proxies.has(address, port):
+            by_address = is_localhost(name) or name == address
+            return None if by_address else "it is a proxy of this service, which has to be written by its address"
+        if is_never(_parse(address)):
+            return f"{address} is link-local or reserved, and never an upstream"
+        sentence = self._addresses.judge(address, port, name)
+        return None if sentence is None else f"{sentence}, and proxy.upstreams_allow doesn't except it"
+
+
+def _parse(address: str) -> Address:
+    return ip_address(address.partition("%")[0])
+
+
+def hidden_v4(address: Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv6 one carries: mapped, compatible, NAT64 (RFC 6052), 6to4, Teredo."""
+    if isinstance(address, IPv4Address):
+        return None
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    number = int(address)
+    if address in _NAT64 or (number >> 32 == 0 and number > 1):
+        return IPv4Address(number & 0xFFFFFFFF)
+    return None
+
+
+def is_public(address: Address) -> bool:
+    """Is the address globally reachable, and whatever IPv4 address it carries too?"""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _SPECIAL_V4)
+    inner = hidden_v4(address)
+    if inner is not None and not is_public(inner):
+        return False
+    if address in _NAT64:
+        return True
+    return address in _GLOBAL_V6 and not any(address in network for network in _SPECIAL_V6)
+
+
+def is_never(address: Address) -> bool:
+    """Is it, or the IPv4 address that it carries, link-local, a metadata service, multicast, or reserved?"""
+    inner = hidden_v4(address)
+    return any(each in network for network in _NEVER for each in (address, inner or address))
+
+
+def is_localhost(name: str) -> bool:
+    """Is it one of the names that are loopback wherever they are resolved (RFC 6761 6.3)?"""
+    return f".{name.lower().rstrip('.')}".endswith(".localhost")
+
+
+def _may_be_local(address: Address) -> bool:
+    try:
+        return is_local(address)
+    except OSError:
+        return True  # it can't be told now, and what is ours is never reached by doubt

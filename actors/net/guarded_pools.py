@@ -1,0 +1,87 @@
+"""An adapter of requests whose connections are made by a function of ours, so that a guard judges each address."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from requests.adapters import HTTPAdapter
+from urllib3 import PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import NewConnectionError
+
+from actors.net.own_requests import OutgoingGuard
+
+Connect = Callable[[str, int], socket.socket]
+
+
+class Refused(OSError):
+    """The guard lets nothing connect there."""
+
+
+def connect_guarded(guard: OutgoingGuard, timeout: float) -> Connect:
+    """A function that connects to the first address of a name that `guard` lets pass and that takes the connection.
+
+    It raises `OSError`, `Refused` among them.
+    """
+
+    def connect(host: str, port: int) -> socket.socket:
+        trouble: OSError | None = None
+        for family, kind, protocol, _name, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            refusal = guard.judge(str(address[0]), port, host)
+            if refusal is not None:
+                trouble = trouble or Refused(refusal)
+                continue
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(timeout)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                trouble = error
+            else:
+                return sock
+        raise trouble or Refused(f"{host} has no address")
+
+    return connect
+
+
+class GuardedAdapter(HTTPAdapter):
+    """Connects by `connect`, once for each request. Where a proxy is named, that is connected to as always."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:
+        """See `HTTPAdapter`."""
+        manager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **more)
+        manager.pool_classes_by_scheme = _pools(self._connect)
+        self.poolmanager = manager
+
+
+def _pools(connect: Connect) -> dict[str, type[HTTPConnectionPool]]:
+    def checked(connection: HTTPConnection) -> socket.socket:
+        try:
+            return connect(connection.host.strip("[]"), int(connection.port or 0))
+        except OSError as error:
+            raise NewConnectionError(connection, str(error.strerror or error)) from error
+
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return checked(self)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return checked(self)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
