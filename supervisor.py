@@ -1,7 +1,7 @@
 """The command `proxyfleet`: from the command line to a running product.
 
 `serve` reads the settings, takes the locks, sees to it that there is an administrator, reads the wish once, binds the
-API's socket and hands over to `actors.supervision.service`. The other commands are in `api/cli`.
+API's socket and hands over to `actors.supervision.supervisor`. The other commands are in `api/cli`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from config import VERSION
 from config.variables import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
-    from actors.supervision.inherited import Inherited
-    from actors.supervision.legacy import Legacy
+    from actors.supervision.listeners.socket_activation import Inherited
+    from actors.supervision.upgrade.handover import Legacy
     from config.live import Stored
     from config.paths import DataDir
     from config.settings import Settings
@@ -87,9 +87,9 @@ def serve(
 def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from actors.process import set_up_logging
-    from actors.supervision.inherited import Inherited, from_manager, stored_name
-    from actors.supervision.legacy import received
-    from actors.supervision.service import Premises, Service
+    from actors.supervision.listeners.socket_activation import Inherited, from_manager, stored_name
+    from actors.supervision.supervisor import Premises, Service
+    from actors.supervision.upgrade.handover import received
     from api.first_start import ensure_administrator
     from api.store import StoreError
     from api.wish import read_stored_settings, read_wish
@@ -173,7 +173,7 @@ def _locked(file: Path, what: str, legacy: Legacy) -> int:
 
 
 def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.socket:
-    from actors.supervision.sockets import ListenError
+    from actors.supervision.listeners.registry import ListenError
 
     try:
         return inherited.listen(settings.server.host, settings.server.port)
@@ -185,7 +185,7 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 
 
 def _rehearse(settings: Settings) -> None:
-    from actors.supervision.rehearsal import WOULD_START
+    from actors.supervision.upgrade.preflight import WOULD_START
     from api.rehearsal import WouldNotStart, rehearse
     from config.paths import DataDir, default_data_dir
 
@@ -207,7 +207,7 @@ def _check_certificate(settings: Settings) -> None:
 
 
 def _in_force(settings: Settings, stored: Stored) -> Settings:
-    from actors.supervision.in_force import with_stored
+    from actors.supervision.effective_settings import with_stored
     from config.live import BadStored
 
     try:

@@ -1,7 +1,7 @@
 """What every actor process is: a name on the bus, a pulse, a life that ends with its supervisor's.
 
 An actor subclasses `Actor`, sets itself up in `__init__`, answers in `receive` and finishes in `drain`. It runs in a
-process that the zygote has forked (`actors.supervision.zygote`); `main` is the first thing that runs there.
+process that the zygote has forked (`actors.supervision.processes.zygote`); `main` is the first thing that runs there.
 
 The lifeline is the read end of a pipe whose write end only the supervisor holds. End of file on it means that the
 supervisor is gone, however it died: the actor closes its things and ends, so that no process and no port is left
@@ -29,7 +29,7 @@ from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
-from actors.log_lines import JsonLines, TextLines
+from actors.log_format import JsonLines, TextLines
 from actors.signals import IGNORED, ignore, let_in
 from config.paths import DataDir, RunDir
 
@@ -140,7 +140,7 @@ def main(
 ) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
-    `promise` is told the time until which it may be silent (`actors.pulse`).
+    `promise` is told the time until which it may be silent (`actors.liveness`).
     """
     set_up_logging(boot.log_level, boot.log_format, boot.log_output)
     module, _, name = entry.partition(":")
@@ -163,7 +163,7 @@ def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
 def _handler(style: str, output: str) -> logging.Handler:
     handler: logging.Handler
     if output == "journald":
-        from actors.journal import JournalHandler  # few want it
+        from actors.journald import JournalHandler  # few want it
 
         handler = JournalHandler()
     else:

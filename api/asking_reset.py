@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.bus.asking import Asking, NotRunningError
+from actors.bus.client import Asking, NotRunningError
 from actors.bus.messages import API, DescribeProgram, Failed, PasswordReset, Program, ResetPassword
 from api.password_reset import UnknownUser
 from config.paths import RunDir

@@ -1,7 +1,8 @@
 """The API's end of a change of its address: a new listening socket comes in, and is taken when it is time.
 
-The supervisor sends it as a datagram with a descriptor (`actors.supervision.api_address`) before it answers. It is time
-when the answer to the request that asked for the change is written; should nobody ever say so, after `LONGEST_WAIT`.
+The supervisor sends it as a datagram with a descriptor (`actors.supervision.listeners.api`) before it answers. It is
+time when the answer to the request that asked for the change is written; should nobody ever say so, after
+`LONGEST_WAIT`.
 """
 
 from __future__ import annotations

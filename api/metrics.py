@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
-from actors.metrics.names import INTERVALS
+from actors.metrics.catalogue import INTERVALS
 from api.accounts import CollectorLost
 from api.bridge import Bridge
 from config.units import timestamp_text

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from actors.bus.messages import ProxyStats, Runtime, SenderState, SystemFigures, UpstreamState, WebhookStatus
-from actors.latency import BOUNDS, PARTS, bucket_of, cumulative
+from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.fleet import NO_STATS
 from api.metrics import Proxy
 from config import VERSION

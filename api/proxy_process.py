@@ -1,4 +1,4 @@
-"""Questions to the process of a proxy. While it starts, the bus holds them (`actors.bus.waiting`)."""
+"""Questions to the process of a proxy. While it starts, the bus holds them (`actors.bus.startup_queue`)."""
 
 from __future__ import annotations
 

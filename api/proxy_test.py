@@ -26,7 +26,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
-from actors.bus.waiting import STARTING
+from actors.bus.startup_queue import STARTING
 from api.announcing import ANNOUNCING_POOLS
 from api.bridge import Bridge
 from api.catalogue import StoredProxy

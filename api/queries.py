@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.forwarding.connections.table import SORTS
-from actors.metrics.names import INTERVALS, NAMES
+from actors.metrics.catalogue import INTERVALS, NAMES
 from api.parameters import Parameter, address, choice, integer, moment, one_address, text
 from api.resources.audit import OUTCOMES
 from api.resources.logs import LEVELS, OFFSET_MAX, SEARCH_MAX, STATUS_CLASSES, TAIL_MAX

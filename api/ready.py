@@ -13,7 +13,7 @@ import sys
 from ipaddress import ip_address
 from pathlib import Path
 
-from actors.supervision.in_force import with_stored
+from actors.supervision.effective_settings import with_stored
 from api.offline import peek_settings
 from config.live import BadStored
 from config.paths import DataDir, default_data_dir

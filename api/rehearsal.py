@@ -10,8 +10,8 @@ import importlib
 import shutil
 from dataclasses import asdict
 
-from actors.supervision.in_force import with_stored
-from actors.supervision.orders import Entries
+from actors.supervision.config import Entries
+from actors.supervision.effective_settings import with_stored
 from api.offline import peek_settings
 from api.store import StoreError, migration, steps
 from api.store.storage import parse

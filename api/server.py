@@ -20,9 +20,9 @@ from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
-from actors.complaints import Complaint
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
-from actors.supervision.sockets import BACKLOG
+from actors.supervision.listeners.registry import BACKLOG
+from actors.throttled_log import Complaint
 from api.caps import counted_as, per_address
 from api.http.body import MAX_BODY
 from api.http.call import AFTER

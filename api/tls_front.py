@@ -22,13 +22,13 @@ from typing import Any
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, Problem, ReportProblems, SetMaxConnections
 from actors.bus.messages.problems import CERTIFICATE
-from actors.complaints import Complaint
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.net.listener_drain import LAST_CALL, last_call
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import Certificate, TlsStream
 from actors.problems import Problems
 from actors.process import Actor, Boot
+from actors.throttled_log import Complaint
 from api.caps import counted_as, per_address
 from api.door import Door
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actors.bus.asking import Asking, NotRunningError
+from actors.bus.client import Asking, NotRunningError
 from actors.bus.messages import DescribeProgram, Failed, Program, Unreachable, Upgrade
 from api.running import run_dir
 from config.paths import PathError

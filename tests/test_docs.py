@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from actors.bus import messages
-from actors.bus.permits import SENDERS, may_send
+from actors.bus.permissions import SENDERS, may_send
 from api.operations import OPERATIONS, Operation
 from config.settings import Settings
 

@@ -3,8 +3,9 @@
 A message class is registered with `@message`. On the wire a message is one msgpack array
 `[version, kind, correlation, role, {field: value}]`. The version is one number for the whole protocol: processes of
 one installation are of one release, so another version means a stranger on the socket. Only while an upgrade drains
-the forwarding actors of the release before (`actors.supervision.elders`), two releases speak with each other: so `Stop`
-and `Done` keep their form. What else an older one says and the newer doesn't understand is refused and logged.
+the forwarding actors of the release before (`actors.supervision.upgrade.predecessors`), two releases speak with each
+other: so `Stop` and `Done` keep their form. What else an older one says and the newer doesn't understand is refused and
+logged.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ import zmq
 from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind_and_role
 from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages import SUPERVISOR, Failed, Unreachable
-from actors.bus.permits import may_send
-from actors.bus.waiting import STARTING, WaitingRoom
+from actors.bus.permissions import may_send
+from actors.bus.startup_queue import STARTING, WaitingRoom
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +171,8 @@ class Exchange(Post):
         self._waiting.arrived(name.encode())
 
     def expect(self, name: str) -> None:
-        """A process of `name` is starting: questions for it are held until it is appointed (`actors.bus.waiting`)."""
+        """A process of `name` is starting: questions for it are held until it is appointed
+        (`actors.bus.startup_queue`)."""
         if name.encode() not in self._appointed:
             self._waiting.expect(name.encode())
 

@@ -50,8 +50,8 @@ from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reporting import trace
 from actors.forwarding.reporting.counter_publisher import Teller
 from actors.forwarding.reporting.usage_reporter import UsageTeller
-from actors.latency import sparse
-from actors.log_lines import set_subject
+from actors.histogram import sparse
+from actors.log_format import set_subject
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.net.transport import Transport
 from actors.process import Actor, Boot

@@ -44,7 +44,7 @@ from actors.forwarding.protocols.registry import new_session
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, Policy
 from actors.forwarding.reporting import trace
-from actors.latency import BOUNDS, BUCKETS
+from actors.histogram import BOUNDS, BUCKETS
 from actors.net.egress_guard import Guard
 from actors.net.transport import Transport
 from actors.problems import Problems

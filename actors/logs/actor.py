@@ -11,11 +11,11 @@ from typing import Any
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import Done, QueryLogs, SetGroup, TailLogs
 from actors.bus.records import Batch, RecordReceiver
-from actors.logs.fields import Row
 from actors.logs.index import LogIndex
-from actors.logs.outlets import Outlets
+from actors.logs.record_schema import Row
 from actors.logs.retention import PERIOD, retain
-from actors.logs.searches import Searches
+from actors.logs.search_service import Searches
+from actors.logs.sinks import Outlets
 from actors.process import Actor, Boot
 from config.groups import Logging
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from actors.logs.fields import EXPLAINED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
+from actors.logs.record_schema import EXPLAINED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
 from config.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
@@ -145,7 +145,7 @@ class Columns:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Columns:
-        """Of sound rows (`actors.logs.fields`), at least one and at most 65,535."""
+        """Of sound rows (`actors.logs.record_schema`), at least one and at most 65,535."""
         made = cls(len(rows))
         for name, column in zip(ACCESS_FIELDS, zip(*rows, strict=True), strict=True):
             if name == TIMESTAMP:

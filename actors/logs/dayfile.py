@@ -2,7 +2,7 @@
 
 A batch that has arrived is one row of `batches`, as it came. When enough of them lie there they are packed: their
 records become compressed columns (`actors.logs.columns`) with a filter of what may be found in them
-(`actors.logs.grams`), the span of their times, and tallies of how many there are by proxy, status and level. One
+(`actors.logs.ngram_filter`), the span of their times, and tallies of how many there are by proxy, status and level. One
 transaction puts the block in and takes the batches out, so a reader finds each record once.
 
 Records are numbered in the order in which they were stored, over all files. `positions` says of each sender how far its
@@ -24,8 +24,8 @@ from typing import Any
 import msgpack
 
 from actors.logs.columns import SEGMENTS, Columns
-from actors.logs.fields import SEARCHED, Row, completed
-from actors.logs.grams import filter_of
+from actors.logs.ngram_filter import filter_of
+from actors.logs.record_schema import SEARCHED, Row, completed
 from actors.sqlite import open_database
 from config.access_fields import ACCESS_FIELDS
 

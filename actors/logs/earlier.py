@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from actors.logs.dayfile import BLOCK_ROWS, DayFile
-from actors.logs.fields import empty_record, sound
+from actors.logs.record_schema import empty_record, sound
 from config.access_fields import ACCESS_FIELDS
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from actors.bus.messages import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
+from actors.logs.blocks import day_files, day_of
 from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
 from actors.logs.earlier import pack_earlier
-from actors.logs.fields import Row, sound
-from actors.logs.parts import day_files, day_of
+from actors.logs.record_schema import Row, sound
 from actors.logs.search import Searcher
 
 log = logging.getLogger(__name__)

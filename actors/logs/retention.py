@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from actors.logs.blocks import day_of
 from actors.logs.dayfile import BESIDE
 from actors.logs.index import LogIndex
-from actors.logs.parts import day_of
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Searches: pages by time downwards, and what is new since a number upwards.
 
-A page is the records with the greatest keys (time, number) below a position. Parts (`actors.logs.parts`) are read in
+A page is the records with the greatest keys (time, number) below a position. Parts (`actors.logs.blocks`) are read in
 the order of their newest record until none that is left can hold a key above the last of the page. The answer names the
 position to go on at and the greatest number that the first page could see; a search that goes on leaves out what was
 stored later, so pages of one search neither shift nor overlap.
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import LogPage, LogTail, QueryLogs
+from actors.logs.blocks import Key, OpenFile, Part, Shelf, Snapshot
 from actors.logs.columns import conjunction
-from actors.logs.parts import Key, OpenFile, Part, Shelf, Snapshot
-from actors.logs.selection import MICRO, Selection, where
+from actors.logs.query_filter import MICRO, Selection, where
 
 READ_MAX = 2.0
 """Seconds that a search may read for its page."""

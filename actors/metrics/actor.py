@@ -35,16 +35,16 @@ from actors.bus.messages import (
     TellUsage,
     Usage,
 )
-from actors.complaints import Complaint
+from actors.metrics.account_usage import UsageBook
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
-from actors.metrics.history import History
-from actors.metrics.public import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload, proxy_fields
-from actors.metrics.slices import Reading, read_in_slices
+from actors.metrics.incremental_read import Reading, read_in_slices
+from actors.metrics.live_feed import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload, proxy_fields
+from actors.metrics.series_writer import History
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
-from actors.metrics.usage import UsageBook
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
+from actors.throttled_log import Complaint
 from config.groups import Alerts as AlertSettings
 from config.setting_kinds import tcp_parts
 

@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from actors.metrics.amounts import FIELDS, Amounts, add_counts, pack_latency, unpack_latency
+from actors.metrics.increments import FIELDS, Amounts, add_counts, pack_latency, unpack_latency
 from actors.metrics.sheets import Sheets
 from actors.sqlite import add_columns
 

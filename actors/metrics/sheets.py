@@ -19,7 +19,7 @@ from math import isqrt
 
 import msgpack
 
-from actors.metrics.amounts import FIELDS, FRACTIONS, PLACE, Amounts, unpack_latency
+from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Amounts, unpack_latency
 
 PROXIES_MIN = 16
 """Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""

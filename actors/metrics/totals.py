@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from actors.bus.messages import Counters, ProxyStats
-from actors.metrics import tallies
-from actors.metrics.amounts import COUNTED, FIELDS, Amounts
-from actors.metrics.tallies import Tally
+from actors.metrics import labelled_counters
+from actors.metrics.increments import COUNTED, FIELDS, Amounts
+from actors.metrics.labelled_counters import Tally
 from actors.sqlite import add_columns, open_database
 
 LIVE_FOR = 12.0
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS words (
     proxy_id TEXT, instance INTEGER, last_request REAL NOT NULL, {", ".join(f"{name} NOT NULL" for name in _SUMMED)},
     PRIMARY KEY (proxy_id, instance)
 ) WITHOUT ROWID;
-{tallies.SCHEMA}"""
+{labelled_counters.SCHEMA}"""
 _WORD = ("proxy_id", "instance", *_SUMMED, "last_request")
 _COLUMNS, _MARKS = ", ".join(_WORD), ", ".join("?" * len(_WORD))
 _READ = f"SELECT {_COLUMNS} FROM words"  # noqa: S608 - names of ours
@@ -73,7 +73,7 @@ class Word:
     def of(cls, counters: Counters) -> Word:
         """What `counters` says."""
         plain = {name: getattr(counters, name) for name in (*_SUMMED, "last_request")}
-        return cls(**plain, tally=tallies.tally_of(counters))
+        return cls(**plain, tally=labelled_counters.tally_of(counters))
 
     def columns(self) -> tuple[float, ...]:
         """All but the tally, as they stand in a row."""
@@ -84,7 +84,7 @@ class Word:
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_request = max(self.last_request, other.last_request)
-        tallies.add(self.tally, other.tally)
+        labelled_counters.add(self.tally, other.tally)
 
 
 @dataclass(slots=True)
@@ -143,8 +143,8 @@ class Totals:
         self.beside: Beside | None = None
         for proxy_id, instance, *counted in self._database.execute(_READ):
             self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock(), restored=True)
-        for proxy_id, instance, tally in tallies.load(self._database):
-            tallies.add(self._proxies[proxy_id][instance].word.tally, tally)
+        for proxy_id, instance, tally in labelled_counters.load(self._database):
+            labelled_counters.add(self._proxies[proxy_id][instance].word.tally, tally)
         self._changed = dict.fromkeys(self._proxies, clock())
 
     def take(self, counters: Counters) -> Growth:
@@ -158,7 +158,7 @@ class Totals:
             self._changed[counters.proxy_id] = self._clock()
         if word != before:
             unsaved = self._unsaved.setdefault((counters.proxy_id, counters.instance), {})
-            unsaved.update(tallies.changes(before.tally, word.tally))
+            unsaved.update(labelled_counters.changes(before.tally, word.tally))
         growth = Growth(_grown(before, word), first, process.restored)
         process.word, process.active, process.heard = word, counters.active_connections, self._clock()
         process.resident = counters.resident
@@ -249,7 +249,7 @@ class Totals:
     def _store(self, proxy_id: str, instance: int, word: Word, tally: Tally) -> None:
         row = (proxy_id, instance, *word.columns())
         self._database.execute(f"INSERT OR REPLACE INTO words ({_COLUMNS}) VALUES ({_MARKS})", row)  # noqa: S608 - names of ours
-        tallies.store(self._database, proxy_id, instance, tally)
+        labelled_counters.store(self._database, proxy_id, instance, tally)
 
     def close(self) -> None:
         """Close the file."""
@@ -272,14 +272,14 @@ class Totals:
             total.bytes_out,
             total.response_seconds,
             total.last_request,
-            tallies.of_kind(total.tally, tallies.REFUSED),
-            tallies.of_kind(total.tally, tallies.REPORTED),
-            sum(tallies.of_kind(total.tally, tallies.DROPPED).values()),
-            tallies.of_kind(total.tally, tallies.STATUS) if detailed else {},
-            tuple(sorted(tallies.histogram(total.tally).items())) if detailed else (),
+            labelled_counters.of_kind(total.tally, labelled_counters.REFUSED),
+            labelled_counters.of_kind(total.tally, labelled_counters.REPORTED),
+            sum(labelled_counters.of_kind(total.tally, labelled_counters.DROPPED).values()),
+            labelled_counters.of_kind(total.tally, labelled_counters.STATUS) if detailed else {},
+            tuple(sorted(labelled_counters.histogram(total.tally).items())) if detailed else (),
             total.cpu_seconds,
             resident,
-            sum(tallies.of_kind(total.tally, tallies.INTERNAL).values()),
+            sum(labelled_counters.of_kind(total.tally, labelled_counters.INTERNAL).values()),
         )
 
     def _fold(self) -> None:
@@ -313,7 +313,7 @@ class Totals:
 
 def _grown(before: Word, after: Word) -> Amounts:
     """Never less than nothing: the counters of a process only grow, whatever the disk says."""
-    old, new = tallies.histogram(before.tally), tallies.histogram(after.tally)
+    old, new = labelled_counters.histogram(before.tally), labelled_counters.histogram(after.tally)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
     counted = [max(0, getattr(after, name) - getattr(before, name)) for name in COUNTED if name != "answered"]
     return Amounts([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)

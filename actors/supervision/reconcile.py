@@ -1,7 +1,8 @@
 """What is to be done so that what runs is what should run: a pure function from wish and reality to steps.
 
-It decides and does nothing; `actors.supervision.fleet` carries the steps out in order and calls again when something
-has changed. It may be called at any time and as often as one likes: where wish and reality agree it returns no steps.
+It decides and does nothing; `actors.supervision.actor_supervisor` carries the steps out in order and calls again when
+something has changed. It may be called at any time and as often as one likes: where wish and reality agree it returns
+no steps.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from actors.bus.messages import Configure, EgressSpec, ProxySpec
-from actors.supervision.states import State
+from actors.supervision.processes.lifecycle import State
 
 Address = tuple[str, int]
 

@@ -30,9 +30,9 @@ from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import read_identity
 from actors.telemetry.metrics import Figures, export_of
+from actors.telemetry.otlp_client import Collector, Outcome
 from actors.telemetry.records import RecordPush, export_of_records
-from actors.telemetry.sending import Collector, Outcome
-from actors.workers import Workers
+from actors.thread_pool import Workers
 from config.telemetry import Otlp
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from actors.bus.messages import ProxyStats, Runtime, SystemFigures
-from actors.latency import BOUNDS, PARTS, bucket_of, cumulative
+from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from actors.telemetry.identity import Identity, attributes, resource_of
 from config import VERSION
 

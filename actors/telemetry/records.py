@@ -21,7 +21,7 @@ from actors.bus.mailbox import Mailbox
 from actors.bus.messages import LOGS, LogPage, LogTail, QueryLogs, TailLogs
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import Identity, attributes, resource_of
-from actors.telemetry.sending import Outcome
+from actors.telemetry.otlp_client import Outcome
 from config import VERSION
 from config.durable import replace_file
 

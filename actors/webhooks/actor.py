@@ -37,10 +37,10 @@ from actors.bus.messages import (
     SetWebhooks,
     WebhookStatuses,
 )
-from actors.complaints import Complaint
 from actors.process import Actor, Boot
+from actors.throttled_log import Complaint
+from actors.webhooks.missed_events import Owed
 from actors.webhooks.outbox import Outbox
-from actors.webhooks.owed import Owed
 from actors.webhooks.sender import DISK_PAUSE, Sender
 from config.groups import Webhooks as Settings
 

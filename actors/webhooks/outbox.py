@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import Delivery, DeliveryAttempt, Event, WebhookStatus
-from actors.complaints import Complaint
 from actors.sqlite import open_database
+from actors.throttled_log import Complaint
 
 log = logging.getLogger(__name__)
 

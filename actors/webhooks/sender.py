@@ -2,7 +2,7 @@
 
 Each webhook has two lanes with at most one request each: one in order, one for what is apart from it. So a slow or dead
 target holds up nobody but itself; of the threads (`webhooks.max_concurrent`) all slow ones together have half
-(`actors.webhooks.turns`).
+(`actors.webhooks.slot_scheduler`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec, WebhookStatus
-from actors.complaints import Complaint
 from actors.net.own_requests import OutgoingGuard
-from actors.webhooks.lanes import Lane, Sending, Target
+from actors.thread_pool import Workers
+from actors.throttled_log import Complaint
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
-from actors.webhooks.retries import Tried, judge
-from actors.webhooks.turns import Turns
-from actors.workers import Workers
+from actors.webhooks.queues import Lane, Sending, Target
+from actors.webhooks.retry_policy import Tried, judge
+from actors.webhooks.slot_scheduler import Turns
 from config.groups import Webhooks as Settings
 from config.webhooks import matches
 

@@ -30,7 +30,7 @@ def check_config(
 
     Certificates are looked at, of the stored proxies too. Ends with 1 when the product or a proxy could not start.
     """
-    from actors.supervision.in_force import hidden_keys, with_stored
+    from actors.supervision.effective_settings import hidden_keys, with_stored
     from api.offline import peek_proxies, peek_settings
     from config.live import BadStored
     from config.paths import DataDir, default_data_dir

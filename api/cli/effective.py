@@ -36,7 +36,7 @@ def show_config(
 
     Secrets are masked. Options of a `serve` that runs are not seen here.
     """
-    from actors.supervision.in_force import with_stored
+    from actors.supervision.effective_settings import with_stored
     from api.offline import peek_settings
     from config.credentials import as_settings
     from config.live import BadStored

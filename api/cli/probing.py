@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from actors.supervision.sockets import ListenError, listen
+from actors.supervision.listeners.registry import ListenError, listen
 from api.first_start import WeakPassword, check_strength
 from config.certificates import CertificateError, server_context, unusable_file
 from config.paths import DataDir, unwritable

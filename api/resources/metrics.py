@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actors.metrics.names import INTERVALS, NAMES
+from actors.metrics.catalogue import INTERVALS, NAMES
 from api.accounts import CollectorLost
 from api.http.call import Call, Document, Reply
 from api.http.errors import invalid, lacks_permission, not_found

@@ -28,7 +28,7 @@ from actors.bus.messages import LOGS, LogPage, QueryLogs
 from actors.bus.records import Batch, RecordSender
 from actors.logs.index import LogIndex
 from actors.logs.search import Searcher
-from actors.logs.searches import share_fairly
+from actors.logs.search_service import share_fairly
 from benchmarks.ours import Product
 from benchmarks.processes import BenchError, cpu_seconds
 from benchmarks.report import Bar, Beside, Row

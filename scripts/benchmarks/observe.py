@@ -22,8 +22,8 @@ import msgpack
 import zmq
 
 from actors.bus.events import Publisher, event_topic, new_event
-from actors.metrics.amounts import FIELDS, FRACTIONS
-from actors.metrics.names import NAMES, values
+from actors.metrics.catalogue import NAMES, values
+from actors.metrics.increments import FIELDS, FRACTIONS
 from actors.metrics.series import TOTAL, Series
 from actors.sqlite import open_database
 from benchmarks.load import Requests, run

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from actors.supervision.descriptors import FOR_LISTENERS
+from actors.supervision.processes.fd_reserve import FOR_LISTENERS
 from soaking.faults import Fault, Journal
 from soaking.installation import Installation
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from actors.complaints import PERIOD, Complaint
+from actors.throttled_log import PERIOD, Complaint
 
 
 def test_a_trouble_is_said_when_it_begins_when_it_changes_now_and_then_and_when_it_is_over(

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from actors.bus.messages import MetricSeries, QueryMetrics
-from actors.latency import bucket_of
-from actors.metrics import slices
-from actors.metrics.history import History
-from actors.metrics.names import INTERVALS, NAMES, values
+from actors.histogram import bucket_of
+from actors.metrics import incremental_read
+from actors.metrics.catalogue import INTERVALS, NAMES, values
+from actors.metrics.incremental_read import read_in_slices
 from actors.metrics.series import DAY, KEPT, Bucket
-from actors.metrics.slices import read_in_slices
+from actors.metrics.series_writer import History
 from actors.metrics.system import CPUS, MEMORY
 from actors.metrics.totals import Totals
 from tests.supervision.standins import counters
@@ -318,7 +318,7 @@ def test_a_long_series_is_read_in_slices_that_are_together_the_same(
 
     turns, whole = read()
     assert turns == 0
-    monkeypatch.setattr(slices, "ROWS", 4)
+    monkeypatch.setattr(incremental_read, "ROWS", 4)
     assert read() == (5, whole)
     assert whole.values["requests_total"] == (60,) * 10 + (0,)
 

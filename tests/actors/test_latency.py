@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from actors.latency import BOUNDS, BUCKETS, bucket_of, cumulative, percentile, sparse
+from actors.histogram import BOUNDS, BUCKETS, bucket_of, cumulative, percentile, sparse
 
 
 def histogram(*latencies: float) -> dict[int, int]:

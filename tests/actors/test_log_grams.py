@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.logs.grams import filter_of, grams_of, may_hold
+from actors.logs.ngram_filter import filter_of, grams_of, may_hold
 
 TEXTS = st.lists(st.binary(max_size=40).map(lambda text: text.replace(b"\n", b" ").lower()), max_size=30)
 

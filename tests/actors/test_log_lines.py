@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from actors.log_lines import JsonLines, TextLines, set_subject
+from actors.log_format import JsonLines, TextLines, set_subject
 
 
 def record(message: str, *arguments: object, broken: bool = False) -> logging.LogRecord:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from actors.bus.messages import LogPage, QueryLogs
 from actors.bus.records import Batch
-from actors.log_lines import LEVELS
-from actors.logs import dayfile, index, parts, search
+from actors.log_format import LEVELS
+from actors.logs import blocks, dayfile, index, search
 from actors.logs.index import LogIndex
-from actors.logs.outlets import message_of
+from actors.logs.sinks import message_of
 from config.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
@@ -96,7 +96,7 @@ def folded(text: str) -> str:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
-    for module in (dayfile, index, parts):
+    for module in (dayfile, index, blocks):
         monkeypatch.setattr(module, "BLOCK_ROWS", 8)
     made = Log()
     yield made
@@ -179,7 +179,7 @@ def test_any_search_finds_what_looking_at_every_record_finds(
 @pytest.fixture(scope="module")
 def _small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (dayfile, index, parts):
+        for module in (dayfile, index, blocks):
             patch.setattr(module, "BLOCK_ROWS", 8)
         yield
 
@@ -211,7 +211,7 @@ def test_a_walk_goes_on_after_its_older_days_were_deleted(log: Log) -> None:
         log.clock.now = NOON + day * DAY
         log.store(*(row(day * 10 + at, timestamp=log.clock.now + at) for at in range(3)))
     page = log.find(limit=2)
-    parts.day_files(log.index.path.parent)[-1].unlink()
+    blocks.day_files(log.index.path.parent)[-1].unlink()
     rest = log.find(limit=100, before=page.next, upto=page.upto)
     assert targets(page) + targets(rest) == ["host:22", "host:21", "host:20", "host:12", "host:11", "host:10"]
 
@@ -313,7 +313,7 @@ def test_a_total_that_would_be_slow_is_a_lower_bound_and_the_page_is_whole(log: 
 def test_more_days_than_one_search_opens_are_walked_through_by_cursor(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "FILES_MAX", 9)
+    monkeypatch.setattr(blocks, "FILES_MAX", 9)
     for day in range(25):
         log.clock.now = NOON + day * DAY
         late = row(1000 + day, timestamp=log.clock.now - 3 * DAY - 1)

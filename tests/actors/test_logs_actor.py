@@ -17,8 +17,8 @@ import pytest
 from actors.bus import records
 from actors.bus.mailbox import Exchange
 from actors.bus.messages import Done, Failed, Hello, LogPage, LogTail, QueryLogs, SetGroup, TailLogs
-from actors.journal import JournalHandler
-from actors.logs import outlets
+from actors.journald import JournalHandler
+from actors.logs import sinks
 from tests.actors.log_processes import Indexer, Load, targets
 from tests.bus.conftest import Bench
 
@@ -177,7 +177,7 @@ def entry_in(packet: bytes) -> dict[str, str]:
 
 
 def test_a_record_is_an_entry_of_the_journal_with_its_fields(journal: socket.socket) -> None:
-    outlet = outlets.JournalOutlet(Path(journal.getsockname()))
+    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
     assert outlet.write([row_of("http://a.example/")], "office") == 1
     entry = entry_in(journal.recv(65_536))
     assert (entry["MESSAGE"], entry["PRIORITY"]) == ("GET http://a.example/ 502 (dns_error)", "4")
@@ -189,7 +189,7 @@ def test_a_record_is_an_entry_of_the_journal_with_its_fields(journal: socket.soc
 
 
 def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal: socket.socket) -> None:
-    outlet = outlets.JournalOutlet(Path(journal.getsockname()))
+    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
     assert outlet.write([row_of("http://a.example/" + "x" * 3_000_000)], "office") == 1
     data, (file, *_others), _flags, _address = socket.recv_fds(journal, 10, 2)
     assert data == b""
@@ -202,7 +202,7 @@ def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal
 
 
 def test_a_journal_that_takes_no_more_costs_records_and_no_time(journal: socket.socket) -> None:
-    outlet = outlets.JournalOutlet(Path(journal.getsockname()))
+    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
     taken = outlet.write([row_of(f"http://a.example/{number}") for number in range(20_000)], "office")
     assert 0 < taken < 20_000
     with pytest.raises(BlockingIOError):
@@ -227,7 +227,7 @@ def test_the_log_itself_goes_to_the_journal_where_no_value_forges_a_field(
 
 
 def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: Path) -> None:
-    made = outlets.Outlets(tmp_path)
+    made = sinks.Outlets(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     (tmp_path / "access").rename(tmp_path / "access.1")
@@ -238,7 +238,7 @@ def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: P
 
 
 def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
-    made = outlets.Outlets(tmp_path)
+    made = sinks.Outlets(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     size = (tmp_path / "access").stat().st_size
@@ -259,7 +259,7 @@ def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
 def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = outlets.Outlets(bench.run_dir.path)
+    made = sinks.Outlets(bench.run_dir.path)
     made.choose(f"jsonl:{bench.run_dir.path}/no-folder/file")
     for number in range(3):
         made.write([row_of(str(number))], "office")
@@ -275,7 +275,7 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     ],
 )
 def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, template: str, ending: str) -> None:
-    made = outlets.Outlets(tmp_path)
+    made = sinks.Outlets(tmp_path)
     made.choose(f"{output}:{tmp_path}/named", template)
     made.write([row_of("http://a.example/")], "office")
     made.choose(output, template)
@@ -287,7 +287,7 @@ def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, tem
 
 
 def test_another_template_holds_from_the_next_line_on(tmp_path: Path) -> None:
-    made = outlets.Outlets(tmp_path)
+    made = sinks.Outlets(tmp_path)
     for template in ("%rm", "%{reason}"):
         made.choose(f"template:{tmp_path}/access", template)
         made.write([row_of("http://a.example/")], "office")

@@ -15,9 +15,9 @@ import zmq
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.metrics import public
-from actors.metrics.curve import server_keys
-from actors.metrics.public import PublicSocket, event_payload
+from actors.metrics import live_feed
+from actors.metrics.curve_auth import server_keys
+from actors.metrics.live_feed import PublicSocket, event_payload
 
 DEADLINE = 10.0
 
@@ -145,7 +145,7 @@ def test_a_subscriber_that_never_reads_holds_up_nobody(stage: Stage) -> None:
 def test_a_flood_of_subscriptions_is_ended_and_others_come_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(public, "TOPICS_MAX", 100)
+    monkeypatch.setattr(live_feed, "TOPICS_MAX", 100)
     honest = stage.subscriber("metrics.system")
     stage.until(stage.public.hears_system)
     hostile = stage.subscriber("metrics.system")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.latency import bucket_of
-from actors.metrics.amounts import FIELDS, FRACTIONS, PLACE, Amounts
+from actors.histogram import bucket_of
+from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Amounts
 from actors.metrics.series import Bucket, Series
 from actors.metrics.sheets import PROXIES_MIN, pack
 from actors.sqlite import open_database

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import ProxyStats, Runtime
-from actors.latency import bucket_of
+from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Figures, export_of
-from actors.telemetry.sending import Collector
+from actors.telemetry.otlp_client import Collector
 from config.settings import ConfigError, load
 from config.telemetry import Otlp
 from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too

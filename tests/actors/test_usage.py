@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages import AccountUsage, TellUsage
-from actors.metrics.usage import FOLDED_AFTER, UsageBook
+from actors.metrics.account_usage import FOLDED_AFTER, UsageBook
 from config.quotas import PERIODS, period_at
 from tests.clocks import Clock
 

@@ -18,7 +18,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages import Delivery, Event, WebhookProbed
-from actors.webhooks import turns
+from actors.webhooks import slot_scheduler
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
 from config.groups import Webhooks as Settings
@@ -334,7 +334,7 @@ def test_a_dead_and_a_slow_target_delay_no_other_and_all_arrive_in_order(office:
 def test_more_slow_targets_than_places_leave_half_of_them_to_those_that_are_quick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "QUICK", 0.5)
+    monkeypatch.setattr(slot_scheduler, "QUICK", 0.5)
     office = Office(tmp_path / "w", Settings(allow_private=True, timeout=30, max_concurrent=4))
     with Target() as slow, Target() as well:
         slow.answers = slow.hang
@@ -372,7 +372,7 @@ def test_what_waits_for_a_place_is_not_sent_to_a_webhook_that_was_deleted_meanwh
 
 def test_those_who_wait_for_a_place_go_on_in_their_order_and_a_quick_one_that_was_slow_once_must_wait_again() -> None:
     order: list[str] = []
-    made = turns.Turns()
+    made = slot_scheduler.Turns()
     made.places = 2
     taken = {name: made.take(name, lambda name=name: order.append(name)) for name in "abc"}
     assert (order, set(taken.values())) == (["a"], {False})
@@ -380,7 +380,7 @@ def test_those_who_wait_for_a_place_go_on_in_their_order_and_a_quick_one_that_wa
     assert order == ["a", "b"]
     assert made.take("a", lambda: order.append("a")), "it was quick"
     assert order == ["a", "b", "a"]
-    made.over("a", True, turns.QUICK + 1)
+    made.over("a", True, slot_scheduler.QUICK + 1)
     made.take("a", lambda: order.append("a again"))
     made.over("b", False, 99.0)
     assert order[3:] == ["c"]

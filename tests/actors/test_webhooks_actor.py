@@ -15,9 +15,9 @@ from actors.bus.mailbox import Exchange
 from actors.bus.messages import Hello, QuerySender, RecalledEvents, RecallEvents, SenderState
 from actors.process import Boot
 from actors.webhooks import actor as module
-from actors.webhooks import owed
+from actors.webhooks import missed_events
 from actors.webhooks.actor import WebhooksActor
-from actors.webhooks.owed import Owed
+from actors.webhooks.missed_events import Owed
 from tests.bus.conftest import Bench
 
 REMEMBERED = 10
@@ -88,7 +88,7 @@ class Office:
 @pytest.fixture
 def office(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     monkeypatch.setattr(events, "REMEMBERED", REMEMBERED)
-    monkeypatch.setattr(owed, "REMEMBERED", REMEMBERED)
+    monkeypatch.setattr(missed_events, "REMEMBERED", REMEMBERED)
     monkeypatch.setattr(module, "DISK_PAUSE", 0.05)
     made = Office(bench, monkeypatch)
     yield made

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import METRICS, MetricSeries, QueryMetrics, QueryRealtime, Realtime
-from actors.metrics.names import NAMES
+from actors.metrics.catalogue import NAMES
 from api.openapi.metric_forms import Snapshot
 from tests.api.support import PROXY, Api, error_of
 

@@ -25,7 +25,7 @@ from actors.bus.messages import (
     UpstreamState,
     WebhookStatus,
 )
-from actors.latency import bucket_of
+from actors.histogram import bucket_of
 from api.metrics import Proxy
 from api.prometheus import Parts, expose
 from tests.api.support import PROXY, Api, error_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervision.orders import Entries
+from actors.supervision.config import Entries
 from api.rehearsal import WouldNotStart, rehearse
 from config.paths import DataDir
 from config.settings import load

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.log_lines import JsonLines
+from actors.log_format import JsonLines
 from api.refusals import Refusals
 from api.server import ApiServer
 from api.server_tasks import MAX_HEAD

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zmq
 
-from actors.bus import waiting
+from actors.bus import startup_queue
 from actors.bus.codec import Envelope, Role, encode
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
@@ -138,8 +138,8 @@ def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star
 def test_a_question_that_is_not_held_any_more_is_unreachable(
     star: Star, bench: Bench, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(waiting, "HELD_MAX", 1)
-    monkeypatch.setattr(waiting, "HELD_SECONDS", 0.2 if ending == "it does not come" else 60.0)
+    monkeypatch.setattr(startup_queue, "HELD_MAX", 1)
+    monkeypatch.setattr(startup_queue, "HELD_SECONDS", 0.2 if ending == "it does not come" else 60.0)
     answers: list[Any] = []
     api = star.join("api")
     star.exchange.expect("logs")

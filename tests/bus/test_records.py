@@ -11,8 +11,8 @@ import pytest
 from actors.bus import records
 from actors.bus.messages import QueryLogs
 from actors.bus.records import Batch, RecordReceiver, RecordSender
-from actors.logs.fields import empty_record
 from actors.logs.index import LogIndex
+from actors.logs.record_schema import empty_record
 from tests.bus.conftest import Bench
 
 NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from actors.supervision.descriptors import FOR_LISTENERS
+from actors.supervision.processes.fd_reserve import FOR_LISTENERS
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.product import Product

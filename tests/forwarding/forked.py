@@ -18,15 +18,15 @@ from typing import Any
 
 import msgpack
 
+from actors.liveness import PulsePage
 from actors.process import Boot
-from actors.pulse import PulsePage
-from actors.supervision.zygote import PACKET_MAX
+from actors.supervision.processes.zygote import PACKET_MAX
 
 ENTRY = "actors.forwarding.actor:ForwardingActor"
 PATIENCE = 60.0
 _PROGRAM = """
 import sys
-from actors.supervision.zygote import run
+from actors.supervision.processes.zygote import run
 run(int(sys.argv[1]), int(sys.argv[2]), "info", "text")
 """
 

@@ -13,7 +13,7 @@ import pytest
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.fair_workers import DROPPED, WAITING_MAX, FairWorkers
+from actors.fair_thread_pool import DROPPED, WAITING_MAX, FairWorkers
 from actors.forwarding.access import authenticator as credentials_module
 from actors.forwarding.access.authenticator import REMEMBERED, Credentials, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE

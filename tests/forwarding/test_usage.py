@@ -12,7 +12,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages import METRICS, AccountSpec, ProxySpec, TellUsage, Unreachable, Usage
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.reporting.usage_reporter import UsageTeller
-from actors.metrics.usage import UsageBook
+from actors.metrics.account_usage import UsageBook
 from tests.forwarding.harness import spec
 
 

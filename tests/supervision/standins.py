@@ -21,11 +21,11 @@ from actors.bus.codec import Envelope, decode, encode
 from actors.bus.mailbox import Answer
 from actors.bus.messages import Configure, Counters, Done, ProxySpec
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision import managed, spawner
+from actors.supervision.config import Entries
+from actors.supervision.listeners.registry import listen
 from actors.supervision.locks import lock
-from actors.supervision.orders import Entries
-from actors.supervision.service import Premises, Service
-from actors.supervision.sockets import listen
+from actors.supervision.processes import managed_actor, spawner
+from actors.supervision.supervisor import Premises, Service
 from config.paths import open_data_dir, open_run_dir
 from config.settings import load
 
@@ -161,7 +161,7 @@ def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:
 def main() -> None:
     """Arguments: directory, port of the `Asker`, drain time-out, and (as JSON) entries that are others."""
     directory, port, drain, others = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4])
-    managed.SILENCE_MAX = 2.0
+    managed_actor.SILENCE_MAX = 2.0
     spawner.ZYGOTE_SILENCE = 4.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")

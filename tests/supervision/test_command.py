@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import supervisor
-from actors.supervision.notify import notify, watchdog_period
+from actors.supervision.systemd import notify, watchdog_period
 from api.audit import Trail
 from api.audit.trail import trail_file
 from api.store import open_store

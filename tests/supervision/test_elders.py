@@ -13,8 +13,8 @@ import pytest
 from actors.bus.loop import Loop
 from actors.bus.messages import Done
 from actors.bus.messages.common import Unreachable
-from actors.supervision.elders import Elders
-from actors.supervision.legacy import Elder
+from actors.supervision.upgrade.handover import Elder
+from actors.supervision.upgrade.predecessors import Elders
 from tests.waiting import wait_until
 
 LONG = 60.0

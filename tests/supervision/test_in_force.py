@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.supervision.in_force import InForce, hidden_keys
+from actors.supervision.effective_settings import InForce, hidden_keys
 from config.groups import Logging
 from config.live import BadStored
 from config.settings import Auth, Jwt, Server, Settings

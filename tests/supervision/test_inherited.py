@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.supervision import notify
-from actors.supervision.inherited import Inherited, from_manager, stored_name
-from actors.supervision.sockets import ListenerKeeper, ListenError, listen
+from actors.supervision import systemd
+from actors.supervision.listeners.registry import ListenerKeeper, ListenError, listen
+from actors.supervision.listeners.socket_activation import Inherited, from_manager, stored_name
 from tests.ports import free_port
 from tests.supervision.manager import Manager
 from tests.waiting import wait_until
@@ -190,7 +190,7 @@ def test_sockets_are_taken_as_systemd_passes_them() -> None:
     """In a process of its own, since they are the descriptors from 3 on."""
     program = (
         "import os, sys; os.environ['LISTEN_PID'] = str(os.getpid())\n"
-        "from actors.supervision.inherited import from_manager\n"
+        "from actors.supervision.listeners.socket_activation import from_manager\n"
         "taken = from_manager(os.environ)\n"
         "print([(name, each.getsockname()[1], os.get_inheritable(each.fileno())) for name, each in taken])\n"
         "print([name for name in os.environ if name.startswith('LISTEN_')])"
@@ -216,7 +216,7 @@ def test_what_is_no_socket_at_all_is_closed_and_stops_no_start() -> None:
     """In a process of its own, since they are the descriptors from 3 on."""
     program = (
         "import os; os.environ['LISTEN_PID'] = str(os.getpid())\n"
-        "from actors.supervision.inherited import from_manager\n"
+        "from actors.supervision.listeners.socket_activation import from_manager\n"
         "taken = [(name, each.getsockname()[1]) for name, each in from_manager(os.environ)]\n"
         "print(taken, os.path.exists('/proc/self/fd/3'))"
     )
@@ -238,7 +238,7 @@ def test_a_manager_that_is_gone_is_named_once_until_it_is_back(
 ) -> None:
     def tell(address: str) -> int:
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        notify.notify("WATCHDOG=1")
+        systemd.notify("WATCHDOG=1")
         return sum(record.levelname == "WARNING" for record in caplog.records)
 
     gone = f"{manager.address}.gone"
@@ -248,7 +248,7 @@ def test_a_manager_that_is_gone_is_named_once_until_it_is_back(
 
 def test_what_must_arrive_waits_until_a_busy_manager_takes_it(manager: Manager) -> None:
     for _ in range(1_000):
-        notify.notify("WATCHDOG=1")  # more than its queue holds: none of these waits
+        systemd.notify("WATCHDOG=1")  # more than its queue holds: none of these waits
     manager.always()
-    notify.notify("READY=1", "STATUS=ready")
+    systemd.notify("READY=1", "STATUS=ready")
     wait_until(lambda: "READY=1\nSTATUS=ready" in manager.told, "it has arrived")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.legacy import last_signals, let_signals_in
+from actors.supervision.upgrade.handover import last_signals, let_signals_in
 
 
 @pytest.fixture

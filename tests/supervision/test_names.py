@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.supervision.names import GIVEN_UP_FOR, Names
+from actors.supervision.listeners.hostname import GIVEN_UP_FOR, Names
 
 
 class Resolver:

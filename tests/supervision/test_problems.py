@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import Event, Problem, ReportProblems, Runtime
-from actors.supervision.announcing import SUBJECTS_MAX, SUBJECTS_WITHIN, Announcer
 from actors.supervision.problems import ProblemBook
+from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, Announcer
 from tests.clocks import Clock
 from tests.supervision.standins import spec
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors import pulse
-from actors.pulse import PulsePage, open_page, promiser
+from actors import liveness
+from actors.liveness import PulsePage, open_page, promiser
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_noth
 
 
 def test_a_full_page_says_so(page: PulsePage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "SLOTS", 2)
+    monkeypatch.setattr(liveness, "SLOTS", 2)
     page.take(), page.take()
     with pytest.raises(OSError, match="no place is left"):
         page.take()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.messages import Configure, EgressSpec, ProxySpec
+from actors.supervision.processes.lifecycle import State
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Stop, Tell, reconcile
-from actors.supervision.states import State
 from tests.supervision.standins import spec
 
 EGRESS = EgressSpec("public_only", (), ())

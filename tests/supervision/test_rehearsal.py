@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from actors.bus.loop import Loop
-from actors.supervision.rehearsal import SAID_MAX, WOULD_START, Rehearsal
+from actors.supervision.upgrade.preflight import SAID_MAX, WOULD_START, Rehearsal
 from tests.waiting import wait_until
 
 
@@ -70,7 +70,7 @@ def test_a_program_that_kills_itself_would_not_start(program: Callable[[str], st
 def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
     program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.supervision.rehearsal.PATIENCE", 0.5)
+    monkeypatch.setattr("actors.supervision.upgrade.preflight.PATIENCE", 0.5)
     grandchildren: list[psutil.Process] = []
 
     def look(rehearsal: Rehearsal) -> None:

@@ -6,8 +6,8 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-from actors.supervision.proxy_actors import ProxyActors
-from actors.supervision.sockets import ListenerKeeper
+from actors.supervision.listeners.registry import ListenerKeeper
+from actors.supervision.processes.proxy_actors import ProxyActors
 from tests.ports import free_port
 from tests.supervision.standins import spec
 

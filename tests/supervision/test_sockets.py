@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.sockets import RESERVED_FOR, ListenerKeeper, ListenError, listen, refusal
+from actors.supervision.listeners.registry import RESERVED_FOR, ListenerKeeper, ListenError, listen, refusal
 from tests.clocks import Clock
 from tests.ports import free_port
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.bus.loop import Loop
-from actors.supervision.starting import Starting
+from actors.supervision.processes.start_waiters import Starting
 from tests.clocks import Clock
 
 

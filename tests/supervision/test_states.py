@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.supervision.restarts import FORGIVEN_AFTER, Backoff
-from actors.supervision.states import TRANSITIONS, Happening, IllegalTransitionError, Life, State
+from actors.supervision.processes.backoff import FORGIVEN_AFTER, Backoff
+from actors.supervision.processes.lifecycle import TRANSITIONS, Happening, IllegalTransitionError, Life, State
 
 
 def life_in(state: State) -> Life:

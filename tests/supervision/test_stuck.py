@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
-from actors.supervision.managed import SILENCE_MAX, START_MAX, STUCK_AFTER, Managed, Plan, World
+from actors.supervision.processes.managed_actor import SILENCE_MAX, START_MAX, STUCK_AFTER, Managed, Plan, World
 from tests.clocks import Clock
 
 

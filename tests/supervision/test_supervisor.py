@@ -24,7 +24,7 @@ from actors.bus.messages import (
     ReserveListener,
     RestartProxy,
 )
-from actors.supervision.service import SAME_SIGNAL
+from actors.supervision.supervisor import SAME_SIGNAL
 from tests.ports import free_port
 from tests.supervision.conftest import Supervised, greeting
 from tests.supervision.manager import Manager

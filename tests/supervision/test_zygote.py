@@ -20,8 +20,8 @@ import zmq
 from actors.bus.loop import LONGEST_WAIT, Loop
 from actors.bus.mailbox import Exchange
 from actors.process import Boot
-from actors.supervision import zygote
-from actors.supervision.spawner import ActorProcess, Spawner, describe_status
+from actors.supervision.processes import zygote
+from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
 from config.paths import open_run_dir
 from tests.folders import FOLDERS
 

@@ -180,4 +180,4 @@ def test_an_upgrade_keeps_the_process_and_refuses_and_fails_nothing(started: Ser
 
 
 def test_logs_are_in_the_journal_with_their_level(started: ServiceOn) -> None:
-    assert "INFO actors.supervision.fleet: api runs" in started.machine.journal()
+    assert "INFO actors.supervision.actor_supervisor: api runs" in started.machine.journal()

@@ -38,19 +38,6 @@ from actors.bus.messages.common import (
     proxy_label,
 )
 from actors.bus.messages.events import Event, QuerySender, SenderState
-from actors.bus.messages.figures import (
-    Counters,
-    ForgetProxy,
-    MetricSeries,
-    ProxyStats,
-    QueryMetrics,
-    QueryRealtime,
-    QueryStats,
-    QuerySystem,
-    Realtime,
-    Stats,
-    SystemFigures,
-)
 from actors.bus.messages.fleet import (
     AwaitProxy,
     CancelListeners,
@@ -88,6 +75,19 @@ from actors.bus.messages.forwarding import (
     ReportOfTest,
     SetAccessRecords,
     SetPooling,
+)
+from actors.bus.messages.metrics import (
+    Counters,
+    ForgetProxy,
+    MetricSeries,
+    ProxyStats,
+    QueryMetrics,
+    QueryRealtime,
+    QueryStats,
+    QuerySystem,
+    Realtime,
+    Stats,
+    SystemFigures,
 )
 from actors.bus.messages.problems import Problem, ReportProblems
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs

@@ -20,11 +20,11 @@ from typing import NamedTuple
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages import ProxySpec
-from actors.complaints import Complaint
-from actors.fair_workers import DROPPED, FairWorkers
+from actors.fair_thread_pool import DROPPED, FairWorkers
 from actors.forwarding.access.guess_limit import PAUSE, Guessing
 from actors.forwarding.limits.limits import client_key, site_key
 from actors.forwarding.net.requester import Asker
+from actors.throttled_log import Complaint
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0

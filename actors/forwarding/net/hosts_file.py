@@ -11,7 +11,7 @@ import os
 from ipaddress import ip_address
 from pathlib import Path
 
-from actors.complaints import Complaint
+from actors.throttled_log import Complaint
 
 HOSTS_FILE = Path("/etc/hosts")
 LOOKED_AT_EVERY = 1.0

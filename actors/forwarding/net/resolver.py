@@ -14,7 +14,7 @@ from functools import partial
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.fair_workers import DROPPED, FairWorkers
+from actors.fair_thread_pool import DROPPED, FairWorkers
 from actors.forwarding.limits.limits import site_key
 from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
 from actors.forwarding.net.requester import OURSELVES, Asker

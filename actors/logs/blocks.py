@@ -1,0 +1,220 @@
+"""What a search reads of the day files: blocks and fresh batches as parts of one kind, in one snapshot.
+
+A snapshot is a read transaction in every file, so it sees each record once, whether it was packed meanwhile or not, and
+no writer waits for it. Files are opened the newest first: a record that is stored while they are opened has a greater
+number than all that a snapshot says that it has.
+"""
+
+from __future__ import annotations
+
+import calendar
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from actors.logs.columns import Columns
+from actors.logs.dayfile import BLOCK_ROWS, TALLIED, fresh_batches, runs
+from actors.logs.ngram_filter import may_hold
+from actors.logs.query_filter import Selection
+from actors.logs.record_schema import Row
+
+log = logging.getLogger(__name__)
+
+FILES_MAX = 100
+"""Files that one search opens. Where there are more, it goes on in the older ones by its cursor."""
+SET_BACK_DAYS = 2
+"""Days that a record may be newer than its file: as far as a clock may be set back without hiding anything."""
+LATE_DAYS = 7
+"""Days that a record may be older than its file and be found in an old range where there are too many files for all."""
+_DAY = 86_400.0
+
+FAR = 253_402_300_000.0
+"""The last moment of the year 9999, nearly."""
+
+Key = tuple[int, int]
+"""When and which: the time of a record in microseconds, and its number. Pages are in this order, downwards."""
+
+
+class Part:
+    """Some records whose numbers follow one another: a block on disk, or some that lie in none yet."""
+
+    def __init__(self, database: sqlite3.Connection, first: int, count: int, oldest: int, newest: int) -> None:
+        self.first, self.count, self.oldest, self.newest = first, count, oldest, newest
+        self.fresh = False
+        self._database = database
+        self._columns: Columns | None = None
+        self._mask: bytes | None = None
+        self.judged = False
+        """Has `mask` been asked? Then it costs nothing any more."""
+
+    @classmethod
+    def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Part:
+        """Of records that lie in no block."""
+        columns = Columns.of_rows(rows)
+        times = columns.times()
+        made = cls(database, first, len(rows), min(times), max(times))
+        made.fresh, made._columns = True, columns
+        return made
+
+    @property
+    def last(self) -> int:
+        """The number of its last record."""
+        return self.first + self.count - 1
+
+    @property
+    def columns(self) -> Columns:
+        """Its records; see `forget`."""
+        if self._columns is None:
+            self._columns = Columns(self.count, self._load)
+        return self._columns
+
+    def forget(self) -> None:
+        """Let go of what was read, but not of what was found; thousands of parts would not fit into memory."""
+        if not self.fresh:
+            self._columns = None
+
+    def mask(self, selection: Selection, grams: list[frozenset[int]]) -> bytes | None:
+        """Which records `selection` finds, whatever their times; None: none. Always the same is asked."""
+        if not self.judged:
+            self.judged = True
+            if self.fresh or not any(grams) or may_hold(self._load("filter"), grams):
+                self._mask = selection.mask(self.columns)
+        return self._mask
+
+    def _load(self, segment: str) -> bytes:
+        found = self._database.execute(f"SELECT {segment} FROM contents WHERE first = ?", (self.first,)).fetchone()  # noqa: S608 - our own names
+        return bytes(found[0])
+
+
+@dataclass(slots=True)
+class OpenFile:
+    """A day file within a snapshot."""
+
+    path: Path
+    database: sqlite3.Connection
+    _fresh: list[Part] | None = field(default=None)
+
+    def fresh(self) -> list[Part]:
+        """What lies in no block."""
+        if self._fresh is None:
+            self._fresh = [
+                Part.of_rows(self.database, first + start, rows[start : start + BLOCK_ROWS])
+                for first, rows in runs(list(fresh_batches(self.database)))
+                for start in range(0, len(rows), BLOCK_ROWS)
+            ]
+        return self._fresh
+
+    def between(self, start: int, end: int) -> list[Part]:
+        """What may hold records of these times."""
+        sql = "SELECT first, rows, oldest, newest FROM blocks WHERE newest >= ? AND oldest <= ?"
+        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (start, end))]
+        return blocks + [part for part in self.fresh() if part.newest >= start and part.oldest <= end]
+
+    def after(self, number: int) -> list[Part]:
+        """What holds records of greater numbers."""
+        sql = "SELECT first, rows, oldest, newest FROM blocks WHERE first + rows - 1 > ? AND first > ? ORDER BY first"
+        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (number, number - BLOCK_ROWS))]
+        return blocks + [part for part in self.fresh() if part.last > number]
+
+    def tallies(self, wanted: dict[str, frozenset[str]]) -> dict[int, int]:
+        """By block, how many of its records are of these; blocks without any are left out."""
+        tests = [f"{name} IN ({', '.join('?' * len(wanted[name]))})" for name in TALLIED if name in wanted]
+        values = [value for name in TALLIED if name in wanted for value in wanted[name]]
+        sql = f"SELECT block, sum(rows) FROM tallies WHERE {' AND '.join(tests)} GROUP BY block"  # noqa: S608 - our own names
+        return dict(self.database.execute(sql, values).fetchall())
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Files, the newest first. `floor`: files were left out, with records of this time (microseconds) and before.
+
+    `whole`: no file is left out, and none was unreadable.
+    """
+
+    files: list[OpenFile]
+    floor: int | None
+    whole: bool
+
+
+class Shelf:
+    """The day files, for reading. Belongs to one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[Path, sqlite3.Connection] = {}
+
+    @contextmanager
+    def snapshot(self, oldest: float = 0.0, newest: float = FAR) -> Iterator[Snapshot]:
+        """The files with records from `oldest` to `newest` (Unix seconds) at one moment. Raises `sqlite3.Error`."""
+        paths, left_out = self._chosen(oldest, newest)
+        files: list[OpenFile] = []
+        try:
+            for path in paths:
+                database = self._begun(path)
+                if database is not None:
+                    files.append(OpenFile(path, database))
+            whole = left_out is None and len(files) == len(paths)
+            yield Snapshot(files, None if left_out is None else _end_of(left_out), whole)
+        finally:
+            for file in files:
+                if file.database.in_transaction:
+                    file.database.execute("COMMIT")
+
+    def _chosen(self, oldest: float, newest: float) -> tuple[list[Path], Path | None]:
+        """Which files, and the first one that is left out for being too many."""
+        there = day_files(self._folder)
+        first = day_of(max(0.0, oldest - SET_BACK_DAYS * _DAY))
+        paths = [path for path in there if path.stem >= first]
+        if len(paths) > FILES_MAX:
+            last = day_of(min(FAR, newest + LATE_DAYS * _DAY))
+            paths = [path for path in paths if path.stem <= last]
+        self._close_others(there[:FILES_MAX] if len(there) <= FILES_MAX else paths[:FILES_MAX])
+        return paths[:FILES_MAX], paths[FILES_MAX] if len(paths) > FILES_MAX else None
+
+    def close(self) -> None:
+        """Close all files."""
+        self._close_others([])
+
+    def _begun(self, path: Path) -> sqlite3.Connection | None:
+        """A connection in a read transaction; None: the file is gone or unreadable, which hides no other."""
+        try:
+            database = self._open.get(path) or self._connected(path)
+            database.execute("BEGIN")
+            database.execute("SELECT first FROM blocks LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            if path.exists():
+                log.error("%s can't be read: %s", path.name, error)
+            broken = self._open.pop(path, None)
+            if broken is not None:
+                broken.close()
+            return None
+        return database
+
+    def _connected(self, path: Path) -> sqlite3.Connection:
+        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        database.execute("PRAGMA query_only=1")
+        self._open[path] = database
+        return database
+
+    def _close_others(self, paths: list[Path]) -> None:
+        for path in set(self._open) - set(paths):
+            self._open.pop(path).close()
+
+
+def day_of(epoch_seconds: float) -> str:
+    """`2026-01-31`, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(epoch_seconds))
+
+
+def _end_of(path: Path) -> int:
+    """When the day of a file ends, in microseconds."""
+    return (calendar.timegm(time.strptime(path.stem, "%Y-%m-%d")) + 86_400) * 1_000_000
+
+
+def day_files(folder: Path) -> list[Path]:
+    """The newest first."""
+    return sorted(folder.glob("????-??-??.sqlite"), reverse=True)

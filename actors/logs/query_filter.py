@@ -1,0 +1,130 @@
+"""What a search asks for, made ready to be held against blocks of records.
+
+Words are sequences of anything but white space. A record is found when each of them is part of one of the fields in
+`SEARCHED`, whatever the case of the letters A to Z.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from actors.bus.messages import QueryLogs
+from actors.log_format import LEVELS, levels_from
+from actors.logs.columns import Columns, conjunction, disjunction
+from actors.logs.dayfile import TALLIED
+from actors.logs.ngram_filter import grams_of
+from actors.logs.record_schema import SEARCHED, TARGET
+
+MICRO = 1_000_000
+EXACT = ("client_ip", "user", "method", "reason")
+"""Fields of which a search names one value, and of which no tallies are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records; times are whole microseconds, both inclusive. None means all."""
+
+    start: int
+    end: int
+    facets: tuple[tuple[str, frozenset[str]], ...]
+    """Fields and what they may be: those that are asked for."""
+    words: tuple[bytes, ...]
+    target: bytes | None = None
+    """A part of the target, with the letters A to Z in lower case."""
+
+    @classmethod
+    def of(cls, query: QueryLogs) -> Selection:
+        """What `query` asks for."""
+        facets: dict[str, frozenset[str]] = {}
+        if query.proxy_ids is not None:
+            facets["proxy_id"] = frozenset(query.proxy_ids)
+        statuses = _statuses(query.status_code, query.status_class)
+        if statuses is not None:
+            facets["status_code"] = statuses
+        levels = _levels(query.level, query.min_level)
+        if levels is not None:
+            facets["level"] = levels
+        for name in EXACT:
+            value = getattr(query, name)
+            if value is not None:
+                facets[name] = frozenset({value})
+        words = tuple(_folded(word) for word in (query.search or "").split())
+        target = None if query.target is None else _folded(query.target)
+        return cls(round(query.start * MICRO), round(query.end * MICRO), tuple(facets.items()), words, target)
+
+    @property
+    def tallied(self) -> dict[str, frozenset[str]]:
+        """The part that the tallies of a block answer."""
+        return {name: wanted for name, wanted in self.facets if name in TALLIED}
+
+    @property
+    def only_tallied(self) -> bool:
+        """Do the tallies answer all of it, but the time?"""
+        return not self.words and self.target is None and all(name in TALLIED for name, _wanted in self.facets)
+
+    def grams(self) -> list[frozenset[int]]:
+        """Of what a block has to hold: the words, and each exact value between its line feeds."""
+        needed = [grams_of(word) for word in (*self.words, *([self.target] if self.target else []))]
+        for name, wanted in self.facets:
+            if name in EXACT:
+                needed += [grams_of(b"\n" + _as_searched(name, each) + b"\n") for each in wanted]
+        return needed
+
+    def mask(self, columns: Columns) -> bytes | None:
+        """Which rows fulfil all but the times; None: no row."""
+        masks = [b"\x01" * columns.count]
+        for name, wanted in self.facets:
+            mask = columns.texts(name).among(wanted)
+            if mask is None:
+                return None
+            masks.append(mask)
+        if self.target is not None:
+            mask = columns.texts(TARGET).holding(self.target)
+            if mask is None:
+                return None
+            masks.append(mask)
+        for word in self.words:
+            mask = _holding(columns, word)
+            if mask is None:
+                return None
+            masks.append(mask)
+        return conjunction(masks)
+
+
+def _folded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").lower()
+
+
+def _as_searched(name: str, value: str) -> bytes:
+    """A value as it stands in the texts of which grams are kept (`Columns.searched_texts`)."""
+    return _folded(f"({value})" if name == "reason" and value else value)
+
+
+def where(times: array[int], holds: Callable[[int], bool]) -> bytes:
+    """The mask of rows whose time fulfils `holds`."""
+    return bytes(map(holds, times))
+
+
+def _holding(columns: Columns, word: bytes) -> bytes | None:
+    """The target comes last, which is the largest."""
+    found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).holding(word)) is not None]
+    return disjunction(found) if found else None
+
+
+def _statuses(exact: int | None, first_digit: int | None) -> frozenset[str] | None:
+    """What both allow; None: all."""
+    if first_digit is None:
+        return None if exact is None else frozenset({str(exact)})
+    every = range(100 * first_digit, 100 * first_digit + 100)
+    return frozenset(str(each) for each in every if exact in (None, each))
+
+
+def _levels(level: str | None, min_level: str | None) -> frozenset[str] | None:
+    """What both allow; None: all."""
+    exact = None if level is None else frozenset({level})
+    least = None if min_level is None or min_level == LEVELS[0] else levels_from(min_level)
+    if exact is None or least is None:
+        return exact if least is None else least
+    return exact & least

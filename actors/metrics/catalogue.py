@@ -1,0 +1,119 @@
+"""The metrics by name: what each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from actors.histogram import percentile
+from actors.metrics.series import Bucket
+from actors.metrics.system import CPUS, MEMORY
+
+INTERVALS = {"1m": 60, "5m": 300, "1h": 3600, "1d": 86400}
+"""Seconds of the intervals that can be asked for."""
+
+_Value = float | None
+_Read = Callable[[Bucket, float], _Value]
+"""From a bucket and the seconds that it stands for."""
+
+
+def _rate(name: str) -> _Read:
+    return lambda bucket, seconds: _counted(bucket, name) / seconds
+
+
+def _count(name: str) -> _Read:
+    return lambda bucket, _seconds: _counted(bucket, name)
+
+
+def _counted(bucket: Bucket, name: str) -> float:
+    return 0 if bucket.amounts is None else bucket.amounts[name]
+
+
+def _percentile(percent: int) -> _Read:
+    def read(bucket: Bucket, _seconds: float) -> _Value:
+        value = None if bucket.amounts is None else percentile(bucket.amounts.latency, percent)
+        return None if value is None else 1000 * value
+
+    return read
+
+
+def _response_time(bucket: Bucket, _seconds: float) -> _Value:
+    answered = _counted(bucket, "answered")
+    return 1000 * _counted(bucket, "response_seconds") / answered if answered else None
+
+
+def _error_rate(bucket: Bucket, _seconds: float) -> _Value:
+    requests = _counted(bucket, "requests")
+    return 100 * _counted(bucket, "errors") / requests if requests else 0.0
+
+
+def _active(bucket: Bucket, _seconds: float) -> _Value:
+    samples = bucket.machine.samples
+    return _counted(bucket, "active") / samples if samples else None
+
+
+def _cpu(bucket: Bucket, _seconds: float) -> _Value:
+    return bucket.machine.cpu / bucket.machine.samples if bucket.machine.samples else None
+
+
+def _memory(bucket: Bucket, _seconds: float) -> _Value:
+    return bucket.machine.memory / bucket.machine.samples if bucket.machine.samples else None
+
+
+_PERCENTILES: dict[str, _Read] = {f"response_time_p{each}": _percentile(each) for each in (50, 95, 99)}
+_METRICS: dict[str, _Read] = {
+    "requests_per_second": _rate("requests"),
+    "active_connections": _active,
+    "response_time_avg": _response_time,
+    **_PERCENTILES,
+    "error_rate": _error_rate,
+    "cpu_usage": _cpu,
+    "memory_usage": _memory,
+    "bandwidth_in": _rate("bytes_in"),
+    "bandwidth_out": _rate("bytes_out"),
+    "requests_total": _count("requests"),
+    "errors_total": _count("errors"),
+    "auth_failures": _count("auth_failures"),
+    "denied_total": _count("denied"),
+}
+NAMES = tuple(_METRICS)
+
+
+_OF_ONE: dict[str, _Read] = {
+    "cpu_usage": lambda bucket, seconds: (
+        100 * _counted(bucket, "cpu_seconds") / seconds / CPUS if _ran(bucket) else None
+    ),
+    "memory_usage": lambda bucket, _seconds: _resident(bucket),
+}
+"""What is asked of the process of one proxy instead of the machine."""
+
+
+def _ran(bucket: Bucket) -> bool:
+    return bucket.machine.samples > 0
+
+
+def _resident(bucket: Bucket) -> _Value:
+    told = _counted(bucket, "told")
+    return 100 * _counted(bucket, "resident") / told / MEMORY if told else None
+
+
+def wants_latency(names: Iterable[str]) -> bool:
+    """Do any of these metrics need histograms?"""
+    return any(name in _PERCENTILES for name in names)
+
+
+def values(name: str, buckets: Iterable[Bucket], step: int, now: float, of_one: bool = False) -> tuple[_Value, ...]:
+    """The metric in each bucket. With `of_one` the buckets are of one proxy, and so are processors and memory.
+
+    A rate is per second of its bucket: of the part that is over, where `now` lies in it, and of all the seconds that it
+    was really filled, where the clock was set back.
+    """
+    read = _OF_ONE.get(name, _METRICS[name]) if of_one else _METRICS[name]
+    return tuple(_rounded(read(each, _seconds(each, step, now))) for each in buckets)
+
+
+def _seconds(bucket: Bucket, step: int, now: float) -> float:
+    return max(1.0, min(step, now - bucket.start), bucket.machine.seconds if bucket.machine.seconds > step else 0)
+
+
+def _rounded(value: _Value) -> _Value:
+    return round(value, 6) if isinstance(value, float) else value

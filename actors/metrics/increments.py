@@ -1,0 +1,106 @@
+"""What was counted in some stretch of time: a sum that can be added up, taken apart and spread over more time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+import msgpack
+
+COUNTED = (
+    "requests",
+    "errors",
+    "denied",
+    "auth_failures",
+    "bytes_in",
+    "bytes_out",
+    "cpu_seconds",
+    "response_seconds",
+    "answered",
+)
+FIELDS = (*COUNTED, "active", "resident", "told")
+"""`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
+were open, second by second. So is `resident`: of the bytes of memory, over the `told` times that they were told."""
+FRACTIONS = ("cpu_seconds", "response_seconds")
+"""Those that are no integers."""
+PLACE = {name: place for place, name in enumerate(FIELDS)}
+
+
+class Amounts:
+    """`values` stand in the order of `FIELDS`; `latency` is a histogram (`actors.histogram`)."""
+
+    __slots__ = ("latency", "values")
+
+    def __init__(self, values: list[float] | None = None, latency: dict[int, int] | None = None) -> None:
+        self.values: list[float] = [0] * len(FIELDS) if values is None else values
+        self.latency: dict[int, int] = {} if latency is None else latency
+
+    @classmethod
+    def of_active(cls, connections: int) -> Self:
+        """One sample of the connections that are open."""
+        made = cls()
+        made.values[PLACE["active"]] = connections
+        return made
+
+    @classmethod
+    def of_resident(cls, size: int) -> Self:
+        """One sample of the memory of a process."""
+        made = cls()
+        made.values[PLACE["resident"]], made.values[PLACE["told"]] = size, 1
+        return made
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[PLACE[name]]
+
+    def __bool__(self) -> bool:
+        return any(self.values)
+
+    def __repr__(self) -> str:
+        return f"<Amounts {dict(zip(FIELDS, self.values, strict=True))}>"
+
+    def add(self, other: Amounts, sign: int = 1) -> Self:
+        """Sum `other` up; with a `sign` of -1 take it away again."""
+        mine = self.values
+        for place, value in enumerate(other.values):
+            if value:
+                mine[place] += sign * value
+        add_counts(self.latency, other.latency, sign)
+        return self
+
+    def spread(self, parts: int) -> Iterator[Amounts]:
+        """As so many amounts of about the same size, which add up to exactly this one."""
+        for part in range(parts):
+            values = [_share(value, part, parts) for value in self.values]
+            latency = {number: int(_share(count, part, parts)) for number, count in self.latency.items()}
+            yield Amounts(values, {number: count for number, count in latency.items() if count})
+
+
+def sum_of(several: Iterable[Amounts]) -> Amounts:
+    """All of them together."""
+    total = Amounts()
+    for amounts in several:
+        total.add(amounts)
+    return total
+
+
+def add_counts(latency: dict[int, int], other: dict[int, int], sign: int = 1) -> None:
+    """Add another histogram to `latency`."""
+    for number, count in other.items():
+        latency[number] = latency.get(number, 0) + sign * count
+
+
+def pack_latency(latency: dict[int, int]) -> bytes | None:
+    """A histogram as it stands on disk."""
+    return bytes(msgpack.packb([each for pair in sorted(latency.items()) for each in pair])) if latency else None
+
+
+def unpack_latency(packed: bytes | None) -> dict[int, int]:
+    """The opposite of `pack_latency`."""
+    flat = msgpack.unpackb(packed) if packed else []
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _share(value: float, part: int, parts: int) -> float:
+    if isinstance(value, int):
+        return value * (part + 1) // parts - value * part // parts
+    return value / parts

@@ -1,0 +1,221 @@
+"""The public socket: programs on this machine subscribe to live metrics and events (docs/metrics.md).
+
+One frame with the topic, one with a msgpack map. Whoever reads too slowly loses messages, and no one else does; what is
+sent to the socket is only ever a subscription, and the number of those has a bound. The socket is an XPUB, so that
+nothing is packed that nobody has ever wanted. (Not in manual mode: there the garbage of one peer can cost another its
+subscription.) With keys of subscribers it speaks CURVE (`actors.metrics.curve_auth`), else it is for this machine
+alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgpack
+import zmq
+
+from actors.bus.loop import Loop, new_socket
+from actors.bus.messages import Event, ProxyStats, Realtime
+from actors.metrics.curve_auth import Doorkeeper, server_keys
+from config.keyfile import KeyFileError
+from config.paths import PathError
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+"""Of the payloads. Fields may join within a version; none goes, and none gets another meaning."""
+QUEUED_MAX = 1_000
+"""Messages that wait for one slow subscriber; what comes then is lost for it."""
+TOPICS_MAX = 10_000
+"""Different subscriptions since the socket was bound; with one more everybody has to begin anew."""
+RETRY = 10.0
+"""Seconds after which a port that was taken is tried again."""
+REBOUND_AFTER = 0.2
+_MESSAGE_MAX = 256
+_CURVE_MESSAGE_MAX = 1_024
+"""The third step of the handshake alone has some 300 bytes."""
+_BACKLOG = 64
+SYSTEM, PROXY, EVENTS = "metrics.system", "metrics.proxy.", "events."
+_WHOLE_ID = re.compile(r"metrics\.proxy\.prx_[0-9a-f]{16}", re.ASCII)
+
+
+class PublicSocket:
+    """Bound to `address`; with an empty one, nobody ever hears anything.
+
+    With `clients`, public keys of subscribers, only they hear anything; our own key is in `key_file` then. A port that
+    somebody else has is said in the log and tried again, while everything else goes on; so is a key that can't be read.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        context: zmq.Context[Any],
+        address: str,
+        clients: Iterable[str] = (),
+        key_file: Path | None = None,
+        on_bound: Callable[[str], None] = lambda _endpoint: None,
+    ) -> None:
+        """`on_bound` is called with the endpoint each time that it is bound."""
+        self._on_bound = on_bound
+        self._loop = loop
+        self._context = context
+        self._address = address
+        self._clients = tuple(clients)
+        self._key_file = key_file
+        self._door: Doorkeeper | None = None
+        self._everything = False
+        self._system = False
+        self._named: set[str] = set()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._warned = False
+        self.endpoint = ""
+        """Where it listens, with the port that was found for port 0."""
+        if address:
+            self._bind()
+
+    def set_clients(self, clients: Iterable[str]) -> None:
+        """These are the subscribers' keys from now on: everybody has to come in anew."""
+        before, self._clients = self._clients, tuple(clients)
+        if before != self._clients and self._address:
+            self._rebind()
+
+    def hears_system(self) -> bool:
+        """Has anybody asked for the figures of everything?"""
+        return self._system
+
+    def heard_of(self, proxy_ids: Iterable[str]) -> list[str]:
+        """Those of the proxies that somebody has asked for."""
+        return [each for each in proxy_ids if self._everything or PROXY + each in self._named]
+
+    def say(self, topic: str, payload: dict[str, Any]) -> None:
+        """Send to whoever hears it. Never waits."""
+        if self._socket is not None:
+            self._loop.send(self._socket, [topic.encode(), msgpack.packb(payload)])
+
+    def close(self) -> None:
+        """Give it back."""
+        self._address = ""
+        self._unbind()
+        if self._door is not None:
+            self._door.close()
+
+    def _bind(self) -> None:
+        if not self._address or self._socket is not None:
+            return
+        socket = self._new_socket()
+        try:
+            self._lock(socket)
+            socket.bind(re.sub(":0$", ":*", self._address))
+        except (zmq.ZMQError, OSError, KeyFileError, PathError) as error:
+            socket.close(linger=0)
+            self._say_taken(error)
+            self._loop.call_later(RETRY, self._bind)
+            return
+        self.endpoint = self._address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        log.info("live metrics are published at %s%s", self.endpoint, " with CURVE" if self._clients else "")
+        self._socket = socket
+        self._on_bound(self.endpoint)
+        self._loop.attach(socket, self._subscribed)
+
+    def _new_socket(self) -> zmq.Socket[bytes]:
+        socket = new_socket(self._context, zmq.XPUB, QUEUED_MAX)
+        socket.setsockopt(zmq.IPV6, int("[" in self._address))
+        socket.setsockopt(zmq.MAXMSGSIZE, _CURVE_MESSAGE_MAX if self._clients else _MESSAGE_MAX)
+        socket.setsockopt(zmq.BACKLOG, _BACKLOG)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, 10_000)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
+        return socket
+
+    def _lock(self, socket: zmq.Socket[bytes]) -> None:
+        """Let in only who has a key, if there are any."""
+        if not self._clients or self._key_file is None:
+            if not _is_loopback(self._address):  # the last key was taken away, and the address waits for a restart
+                raise OSError(errno.EPERM, "it can be reached from elsewhere and there is no metrics.curve_clients")
+            return
+        if self._door is None:
+            self._door = Doorkeeper(self._loop, self._context)
+        self._door.allow(self._clients)
+        keys = server_keys(self._key_file)
+        socket.curve_server = True
+        socket.curve_secretkey = keys.secret.encode()
+        socket.setsockopt(zmq.ZAP_DOMAIN, b"metrics")
+        log.info("metrics.publish: the server's public key is %s", keys.public)
+
+    def _say_taken(self, error: Exception) -> None:
+        level = logging.DEBUG if self._warned else logging.ERROR
+        self._warned = True
+        log.log(
+            level,
+            "metrics.publish: %s can't be used: %s; nothing is published, and it is tried again every %d s",
+            self._address,
+            getattr(error, "strerror", None) or error,
+            RETRY,
+        )
+
+    def _subscribed(self, frames: list[bytes]) -> None:
+        """Somebody sent something: subscriptions begin with 1.
+
+        What they want is noted and never taken back, since anybody could take it back in another's name.
+        """
+        for frame in frames:
+            if frame[:1] == b"\1":
+                self._note(frame[1:].decode("ascii", "replace"))
+        if len(self._named) > TOPICS_MAX:
+            log.warning("more than %d subscriptions: all subscribers are dropped; they may come back", TOPICS_MAX)
+            self._rebind()
+
+    def _rebind(self) -> None:
+        self._unbind()
+        self._loop.call_later(REBOUND_AFTER, self._bind)  # it is closed in the background
+
+    def _note(self, prefix: str) -> None:
+        self._system = self._system or SYSTEM.startswith(prefix)
+        if not _WHOLE_ID.fullmatch(prefix):
+            self._everything = self._everything or PROXY.startswith(prefix) or prefix.startswith(PROXY)
+        self._named.add(prefix)
+
+    def _unbind(self) -> None:
+        if self._socket is not None:
+            self._loop.detach(self._socket)
+            self._socket.close(linger=0)
+            self._socket = None
+        self._system = self._everything = False
+        self._named.clear()
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith(("tcp://127.", "tcp://[::1]:"))
+
+
+def proxy_fields(proxy_id: str, known: tuple[str, int] | None) -> dict[str, Any]:
+    """The fields that identify a proxy; without name and port while they are not `known`."""
+    return {"proxy_id": proxy_id} if known is None else {"proxy_id": proxy_id, "name": known[0], "port": known[1]}
+
+
+def figures_payload(
+    snapshot: Realtime, totals: ProxyStats, about: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One second of a proxy, or of all; `about` is what identifies the proxy."""
+    return {
+        "v": VERSION,
+        "timestamp": snapshot.timestamp,
+        **about,
+        **snapshot.metrics,
+        "requests_total": totals.requests,
+        "errors_total": totals.errors,
+        "auth_failures": totals.auth_failures,
+        "denied_total": totals.denied,
+        "bytes_in": totals.bytes_in,
+        "bytes_out": totals.bytes_out,
+    }
+
+
+def event_payload(event: Event) -> dict[str, Any]:
+    """An event, as webhooks get it, too."""
+    return {"v": VERSION, "id": event.id, "type": event.type, "timestamp": event.timestamp, "data": event.data}

@@ -1,0 +1,479 @@
+"""All actors together: the wish, what is really so, and the messages that change either.
+
+The fleet carries out what `reconcile` decides. It knows four actors that always run (the API, the metrics collector,
+the log indexer, the webhook sender) and one forwarding actor for every proxy that is wished active.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from actors.bus.events import Forwarder
+from actors.bus.mailbox import Answer, refuse
+from actors.bus.messages import (
+    EGRESS,
+    LOGS,
+    METRICS,
+    TELEMETRY,
+    WEBHOOKS,
+    AwaitProxy,
+    CancelListeners,
+    Configure,
+    DescribeFleet,
+    Done,
+    Failed,
+    ForgetProxy,
+    Hello,
+    LastRequests,
+    ListenerRefused,
+    ListenerReserved,
+    Listening,
+    ProxySpec,
+    PutProxy,
+    PutWish,
+    RecalledEvents,
+    RecallEvents,
+    RemoveProxy,
+    ReportProblems,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
+    SetGroup,
+    forwarding_name,
+    proxy_label,
+)
+from actors.bus.messages import (
+    Fleet as FleetReport,
+)
+from actors.supervision.actor_specs import helpers
+from actors.supervision.broadcast import Telling
+from actors.supervision.callbacks import Gate, nothing, once, once_with
+from actors.supervision.config import Entries, Orders
+from actors.supervision.egress_config import OwnAddresses
+from actors.supervision.listeners.registry import ListenerKeeper, ListenError, Scarce
+from actors.supervision.problems import ProblemBook
+from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.managed_actor import Managed, Plan, World
+from actors.supervision.processes.proxy_actors import ProxyActors
+from actors.supervision.processes.start_waiters import Starting
+from actors.supervision.proxy_events import Announcer
+from actors.supervision.proxy_names import ProxyNames
+from actors.supervision.reconcile import reconcile
+from actors.supervision.shutdown import Ending
+from actors.supervision.upgrade.handover import Elder
+from actors.supervision.upgrade.predecessors import Elders
+
+log = logging.getLogger(__name__)
+
+WATCH_PERIOD = 1.0
+HELD_UP_AFTER = 3.0
+"""Seconds between two looks after which the supervisor itself must have been held up, not the actors."""
+RESTART_ANSWER_MAX = 4.0
+REMOVED_REMEMBERED = 1_000
+
+
+class Fleet:
+    """See the module. `receive` takes the messages to the supervisor."""
+
+    def __init__(
+        self,
+        world: World,
+        events: Forwarder,
+        entries: Entries,
+        orders: Orders,
+        *api: Plan,
+        keeper: ListenerKeeper | None = None,
+        elders: Iterable[Elder] = (),
+    ) -> None:
+        """`api` are the plans of the API and of what stands in front of it; `elders` are of an older program."""
+        self._world = world
+        self._events = events
+        self._orders = orders
+        self._keeper = keeper or ListenerKeeper(time.monotonic)
+        self._wish: dict[str, ProxySpec] = {}
+        self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
+        self._announcer = Announcer(events, self._spec_of, lambda: world.loop.now)
+        self._problems = ProblemBook()
+        self._telling = Telling(world.exchange)
+        self._own = OwnAddresses(world.loop, self._keeper, orders, self._own_changed)
+        self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
+        self._elders.on_end = self._look_at_the_end
+        self._actors = ProxyActors(
+            world, self, entries.forwarding, orders, self._keeper, self._elders, self._forget_problems
+        )
+        self._proxies = self._actors.by_id
+        self._starting = Starting(world.loop, self._is_starting)
+        self._started_at = time.time()
+        self._looked = world.loop.now
+        self._ending: Ending | None = None
+        self.on_ready: Callable[[], None] = nothing
+        """Called once, when API, collector, indexer and sender run for the first time."""
+        self._fixed = {plan.name: Managed(plan, world, self) for plan in (*helpers(entries, orders), *api)}
+        self._names = ProxyNames(world.exchange, self._fixed)
+        self._api = [self._fixed[plan.name] for plan in api]
+        self._handlers = self._by_message()
+
+    def _by_message(self) -> dict[type[Any], Callable[[str, Any, Answer], None]]:
+        """Who takes which message to the supervisor."""
+        return {
+            Hello: self._hello,
+            ReserveListener: self._reserve,
+            CancelListeners: self._cancel,
+            PutProxy: self._put,
+            RemoveProxy: self._remove,
+            RestartProxy: self._restart,
+            AwaitProxy: self._await,
+            PutWish: self._put_wish,
+            DescribeFleet: self._describe,
+            Listening: self._listening,
+            ReportProblems: self._report,
+            RecallEvents: self._recall,
+        }
+
+    # --- orders from the supervisor ---
+
+    def start(self, specs: Iterable[ProxySpec]) -> None:
+        """Start everything."""
+        self._wish = {spec.id: spec for spec in specs}
+        webhooks = self._fixed[WEBHOOKS]
+        webhooks.plan = replace(webhooks.plan, params={**webhooks.plan.params, **self._own_group()})
+        for actor in self._fixed.values():
+            actor.start()
+        self._reconcile()
+        for name in self._elders.names() - {forwarding_name(spec.id) for spec in self._wish.values() if spec.active}:
+            self._elders.dismiss(name, self._orders.drain_timeout)
+        self._world.loop.call_every(WATCH_PERIOD, self._look)
+
+    def receive(self, sender: str, message: Any, answer: Answer) -> None:
+        """A message to the supervisor."""
+        self._handlers.get(type(message), refuse)(sender, message, answer)
+
+    def end(self, on_end: Callable[[], None]) -> None:
+        """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
+        self._keeper.leave()
+        for name in self._elders.names():
+            self._elders.dismiss(name, self._orders.drain_timeout)
+        self._finish(list(self._proxies.values()), on_end, lambda: len(self._elders) > 0)
+
+    def hand_over(self, on_end: Callable[[], None]) -> None:
+        """Let all but the proxies drain, for a program that comes after this one, and call `on_end`."""
+        self._finish([], on_end, lambda: False)
+
+    def left(self) -> tuple[list[int], list[Elder]]:
+        """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
+        self._actors.settle(self._wish)
+        elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
+        return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
+
+    def _finish(self, first: list[Managed], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
+        """What stands in front of the API ends before it: a connection that it has taken is served."""
+        api, *front = self._api
+        phases = [[*first, *front], [api]] if front else [[*first, api]]
+        if front:
+            self._world.exchange.tell(api.name, LastRequests())
+        phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
+        self._ending = Ending(phases, self._end_actor, on_end, busy)
+        self._ending.look()
+
+    def _end_actor(self, actor: Managed) -> None:
+        proxy_id = self._proxy_id(actor)
+        if proxy_id:
+            self._actors.stop(proxy_id, nothing)
+        else:
+            actor.stop(self._orders.drain_timeout, nothing)
+
+    def _look_at_the_end(self) -> None:
+        if self._ending is not None:
+            self._ending.look()
+
+    def take_over(self, orders: Orders) -> None:
+        """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
+        self._orders = orders
+        self._actors.take_over(orders)
+        for name, groups in orders.groups.items():
+            self._tell_groups(self._fixed[name], groups)
+        self._own.take_over(orders)
+        self._own_changed()
+
+    def _tell_groups(self, actor: Managed, groups: dict[str, dict[str, Any]]) -> None:
+        changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
+        actor.plan = replace(actor.plan, params={**actor.plan.params, **groups})
+        for name, group in changed.items():
+            self._world.exchange.tell(actor.name, SetGroup(name, group))
+
+    def tell_all(self, message: Any, gate: Gate) -> None:
+        """Tell all actors, and those who come later; `gate` waits for those who are there."""
+        self._telling.all(self._all(), message, gate)
+
+    def tell(self, name: str, message: Any, gate: Gate) -> None:
+        """Tell one actor, if there is such a one; `gate` waits for it."""
+        actor = self._by_name(name)
+        self._telling.these([actor] if actor else [], message, gate)
+
+    def tell_proxies(self, message: Any, gate: Gate) -> None:
+        """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
+        self._telling.proxies(self._proxies.values(), message, gate)
+
+    def hasten(self) -> None:
+        """Kill everything that still lives."""
+        for actor in self._all():
+            actor.hasten()
+        self._elders.hasten()
+
+    def hasten_fixed(self) -> None:
+        """Kill all that still lives but the proxies."""
+        for actor in self._fixed.values():
+            actor.hasten()
+
+    def close(self) -> None:
+        """Release all listeners."""
+        self._keeper.close()
+
+    @property
+    def beyond_help(self) -> str:
+        """What is wrong that neither a restart of an actor nor waiting has mended; empty when nothing is."""
+        stuck = [self.label(actor.name) for actor in self._all() if actor.stuck]
+        return f"killed and still there, or never made: {', '.join(stuck)}" if stuck else ""
+
+    @property
+    def summary(self) -> str:
+        """One line for `systemctl status`."""
+        running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
+        wanted = sum(spec.active for spec in self._wish.values())
+        degraded = sum(self._runtime(actor).state == "degraded" for actor in self._proxies.values())
+        return f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
+
+    # --- what managed actors tell ---
+
+    def label(self, name: str) -> str:
+        """What people call the actor `name`: of a proxy `office (3128)`."""
+        spec = self._wish.get(name.removeprefix(forwarding_name("")))
+        return name if spec is None else proxy_label(spec.name, spec.port)
+
+    def actor_ready(self, actor: Managed, instance: int) -> None:
+        """Configure a forwarding actor before anything else can reach it."""
+        proxy_id = self._proxy_id(actor)
+        if proxy_id in self._wish:
+            # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
+            self._actors.configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
+
+    def actor_up(self, actor: Managed) -> None:
+        """Say that a proxy is back, and whatever the log wants to know."""
+        log.info("%s runs (pid %s)", self.label(actor.name), actor.runtime().pid)
+        self._elders.dismiss(actor.name, self._orders.drain_timeout)
+        if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
+            on_ready, self.on_ready = self.on_ready, nothing
+            on_ready()
+        self._names.started(actor.name, self._wish)
+        proxy_id = self._proxy_id(actor)
+        self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
+        self._announcer.up(proxy_id, actor.life)
+        self._say_problems(actor)
+        self._starting.look(proxy_id)
+
+    def actor_down(self, actor: Managed) -> None:
+        """Say that a proxy is down."""
+        proxy_id = self._proxy_id(actor)
+        self._actors.died(proxy_id)
+        if proxy_id:
+            self._announcer.down(proxy_id, actor.life)
+            self._starting.look(proxy_id)
+
+    def actor_ended(self, actor: Managed) -> None:
+        """It has stopped."""
+        log.info("%s has stopped", self.label(actor.name))
+        self._starting.look(self._proxy_id(actor))
+        if self._ending is not None:
+            self._ending.look()
+        else:
+            self._reconcile()
+
+    def actor_due(self, actor: Managed) -> None:
+        """Try again."""
+        if self._ending is not None:
+            return
+        if actor.name in self._fixed:
+            actor.start()
+        else:
+            self._reconcile()
+
+    # --- messages ---
+
+    def _hello(self, sender: str, message: Hello, _answer: Answer) -> None:
+        actor = self._by_name(sender)
+        if actor is not None:
+            actor.hello(message.instance, message.pid)
+
+    def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
+        try:
+            self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+        except Scarce as error:
+            answer(Failed(error.error))
+            return
+        except ListenError as error:
+            answer(ListenerRefused(error.field, error.error))
+            return
+        answer(ListenerReserved(message.host, message.port))
+
+    def _cancel(self, _sender: str, message: CancelListeners, answer: Answer) -> None:
+        for proxy_id in message.proxy_ids:
+            self._keeper.cancel(proxy_id)
+        self._own.refresh(len(self._proxies))
+        answer(Done())
+
+    def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
+        spec = message.spec
+        known = self._wish.get(spec.id)
+        if spec.id in self._removed or (known is not None and known.revision > spec.revision):
+            answer(Done())
+            return
+        self._wish[spec.id] = spec
+        self._names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
+        if spec.active and spec.id in self._proxies:
+            self._proxies[spec.id].forgive()
+        self._reconcile(once(lambda: answer(Done())))
+
+    def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
+        known = self._wish.pop(message.proxy_id, None)
+        self._names.changed({} if known is None else {known.id: known}, {})
+        self._removed.append(message.proxy_id)
+        self._keeper_forget(message.proxy_id)
+        self._reconcile(once(lambda: answer(Done())))
+        self._world.exchange.tell(METRICS, ForgetProxy(message.proxy_id))
+
+    def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
+        spec = self._wish.get(message.proxy_id)
+        if spec is None or not spec.active or self._ending is not None:
+            answer(Failed("the proxy is not active", "proxy_id"))
+            return
+        reply = once_with(answer)
+        self._world.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
+        actor = self._proxies.get(spec.id)
+        if actor is not None:
+            actor.forgive()
+        self._reconcile()
+        actor = self._proxies[spec.id]
+        if actor.life.state is State.FAILED:
+            reply(Failed(actor.life.error or "it can't be started"))
+        else:
+            actor.replace(reply)
+
+    def _await(self, _sender: str, message: AwaitProxy, answer: Answer) -> None:
+        self._starting.wait(message.proxy_id, message.seconds, lambda: answer(Done()))
+
+    def _is_starting(self, proxy_id: str) -> bool:
+        actor = self._proxies.get(proxy_id)
+        return actor is not None and actor.life.state is State.STARTING
+
+    def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
+        before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
+        self._removed.clear()
+        self._names.changed(before, self._wish)
+        for spec in message.specs:
+            if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
+                self._proxies[spec.id].forgive()
+        self._reconcile(once(lambda: answer(Done())))
+        for proxy_id in before.keys() - self._wish.keys():
+            self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
+
+    def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
+        wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
+        stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
+        proxies = {
+            proxy_id: replace(
+                self._runtime(self._proxies[proxy_id]) if proxy_id in self._proxies else stopped,
+                name=self._wish[proxy_id].name,
+                protocol=self._wish[proxy_id].protocol,
+            )
+            for proxy_id in wanted
+            if proxy_id in self._wish
+        }
+        actors = {name: self._runtime(actor) for name, actor in self._fixed.items()}
+        answer(FleetReport(proxies, actors, self._started_at))
+
+    def _runtime(self, actor: Managed) -> Runtime:
+        return self._problems.applied(actor.name, actor.instance, actor.runtime())
+
+    def _report(self, sender: str, message: ReportProblems, _answer: Answer) -> None:
+        actor = self._by_name(sender)
+        if actor is not None and actor.life.state is not State.DRAINING:
+            self._problems.put(sender, message)
+            self._say_problems(actor)
+
+    def _say_problems(self, actor: Managed) -> None:
+        begun, over = self._problems.news(actor.name, actor.instance)
+        proxy_id = self._proxy_id(actor)
+        self._announcer.problems(self.label(actor.name), proxy_id, begun, over)
+
+    def _forget_problems(self, proxy_id: str) -> None:
+        self._problems.forget(forwarding_name(proxy_id))
+        self._announcer.forget(proxy_id)
+
+    def _listening(self, sender: str, message: Listening, _answer: Answer) -> None:
+        self._own.found(sender, (message.host, message.port))
+
+    def _own_changed(self) -> None:
+        """The product listens elsewhere than before: all who connect for others have to know."""
+        self._tell_groups(self._fixed[WEBHOOKS], self._own_group())
+        self._reconcile()
+
+    def _own_group(self) -> dict[str, dict[str, Any]]:
+        return {EGRESS: {"own": [list(each) for each in self._own.told.own]}}
+
+    def _recall(self, _sender: str, message: RecallEvents, answer: Answer) -> None:
+        answer(RecalledEvents(self._events.recall(message.since)))
+
+    # --- carrying out ---
+
+    def _reconcile(self, quiet: Callable[[], None] | None = None) -> None:
+        """Bring reality to the wish. `quiet` is called when what has to stop accepting has stopped."""
+        if self._ending is not None:
+            if quiet is not None:
+                quiet()
+            return
+        gate = Gate(quiet or nothing)
+        self._actors.carry_out(reconcile(self._wish, self._actors.real(), self._own.told), gate)
+        gate.open()
+        self._own.refresh(len(self._proxies))
+
+    def _keeper_forget(self, proxy_id: str) -> None:
+        if self._keeper.kept(proxy_id) is None:
+            self._keeper.release(proxy_id)  # a reservation that came to nothing
+
+    def _look(self) -> None:
+        now = self._world.loop.now
+        held_up = now - self._looked > HELD_UP_AFTER
+        self._looked = now
+        for actor in self._all():
+            if held_up:
+                actor.pardon()
+            actor.check()
+        self._world.spawner.check(held_up)
+        if self._keeper.lapse():
+            self._own.refresh(len(self._proxies))
+        if self._ending is None and self._actors.any_untold():
+            self._reconcile()
+
+    def _spec_of(self, proxy_id: str) -> ProxySpec | None:
+        return self._wish.get(proxy_id)
+
+    def _all(self) -> list[Managed]:
+        return [*self._fixed.values(), *self._proxies.values()]
+
+    def terminated(self, name: str) -> None:
+        """A SIGTERM asked the process of this actor, and no other, to end."""
+        actor = self._by_name(name)
+        if actor is not None:
+            actor.terminated()
+
+    def _by_name(self, name: str) -> Managed | None:
+        return self._fixed.get(name) or self._proxies.get(name.removeprefix(forwarding_name("")))
+
+    def _proxy_id(self, actor: Managed) -> str:
+        prefix = forwarding_name("")
+        return actor.name.removeprefix(prefix) if actor.name.startswith(prefix) else ""

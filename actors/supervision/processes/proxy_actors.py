@@ -1,0 +1,146 @@
+"""The forwarding actors with their listening sockets, and how each step of `reconcile` is carried out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from socket import socket
+
+from actors.bus.mailbox import address_of
+from actors.bus.messages import Configure, ProxySpec, forwarding_name
+from actors.supervision.callbacks import Gate, once
+from actors.supervision.config import Orders
+from actors.supervision.listeners.registry import ListenerKeeper, ListenError
+from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.managed_actor import Managed, Owner, Plan, World
+from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell
+from actors.supervision.upgrade.predecessors import Elders
+
+log = logging.getLogger(__name__)
+
+
+class ProxyActors:
+    """One managed actor for each proxy that runs, or did until a moment ago, by the id of the proxy.
+
+    `unwished` is called with the id of a proxy that is not to run any more.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        owner: Owner,
+        entry: str,
+        orders: Orders,
+        keeper: ListenerKeeper,
+        elders: Elders,
+        unwished: Callable[[str], None],
+    ) -> None:
+        self.by_id: dict[str, Managed] = {}
+        self._world = world
+        self._owner = owner
+        self._entry = entry
+        self._orders = orders
+        self._keeper = keeper
+        self._elders = elders
+        self._unwished = unwished
+        self._configured: dict[str, Configure] = {}
+
+    def take_over(self, orders: Orders) -> None:
+        """Other settings are in force: for drains at once, for the rest at the next starts."""
+        self._orders = orders
+        for actor in self.by_id.values():
+            actor.drain = orders.drain_timeout
+            actor.plan = replace(actor.plan, params=orders.forwarding_params)
+
+    def real(self) -> dict[str, Real]:
+        """What is so, for `reconcile`."""
+        return {
+            proxy_id: Real(actor.life.state, self._keeper.kept(proxy_id), self._configured.get(proxy_id), actor.waiting)
+            for proxy_id, actor in self.by_id.items()
+        }
+
+    def carry_out(self, steps: Iterable[Step], gate: Gate) -> None:
+        """Do it. `gate` waits until what has to stop accepting has stopped."""
+        refused: set[str] = set()
+        for step in steps:
+            match step:
+                case Stop(proxy_id):
+                    self.stop(proxy_id, gate.key())
+                case Bind(proxy_id, address):
+                    if not self._bind(proxy_id, *address):
+                        refused.add(proxy_id)
+                case Start(proxy_id):
+                    if proxy_id not in refused:
+                        self._actor(proxy_id).start()
+                case Tell(proxy_id, configure):
+                    actor = self.by_id[proxy_id]
+                    self.configure(actor, actor.instance or 0, configure)
+                case Forget(proxy_id):
+                    del self.by_id[proxy_id]
+                    self._unwished(proxy_id)
+
+    def settle(self, wish: Mapping[str, ProxySpec]) -> None:
+        """What was wished since an end began, which nothing is started or stopped for any more: let listeners be so.
+
+        So the next program gets the sockets of proxies that were just made, and none of those that are gone.
+        """
+        wanted = {proxy_id: spec for proxy_id, spec in wish.items() if spec.active}
+        for proxy_id in self.by_id.keys() - wanted.keys():
+            self._keeper.release(proxy_id)
+        for proxy_id, spec in wanted.items():
+            try:
+                self._keeper.keep(proxy_id, spec.host, spec.port)
+            except ListenError as error:
+                log.info("%s is left to the next program: %s", self._owner.label(forwarding_name(proxy_id)), error)
+
+    def stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
+        """Have it drain and end, with its elders; its listener ends when it has stopped accepting, and then `quiet`."""
+        self._keeper.retire(proxy_id)
+        self._configured.pop(proxy_id, None)
+        self._unwished(proxy_id)
+        self._elders.dismiss(forwarding_name(proxy_id), self._orders.drain_timeout)
+
+        def listener_ends() -> None:
+            self._keeper.end_retired(proxy_id)
+            quiet()
+
+        self.by_id[proxy_id].stop(self._orders.drain_timeout, once(listener_ends))
+
+    def configure(self, actor: Managed, instance: int, configure: Configure) -> None:
+        """Tell a process what its proxy is."""
+        if self._world.exchange.tell(address_of(actor.name, instance), configure):
+            self._configured[configure.spec.id] = configure
+
+    def died(self, proxy_id: str) -> None:
+        """Its next process knows nothing."""
+        self._configured.pop(proxy_id, None)
+
+    def any_untold(self) -> bool:
+        """Does one run that was not told what its proxy is?"""
+        return any(
+            actor.life.state is State.RUNNING and proxy_id not in self._configured
+            for proxy_id, actor in self.by_id.items()
+        )
+
+    def _bind(self, proxy_id: str, host: str, port: int) -> bool:
+        try:
+            self._keeper.keep(proxy_id, host, port)
+        except ListenError as error:
+            log.error("%s: %s", self._owner.label(forwarding_name(proxy_id)), error)
+            self._actor(proxy_id).refused(error.error)
+            return False
+        return True
+
+    def _actor(self, proxy_id: str) -> Managed:
+        actor = self.by_id.get(proxy_id)
+        if actor is None:
+
+            def sockets() -> list[socket]:
+                held = self._keeper.get(proxy_id)
+                return [held] if held else []
+
+            plan = Plan(forwarding_name(proxy_id), self._entry, self._orders.forwarding_params, sockets)
+            actor = self.by_id[proxy_id] = Managed(plan, self._world, self._owner)
+            actor.drain = self._orders.drain_timeout
+        return actor

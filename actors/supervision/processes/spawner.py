@@ -1,0 +1,394 @@
+"""The supervisor's side of the zygote: actors are asked for here, and their processes are watched here.
+
+A process is watched and signalled by its pidfd, which the zygote opened before anybody could have reaped the process:
+so a number that was given to another process meanwhile is never mistaken for ours, and it works as well for the
+children of a zygote that is dead.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import msgpack
+
+from actors.bus.loop import Loop
+from actors.liveness import PulsePage
+from actors.process import Boot
+from actors.signals import held
+from actors.supervision.processes.backoff import Backoff
+from actors.supervision.processes.fd_reserve import FOR_PROCESSES, require
+from actors.supervision.processes.zygote import PACKET_MAX
+from config.variables import ENV_PREFIX
+
+log = logging.getLogger(__name__)
+
+UNDER_WAY_MAX = 16
+"""Requests that the zygote has at a time; descriptors in flight are limited."""
+
+ZYGOTE_SILENCE = 20.0
+"""Seconds after which a zygote that has requests and answers none of them is killed. It imports before the first."""
+
+NOT_NOW = frozenset({errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM})
+"""What sending a request to the zygote fails with when only the moment is bad."""
+SEND_AGAIN = 0.05
+
+STATUS_WAIT = 0.1
+"""Seconds that the exit status of a dead process may take to be known; without it the log line is poorer."""
+
+_PROGRAM = """
+import json, os, sys
+sys.path[:] = json.loads(os.environ.pop("ZYGOTE_PATH"))
+from actors.supervision.processes.zygote import run
+run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+"""
+
+
+class Watcher(Protocol):
+    """Who asked for a process and hears of it."""
+
+    def process_started(self, process: ActorProcess) -> None:
+        """It has a pid now."""
+
+    def process_ended(self, process: ActorProcess, how: str) -> None:
+        """It is gone, or never came to be; `how` is a clause for people: `killed by SIGKILL`."""
+
+
+class ActorProcess:
+    """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
+
+    def __init__(self, boot: Boot, watcher: Watcher, page: PulsePage) -> None:
+        """Raises `OSError` when there are no descriptors for it, and holds nothing then."""
+        self.boot = boot
+        self.watcher = watcher
+        self.pid: int | None = None
+        self.ended = False
+        self.pidfd: int | None = None
+        self._kill_at_start = False
+        self._page = page
+        self._far_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.slot = page.take()
+        except OSError:
+            self.sent()
+            self.let_go()
+            raise
+
+    @property
+    def instance(self) -> int:
+        """The number of this start."""
+        return self.boot.instance
+
+    @property
+    def promise(self) -> float:
+        """Its pulse: the time until which it may be silent, by the monotonic clock."""
+        return self._page.promise(self.slot)
+
+    @property
+    def stopped(self) -> bool:
+        """Has a signal or a debugger stopped it (proc(5), the field behind the name)?"""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb", buffering=0) as stat:
+                return stat.read(1024).rpartition(b") ")[2][:1] in b"Tt"
+        except OSError:
+            return False  # it has just ended; its pidfd says so, too
+
+    def take_far_end(self) -> int:
+        """The read end of the lifeline, for the new process."""
+        return self._far_end
+
+    def sent(self) -> None:
+        """The new process's end of the lifeline is on its way; ours is not wanted any more."""
+        if self._far_end >= 0:
+            os.close(self._far_end)
+            self._far_end = -1
+
+    def kill(self) -> None:
+        """SIGKILL, now or as soon as it exists. Harmless when it has ended."""
+        self._kill_at_start = True
+        if self.pidfd is not None and not self.ended:
+            try:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it has just ended; its pidfd says so, too
+
+    def take_lifeline(self) -> int:
+        """The write end of the lifeline, which is the taker's from now on: this process lives for as long as that."""
+        taken, self._lifeline = self._lifeline, -1
+        return taken
+
+    def let_go(self) -> None:
+        """Close the lifeline: it ends by itself within `actors.process.ORPHAN_GRACE`."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def started(self, pid: int, pidfd: int) -> None:
+        """It exists."""
+        self.pid, self.pidfd = pid, pidfd
+        if self._kill_at_start:
+            self.kill()
+
+    def close(self) -> None:
+        """Give back what the supervisor holds of it. A process that still lives ends by this."""
+        if not self.ended:
+            self._page.give(self.slot)
+        self.ended = True
+        self.sent()
+        self.let_go()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def __repr__(self) -> str:
+        return f"<ActorProcess {self.boot.name}/{self.instance} pid {self.pid}{' ended' if self.ended else ''}>"
+
+
+class Spawner:
+    """Makes actor processes by way of a zygote, which it starts anew whenever that dies."""
+
+    def __init__(self, loop: Loop, log_level: str, log_format: str, inherited: tuple[int, ...] = ()) -> None:
+        """`inherited` are descriptors that zygote and actors hold open, too: the locks of the product."""
+        self._loop = loop
+        self._logging = (log_level, log_format)
+        self._inherited = inherited
+        self._tokens = 0
+        self._waiting: deque[tuple[ActorProcess, str, list[int]]] = deque()
+        self._under_way: dict[int, ActorProcess] = {}
+        self._living: dict[int, ActorProcess] = {}
+        self._dead: dict[int, ActorProcess] = {}
+        self._statuses: dict[int, int] = {}
+        self._backoff = Backoff()
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._closed = False
+        self._heard = loop.now
+        self._page = PulsePage()
+        self._start_zygote()
+
+    @property
+    def zygote_pid(self) -> int | None:
+        """The zygote's process id; None while there is none."""
+        return self._zygote.pid if self._zygote else None
+
+    def spawn(self, entry: str, boot: Boot, sockets: list[socket.socket], watcher: Watcher) -> ActorProcess:
+        """Ask for a process of the actor class `entry`; `watcher` hears of it later, never in this very call.
+
+        The sockets' descriptors are copied at once: the caller may close its own. Raises `OSError` when there are no
+        descriptors left.
+        """
+        require(FOR_PROCESSES)
+        process = ActorProcess(boot, watcher, self._page)
+        try:
+            copies = _copies(sockets)
+        except OSError:
+            process.close()
+            raise
+        self._waiting.append((process, entry, copies))
+        self._loop.call_soon(self._send_waiting)
+        return process
+
+    def check(self, pardon: bool = False) -> None:
+        """Look after the zygote: one that hangs is killed, and another is started.
+
+        With `pardon` its silence until now doesn't count, since it was the supervisor that was held up.
+        """
+        if pardon or not self._under_way:
+            self._heard = self._loop.now
+        elif self._zygote is not None and self._loop.now - self._heard > ZYGOTE_SILENCE:
+            log.error("the zygote has answered nothing for %.0f s and is killed", self._loop.now - self._heard)
+            self._heard = self._loop.now
+            self._zygote.kill()
+
+    def set_logging(self, level: str, style: str) -> None:
+        """For the log of the next zygote; actors are told in their boot."""
+        self._logging = (level, style)
+
+    def reaped(self, pid: int, status: int) -> None:
+        """A process ended with `status`, says who reaped it: its zygote, or the supervisor when that is dead."""
+        if pid in self._living:
+            self._statuses[pid] = status
+            if pid in self._dead:
+                self._finish(self._dead[pid])
+
+    def close(self) -> None:
+        """End the zygote. Actors are not touched."""
+        self._closed = True
+        self._drop_zygote()
+        self._page.close()
+
+    # --- requests ---
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._control is not None and len(self._under_way) < UNDER_WAY_MAX:
+            process, entry, sockets = self._waiting[0]
+            self._tokens += 1
+            request = {"token": self._tokens, "entry": entry, "boot": asdict(process.boot), "slot": process.slot}
+            if not self._send(self._control, msgpack.packb(request), [process.take_far_end(), *sockets]):
+                self._loop.call_later(SEND_AGAIN, self._send_waiting)
+                return
+            self._waiting.popleft()
+            self._under_way[self._tokens] = process
+            process.sent()
+            for fd in sockets:
+                os.close(fd)
+
+    def _send(self, control: socket.socket, packet: bytes, descriptors: list[int]) -> bool:
+        """False when it has to be tried again: the socket is full, or too many descriptors are in flight."""
+        try:
+            socket.send_fds(control, [packet], descriptors)
+        except OSError as error:
+            if error.errno in NOT_NOW:
+                return False
+            # Its end of the socket says the same in the next turn, and there all requests under way are failed.
+            log.warning("the zygote doesn't take requests: %s", error)
+        return True
+
+    def _on_packet(self, _mask: int) -> None:
+        control = self._control
+        while control is not None and control is self._control:
+            try:
+                packet, descriptors, _flags, _address = socket.recv_fds(control, PACKET_MAX, 1)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                packet, descriptors = b"", []
+            if not packet:
+                self._zygote_ended()
+                return
+            self._take(msgpack.unpackb(packet), descriptors)
+
+    def _take(self, said: dict[str, Any], descriptors: list[int]) -> None:
+        if "ended" in said:
+            self.reaped(said["ended"], said["status"])
+            return
+        process = self._under_way.pop(said["token"])
+        self._heard = self._loop.now
+        if "failed" in said or not descriptors:
+            process.close()  # without a pidfd it can't be watched, so it can't be kept
+            self._send_waiting()
+            why = f"was not made: {said['failed']}" if "failed" in said else "could not be watched: out of descriptors"
+            process.watcher.process_ended(process, why)
+            return
+        process.started(said["started"], descriptors[0])
+        self._living[said["started"]] = process
+        self._loop.watch(descriptors[0], select.EPOLLIN, lambda _mask: self._on_ended(process))
+        self._send_waiting()
+        process.watcher.process_started(process)
+
+    def _on_ended(self, process: ActorProcess) -> None:
+        """Its pidfd says so. How it ended comes from whoever reaps it, in a moment."""
+        if process.pidfd is not None:
+            self._loop.unwatch(process.pidfd)
+        if process.pid in self._statuses:
+            self._finish(process)
+        else:
+            self._dead[process.pid or 0] = process
+            self._loop.call_later(STATUS_WAIT, lambda: self._finish(process))
+
+    def _finish(self, process: ActorProcess) -> None:
+        pid = process.pid or 0
+        if self._living.pop(pid, None) is not None:
+            self._dead.pop(pid, None)
+            process.close()
+            process.watcher.process_ended(process, describe_status(self._statuses.pop(pid, None)))
+
+    # --- the zygote itself ---
+
+    def _start_zygote(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._zygote = self._popen(theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self._control = ours
+        self._heard = self._loop.now
+        self._backoff.started(self._loop.now)
+        self._loop.watch(ours.fileno(), select.EPOLLIN, self._on_packet)
+        self._send_waiting()
+
+    def _popen(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        descriptors = (control.fileno(), self._page.descriptor)
+        with held():
+            return subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, *map(str, descriptors), *self._logging],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(*descriptors, *self._inherited),
+                env=_environment(),
+            )
+
+    def _zygote_ended(self) -> None:
+        log.error("the zygote ended; its children live on, and another one is started")
+        self._drop_zygote()
+        if not self._closed:
+            self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
+        lost = list(self._under_way.values())
+        self._under_way.clear()
+        for process in lost:
+            process.close()
+            process.watcher.process_ended(process, "was not made: the zygote ended")
+
+    def _start_again(self) -> None:
+        if self._closed or self._control is not None:
+            return
+        try:
+            self._start_zygote()
+        except OSError as error:  # out of descriptors or memory; what is there goes on
+            log.error("another zygote can't be started: %s", error)
+            self._loop.call_later(self._backoff.failed(self._loop.now), self._start_again)
+
+    def _drop_zygote(self) -> None:
+        if self._control is not None:
+            self._loop.unwatch(self._control.fileno())
+            self._control.close()
+            self._control = None
+        if self._zygote is not None:
+            self._zygote.kill()
+            self._zygote.wait()
+            self._zygote = None
+
+
+def _copies(sockets: Iterable[socket.socket]) -> list[int]:
+    """Of their descriptors: all, or none and `OSError`."""
+    made: list[int] = []
+    try:
+        for each in sockets:
+            made.append(os.dup(each.fileno()))  # noqa: PERF401 - those that are made have to be closed when one fails
+    except OSError:
+        for descriptor in made:
+            os.close(descriptor)
+        raise
+    return made
+
+
+def _environment() -> dict[str, str]:
+    """Ours with where the supervisor finds its modules, and without the settings: some of them are secrets."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return {**inherited, "ZYGOTE_PATH": json.dumps(sys.path)}
+
+
+def describe_status(status: int | None) -> str:
+    """An exit code (or minus a signal's number) as a clause."""
+    if status is None:
+        return "ended"
+    if status < 0:
+        try:
+            return f"was killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was killed by signal {-status}"
+    return f"ended with status {status}"

@@ -1,0 +1,41 @@
+"""Who waits for a proxy that starts: an answer that is given when it starts no more, or after a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.bus.loop import Loop
+from actors.supervision.callbacks import once
+
+
+class Starting:
+    """`is_starting` says whether the proxy of an id starts at present."""
+
+    def __init__(self, loop: Loop, is_starting: Callable[[str], bool]) -> None:
+        self._loop = loop
+        self._is_starting = is_starting
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def wait(self, proxy_id: str, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` once: at once when the proxy doesn't start, else when that is over, or after `seconds`."""
+        if not self._is_starting(proxy_id):
+            then()
+            return
+        call = once(then)
+        waiting = self._waiting.setdefault(proxy_id, [])
+        waiting.append(call)
+
+        def late() -> None:
+            if call in waiting:
+                waiting.remove(call)
+            if not waiting and self._waiting.get(proxy_id) is waiting:
+                del self._waiting[proxy_id]
+            call()
+
+        self._loop.call_later(seconds, late)
+
+    def look(self, proxy_id: str) -> None:
+        """Something has happened to the proxy."""
+        if proxy_id in self._waiting and not self._is_starting(proxy_id):
+            for call in self._waiting.pop(proxy_id):
+                call()

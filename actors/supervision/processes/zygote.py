@@ -1,0 +1,197 @@
+"""The zygote: a process that has imported everything once and forks itself into actors.
+
+A fork of it costs milliseconds and shares its memory; a new interpreter costs ten times the time and 20 MB. It is our
+own because `multiprocessing`'s fork server imports the parent's main module in every child, starts a resource
+tracker, and takes all children for dead when it dies itself. This one has no threads, no ZeroMQ context and no state;
+when it dies its children live on, and the supervisor starts another.
+
+Supervisor and zygote share a SEQPACKET socket; a packet is one msgpack map.
+
+=========  ==================================================  ======================================
+direction  packet                                              descriptors with it
+=========  ==================================================  ======================================
+to it      `{token, entry, boot, slot}`: make this actor       the lifeline, then the actor's sockets
+from it    `{started: pid, token}`                             a pidfd of the new process
+from it    `{failed: why, token}`: there is no such process    none
+from it    `{ended: pid, status}`: exit code or -signal        none
+=========  ==================================================  ======================================
+
+The socket's end is the zygote's end. `slot` is the actor's place on the page of pulses (`actors.liveness`), which the
+zygote has mapped and every fork of it shares.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import importlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgpack
+from setproctitle import setproctitle
+
+from actors.liveness import open_page, promiser
+from actors.process import Boot, main
+from actors.signals import OF_THE_GROUP, hold, ignore, let_in
+from actors.supervision.processes import reaping
+
+log = logging.getLogger(__name__)
+
+PACKET_MAX = 128 * 1024
+SOCKETS_MAX = 16
+
+PRELOAD = ("zmq", "msgpack", "actors.process", "actors.bus.records", "actors.forwarding.actor")
+"""What forwarding actors import; the others import their own extras after the fork."""
+
+COMM_MAX = 15
+"""Bytes of a process name that Linux keeps (proc(5), comm)."""
+
+
+def serve(control: socket.socket, pulses: memoryview[float], preload: Sequence[str] = PRELOAD) -> None:
+    """Fork an actor for every request until the control socket ends."""
+    _name_process("zygote")
+    for module in preload:
+        _preload(module)
+    gc.collect()
+    gc.freeze()  # shared pages stay shared: the collector of a child doesn't touch what was here before
+    wake = _wake_on_child()
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        for fd, _mask in poll.poll():
+            if fd == wake:
+                os.read(wake, 4096)
+                _report_ended(control)
+            elif not _fork_on_request(control, pulses):
+                return
+
+
+def _preload(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        # Only a start that costs more: the actor that needs the module says in its own name what is wrong with it.
+        log.warning("not preloaded: %s", error)
+
+
+def _wake_on_child() -> int:
+    """The read end of a pipe that gets a byte for every SIGCHLD."""
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    ignore(*OF_THE_GROUP)
+    let_in()  # they have waited since the supervisor made this process
+    return reading
+
+
+def _report_ended(control: socket.socket) -> None:
+    for pid, status in reaping.ended():
+        _send(control, {"ended": pid, "status": status})
+
+
+def _fork_on_request(control: socket.socket, pulses: memoryview[float]) -> bool:
+    try:
+        packet, descriptors, flags, _address = socket.recv_fds(control, PACKET_MAX, SOCKETS_MAX)
+    except ConnectionResetError:
+        return False  # the supervisor was killed with packets under way
+    if not packet:
+        return False
+    request: dict[str, Any] = msgpack.unpackb(packet)
+    try:
+        if flags & socket.MSG_CTRUNC:  # not all of its descriptors could be received
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        pid, pidfd = _fork(control, request, descriptors, pulses)
+    except OSError as error:
+        _send(control, {"failed": error.strerror, "token": request["token"]})
+    else:
+        _send(control, {"started": pid, "token": request["token"]}, pidfd)
+        os.close(pidfd)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return True
+
+
+def _fork(
+    control: socket.socket, request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]
+) -> tuple[int, int]:
+    """The new process's id and a pidfd of it. Raises `OSError`, and then there is no process."""
+    hold()  # until the child has its handlers
+    try:
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _become(request, descriptors, pulses)
+    finally:
+        let_in()
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _send(control: socket.socket, packet: dict[str, Any], *descriptors: int) -> None:
+    try:
+        socket.send_fds(control, [msgpack.packb(packet)], list(descriptors))
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the supervisor is gone
+
+
+def _become(request: dict[str, Any], descriptors: list[int], pulses: memoryview[float]) -> NoReturn:
+    """The first thing in a new process: leave the zygote behind and be the actor."""
+    status = 1
+    try:
+        _leave_zygote()
+        boot = Boot(**request["boot"])
+        _name_process(boot.name)
+        lifeline, *others = descriptors
+        sockets = [socket.socket(fileno=fd) for fd in others]
+        status = main(request["entry"], boot, sockets, lifeline, promiser(pulses, request["slot"]))
+    except BaseException:  # noqa: BLE001 - nothing may escape into the zygote's own code; it ends this process
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _leave_zygote() -> None:
+    old = signal.set_wakeup_fd(-1)
+    os.close(old)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    gc.enable()
+
+
+def _name_process(name: str) -> None:
+    """What ps shows, and in short what top, ss and the kernel show (proc(5), comm); a failure harms nothing."""
+    setproctitle(f"proxyfleet: {name}")
+    kind, _, rest = name.partition(".")
+    short = f"fwd-{rest[-8:]}" if rest else kind
+    try:
+        Path("/proc/self/comm").write_bytes(short.encode()[:COMM_MAX])
+    except OSError as error:
+        log.debug("the process can't be named: %s", error)
+
+
+def run(descriptor: int, page: int, log_level: str, log_format: str) -> None:
+    """The zygote's main: `descriptor` is its end of the control socket, `page` the descriptor of the page of pulses."""
+    from actors.process import set_up_logging
+
+    set_up_logging(log_level, log_format)
+    gc.disable()
+    pulses = open_page(page)
+    os.close(page)
+    with socket.socket(fileno=descriptor) as control:
+        serve(control, pulses)

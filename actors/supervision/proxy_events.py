@@ -1,0 +1,82 @@
+"""What the supervisor says of proxies on the events plane and in the log: down, up, in trouble, recovered."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from actors.bus.events import Forwarder, event_topic, new_event
+from actors.bus.messages import Problem, ProxySpec
+from actors.supervision.processes.lifecycle import Life
+
+log = logging.getLogger(__name__)
+
+SUBJECTS_MAX = 10
+SUBJECTS_WITHIN = 60.0
+"""Of problems with parts of one proxy, at most so many are said within so many seconds: it may have hundreds."""
+
+
+class Announcer:
+    """`spec_of` gives a proxy by its id; one that has none is gone. `clock` is monotonic."""
+
+    def __init__(
+        self, events: Forwarder, spec_of: Callable[[str], ProxySpec | None], clock: Callable[[], float]
+    ) -> None:
+        self._events = events
+        self._spec_of = spec_of
+        self._clock = clock
+        self._down: set[str] = set()
+        self._said: dict[str, set[tuple[str, str]]] = {}
+        self._subjects: dict[str, deque[float]] = {}
+
+    def down(self, proxy_id: str, life: Life) -> None:
+        """It should run and doesn't: said once until it is up again."""
+        if proxy_id not in self._down:
+            self._down.add(proxy_id)
+            self._publish("proxy.down", proxy_id, error=life.error or "", restarts=life.restarts)
+
+    def up(self, proxy_id: str, life: Life) -> None:
+        """It runs; said if it was down."""
+        if proxy_id in self._down:
+            self._down.discard(proxy_id)
+            self._publish("proxy.up", proxy_id, restarts=life.restarts)
+
+    def forget(self, proxy_id: str) -> None:
+        """It is not to run any more, so it isn't down."""
+        self._down.discard(proxy_id)
+        self._said.pop(proxy_id, None)
+        self._subjects.pop(proxy_id, None)
+
+    def problems(self, label: str, proxy_id: str, begun: Iterable[Problem], over: Iterable[Problem]) -> None:
+        """What has begun to be wrong with an actor, and what is over; `proxy_id` is empty for one of no proxy."""
+        said = self._said.setdefault(proxy_id or label, set())
+        for problem in over:
+            if (problem.reason, problem.subject) in said:
+                said.discard((problem.reason, problem.subject))
+                log.info("%s: %s", label, problem.detail)
+                self._publish_problem("proxy.recovered", proxy_id, problem)
+        for problem in begun:
+            if not problem.subject or self._may_say(proxy_id):
+                said.add((problem.reason, problem.subject))
+                log.log(logging.WARNING if problem.serves else logging.ERROR, "%s: %s", label, problem.detail)
+                self._publish_problem("proxy.error", proxy_id, problem)
+
+    def _may_say(self, proxy_id: str) -> bool:
+        now, moments = self._clock(), self._subjects.setdefault(proxy_id, deque(maxlen=SUBJECTS_MAX))
+        if len(moments) == SUBJECTS_MAX and now - moments[0] <= SUBJECTS_WITHIN:
+            return False
+        moments.append(now)
+        return True
+
+    def _publish_problem(self, kind: str, proxy_id: str, problem: Problem) -> None:
+        if self._spec_of(proxy_id) is not None:
+            about = {"upstream": problem.subject} if problem.subject else {}
+            self._publish(kind, proxy_id, error=problem.reason, detail=problem.detail, **about)
+
+    def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
+        spec = self._spec_of(proxy_id)
+        about = {"name": "", "port": None} if spec is None else {"name": spec.name, "port": spec.port}
+        event = new_event(kind, {"proxy_id": proxy_id, **about, **data})
+        self._events.publish(event_topic(event), event)

@@ -1,0 +1,46 @@
+"""The orderly end of many actors, in phases: those who report to others end before those they report to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from actors.supervision.processes.lifecycle import State
+from actors.supervision.processes.managed_actor import Managed
+
+
+class Ending:
+    """The actors of a phase are asked to stop when all of the phase before have stopped, and nobody is `busy` there.
+
+    `look` is to be called whenever an actor has ended; `on_end` is called once, when all have.
+    """
+
+    def __init__(
+        self,
+        phases: Sequence[Sequence[Managed]],
+        stop: Callable[[Managed], None],
+        on_end: Callable[[], None],
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._phases = [list(phase) for phase in phases]
+        self._stop = stop
+        self._on_end: Callable[[], None] | None = on_end
+        self._busy = busy
+        self._looking = False
+
+    def look(self) -> None:
+        """Begin and end what is due."""
+        if self._looking:
+            return  # an actor was gone as soon as it was asked: the loop below sees it
+        self._looking = True
+        while self._phases and self._is_over(self._phases[0]):
+            del self._phases[0]
+        self._looking = False
+        if not self._phases and self._on_end is not None:
+            on_end, self._on_end = self._on_end, None
+            on_end()
+
+    def _is_over(self, phase: list[Managed]) -> bool:
+        for actor in phase:
+            if actor.life.state not in (State.STOPPED, State.DRAINING):
+                self._stop(actor)
+        return not self._busy() and all(actor.life.state is State.STOPPED for actor in phase)

@@ -1,0 +1,483 @@
+"""The running product: loop, bus, zygote, fleet and signals put together.
+
+Signals only inject a command into the loop. SIGTERM and SIGINT begin the end, a second one of them is the end, unless
+it is the same at nearly the same time: `timeout` sends SIGTERM to its child and to the group. SIGHUP rereads the
+configuration; SIGUSR2 upgrades to the program that is installed now; SIGCHLD reaps what a dead zygote left behind (the
+supervisor is a child subreaper).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from actors.bus.events import Forwarder
+from actors.bus.loop import Loop, Timer
+from actors.bus.mailbox import Exchange
+from actors.bus.messages import (
+    API,
+    LOGS,
+    METRICS,
+    WEBHOOKS,
+    DescribeProgram,
+    Done,
+    Failed,
+    ListenerRefused,
+    PrepareSettings,
+    Program,
+    ProxySpec,
+    PutSettings,
+    SetAccessRecords,
+    SetLogging,
+    SetMaxConnections,
+    SetPooling,
+    SetSettings,
+    Terminated,
+    Upgrade,
+)
+from actors.bus.messages.common import TLS
+from actors.process import Boot, set_up_logging
+from actors.supervision.actor_supervisor import Fleet
+from actors.supervision.callbacks import Gate
+from actors.supervision.config import Entries, Orders
+from actors.supervision.effective_settings import InForce, hidden_keys
+from actors.supervision.listeners.api import ApiAddress
+from actors.supervision.listeners.registry import BACKLOG, ListenerKeeper, ListenError
+from actors.supervision.listeners.socket_activation import Inherited
+from actors.supervision.processes import reaping
+from actors.supervision.processes.managed_actor import Plan, World
+from actors.supervision.processes.spawner import Spawner
+from actors.supervision.systemd import notify, notify_reloading, watchdog_period
+from actors.supervision.upgrade.handover import SIGNALS, Elder, Legacy, become, last_signals, let_signals_in
+from actors.supervision.upgrade.preflight import own_command
+from actors.supervision.upgrade.upgrade import Succession
+from config import VERSION
+from config.live import BadStored, Stored
+from config.paths import DataDir, RunDir
+from config.setting_kinds import tcp_parts
+from config.settings import ConfigError, Settings, plain
+
+log = logging.getLogger(__name__)
+
+_PR_SET_CHILD_SUBREAPER = 36
+STATUS_PERIOD = 10.0
+END_GRACE = 5.0
+"""Seconds beyond `server.drain_timeout` after which whatever still lives is killed."""
+SAME_SIGNAL = 0.3
+"""Seconds within which the same signal is the same order: many senders signal a process and its group."""
+GROUP_WAIT = 0.5
+"""Seconds that a signal to the whole group may take to reach this process after it has reached an actor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """Where the product lives: its directories, the descriptors of their locks, the API's listening socket."""
+
+    data: DataDir
+    run: RunDir
+    locks: tuple[int, ...]
+    api_socket: socket.socket
+    inherited: Inherited = field(default_factory=Inherited)
+    """The listening sockets that were there before; the API's is taken already."""
+    elders: Sequence[Elder] = ()
+    """The forwarding actors of an older program that this process was."""
+
+
+class Service:
+    """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets.
+
+    `settings` are those of the configuration, `stored` what was set through the API.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        premises: Premises,
+        reload: Callable[[], Settings],
+        on_ready: Callable[[], None],
+        entries: Entries | None = None,
+        stored: Stored | None = None,
+    ) -> None:
+        self._in_force = InForce.of(settings, stored or {})
+        settings = self._in_force.now
+        self._premises = premises
+        address = settings.server.host, settings.server.port
+        inherited = premises.inherited
+        self._api = ApiAddress(premises.api_socket, address, premises.run, time.monotonic, inherited.store)
+        self._reload = reload
+        self._on_ready = on_ready
+        self._last_instance = 0
+        self._ending = False
+        self._ended_by: tuple[str, float] = "", 0.0
+        self._heir = False
+        self._patience: Timer | None = None
+        """Of an upgrade: when the next program comes, whatever has not ended."""
+        self._started_at, self._is_ready = time.time(), False
+        self._status = 0
+        self._wake = self._take_signals()
+        _become_subreaper()
+        _raise_descriptor_limit()
+        run = premises.run
+        self._loop = Loop()
+        self._succession = Succession(self._loop, self._objection, self._hand_over)
+        self._context: zmq.Context[Any] = zmq.Context()
+        self._exchange = Exchange(self._loop, self._context, run.mailbox, self._receive)
+        self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
+        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
+        world = World(self._loop, self._exchange, self._spawner, self._new_boot)
+        self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
+        self._tls_params: dict[str, Any] = {}
+        self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
+        plans = self._api_plans(entries or Entries())
+        keeper = ListenerKeeper(time.monotonic, inherited.listen, inherited.store)
+        self._fleet = Fleet(
+            world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper, elders=premises.elders
+        )
+        self._fleet.on_ready = self._ready
+
+    def run(self, wish: Iterable[ProxySpec]) -> int:
+        """Serve until a signal ends it; the exit status."""
+        self._loop.watch(self._wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(self._wake, 4096)))
+        period = watchdog_period()
+        if period is not None:
+            self._loop.call_every(period, self._reassure)
+        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+            log.warning("%s", sentence)
+        self._loop.call_every(STATUS_PERIOD, self._api.lapse)
+        self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
+        self._fleet.start(wish)
+        self._premises.inherited.end_unclaimed()
+        self._loop.run()
+        while self._heir and self._is_called_off():
+            self._loop.run()
+        if self._heir:
+            self._bequeath()
+        self._close()
+        return self._status
+
+    # --- parts ---
+
+    @property
+    def _settings(self) -> Settings:
+        return self._in_force.now
+
+    @property
+    def _is_over(self) -> bool:
+        """Does the product end, and not for another program? Then its sockets are closed."""
+        return self._ending and not self._heir
+
+    def _orders(self) -> Orders:
+        settings = self._settings
+        return Orders(
+            settings.server.drain_timeout,
+            settings.proxy.egress_guard,
+            settings.proxy.egress_allow,
+            (self._api.bound, *_publishing_at(settings)),
+            {
+                "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
+                "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+                "access_records": settings.logging.access,
+            },
+            {"publish": settings.metrics.publish},
+            {
+                LOGS: {"logging": settings.logging.model_dump(mode="json")},
+                METRICS: {
+                    "alerts": settings.alerts.model_dump(mode="json"),
+                    "curve": {"clients": settings.metrics.curve_clients},
+                },
+                WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
+            },
+            self._telemetry(),
+            settings.proxy.upstreams_allow,
+        )
+
+    def _telemetry(self) -> dict[str, dict[str, Any]]:
+        """The push to a collector, if there is one. It holds until the end."""
+        otlp = self._settings.telemetry.otlp
+        return {"otlp": otlp.params()} if otlp.endpoint else {}
+
+    def _api_plans(self, entries: Entries) -> list[Plan]:
+        """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
+        inner, server = self._inner, self._settings.server
+        if inner is None:
+            return [Plan(API, entries.api, self._api_params, lambda: [self._api.socket])]
+        self._api_params["behind_tls"] = True
+        self._tls_params.update(
+            server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
+            max_connections=server.max_connections,
+        )
+        return [
+            Plan(API, entries.api, self._api_params, lambda: [inner]),
+            Plan(TLS, entries.tls, self._tls_params, lambda: [self._api.socket]),
+        ]
+
+    def _shown(self) -> dict[str, Any]:
+        """The settings for the API."""
+        return plain(self._settings)
+
+    def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
+        self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
+        run, data = str(self._premises.run.path), str(self._premises.data.path)
+        style = self._settings.logging
+        return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
+
+    def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
+        if isinstance(message, PrepareSettings):
+            self._prepare(message, answer)
+        elif isinstance(message, PutSettings):
+            self._put_settings(message, answer)
+        elif isinstance(message, Upgrade):
+            self._succession.upgrade(answer)
+        elif isinstance(message, Terminated):
+            self._terminated(sender, answer)
+        elif isinstance(message, DescribeProgram):
+            answer(Program(VERSION, self._started_at, self._is_ready))
+        else:
+            self._fleet.receive(sender, message, answer)
+
+    def _terminated(self, sender: str, answer: Callable[[Any], None]) -> None:
+        """An actor got a SIGTERM. The same one may be on its way to us."""
+        if self._is_over:
+            answer(Done())
+            return
+
+        def judge() -> None:
+            if not self._is_over:
+                self._fleet.terminated(sender)
+            answer(Done() if self._is_over else Failed(f"only {sender} was to end"))
+
+        self._loop.call_later(GROUP_WAIT, judge)
+
+    def _ready(self) -> None:
+        self._is_ready = True
+        notify("READY=1", f"STATUS={self._fleet.summary}")
+        self._on_ready()
+
+    def _reassure(self) -> None:
+        """Only while every process is known to turn, or to be mended by us, may systemd believe in the whole."""
+        trouble = self._fleet.beyond_help
+        if trouble:
+            log.critical("the watchdog is not reassured: %s", trouble)
+        else:
+            notify("WATCHDOG=1")
+
+    # --- signals ---
+
+    def _take_signals(self) -> int:
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in (*SIGNALS, signal.SIGCHLD):
+            signal.signal(number, lambda _number, _frame: None)
+        let_signals_in()
+        return reading
+
+    def _on_signals(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif number == signal.SIGHUP:
+                self._reread()
+            elif number == signal.SIGUSR2:
+                self._succession.upgrade(lambda _outcome: None)
+            elif number in (signal.SIGTERM, signal.SIGINT):
+                self._end(signal.Signals(number).name)
+
+    def _reap(self) -> None:
+        for pid, how in reaping.ended():
+            if not self._succession.reaped(pid, how):
+                self._spawner.reaped(pid, how)
+
+    def _reread(self) -> None:
+        if self._ending:
+            log.info("SIGHUP: the configuration is left to the next start")
+            return
+        before = self._settings
+        notify_reloading()
+        try:
+            waiting = self._in_force.reread(self._reload())
+        except (ConfigError, BadStored) as error:
+            log.error("the configuration is not taken over: %s", error)
+            notify("READY=1", "STATUS=the configuration was not taken over; see the log")
+            return
+        self._take_over(before, lambda: notify("READY=1", f"STATUS={self._fleet.summary}"))
+        self._exchange.tell(API, SetSettings(self._shown()))
+        log.info("the configuration was read again")
+        if waiting:
+            log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
+        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+            log.warning("%s", sentence)
+
+    # --- settings of the API ---
+
+    def _prepare(self, message: PrepareSettings, answer: Callable[[Any], None]) -> None:
+        try:
+            server = self._in_force.preview(message.stored).server
+            if not self._is_over:
+                self._api.prepare((server.host, server.port))
+            elif (server.host, server.port) != self._api.address:
+                raise ListenError("port", "can't be tried now: the product is ending")
+        except BadStored as error:
+            answer(Failed(str(error)))
+        except ListenError as error:
+            answer(ListenerRefused(error.field, error.error))
+        else:
+            answer(Done())
+
+    def _put_settings(self, message: PutSettings, answer: Callable[[Any], None]) -> None:
+        before = self._settings
+        try:
+            server = self._in_force.preview(message.stored).server
+            if not self._is_over:
+                self._api.switch((server.host, server.port))
+            self._in_force.put(message.stored)
+        except (BadStored, ListenError) as error:
+            answer(Failed(str(error)))
+            return
+        if self._is_over:
+            answer(SetSettings(self._shown()))  # it is stored, and for the next start
+        else:
+            self._take_over(before, lambda: answer(SetSettings(self._shown())))
+
+    def _take_over(self, before: Settings, then: Callable[[], None]) -> None:
+        """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
+        gate = Gate(then)
+        now = self._settings
+        style = now.logging.level, now.logging.format, now.logging.log_output
+        if style != (before.logging.level, before.logging.format, before.logging.log_output):
+            set_up_logging(*style)
+            self._spawner.set_logging(now.logging.level, now.logging.format)
+            self._fleet.tell_all(SetLogging(*style), gate)
+        orders = self._orders()
+        self._fleet.take_over(orders)
+        pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
+        if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
+            self._fleet.tell_proxies(pooling, gate)
+        if now.logging.access != before.logging.access:
+            self._fleet.tell_proxies(SetAccessRecords(now.logging.access), gate)
+        self._api_params["settings"] = self._shown()  # for the API's next start
+        self._tls_params["max_connections"] = now.server.max_connections
+        if now.server.max_connections != before.server.max_connections:
+            self._fleet.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
+        gate.open()
+
+    # --- upgrade ---
+
+    def _objection(self) -> str:
+        """Why there can be no other program now: the end, or directories which this one can tell to be others."""
+        if self._ending:
+            return "the product is ending"
+        try:
+            fresh = self._reload()
+        except ConfigError:
+            return ""  # perhaps the next program knows it better; its rehearsal will tell
+        moved = [name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._in_force.base, name)]
+        return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
+
+    def _hand_over(self) -> None:
+        log.info("upgrading: the proxies go on, the others end for the next program")
+        self._ending = self._heir = True
+        notify_reloading()
+        self._patience = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
+        self._fleet.hand_over(self._loop.stop)
+
+    def _is_called_off(self) -> bool:
+        """Was the product told to end, just when all was ready for the next program?"""
+        numbers = last_signals(self._wake)
+        if not {signal.SIGTERM, signal.SIGINT} & set(numbers):
+            return False
+        let_signals_in()
+        self._on_signals(numbers)
+        return True
+
+    def _bequeath(self) -> None:
+        """Leave what must not end to the next program, and be it. Returns when that is impossible."""
+        self._fleet.hasten_fixed()
+        listeners, elders = self._fleet.left()
+        legacy = Legacy([self._api.socket.fileno(), *listeners], list(self._premises.locks), elders)
+        self._spawner.close()
+        self._exchange.close()
+        self._events.close()
+        notify("WATCHDOG=1", "STATUS=upgrading")
+        try:
+            become(own_command(), os.environ, legacy)
+        except OSError as error:
+            log.critical("the next program can't be executed, and the product ends: %s", error)
+            self._status = 1
+
+    def _end(self, why: str) -> None:
+        self._succession.give_up()
+        if self._heir:
+            self._heir = self._ending = False  # whoever ends it doesn't want a successor
+            if self._patience is not None:
+                self._patience.cancel()
+        if self._ending and self._ended_by[0] == why and time.monotonic() - self._ended_by[1] < SAME_SIGNAL:
+            return
+        if self._ending:
+            log.warning("%s again: ending at once", why)
+            self._status = 1
+            self._loop.stop()
+            return
+        self._ending = True
+        self._ended_by = why, time.monotonic()
+        log.info("%s: draining for up to %g s", why, self._settings.server.drain_timeout)
+        longest = self._settings.server.drain_timeout + END_GRACE
+        notify("STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={int((longest + END_GRACE) * 1e6)}")
+        self._api.close()
+        if self._inner is not None:
+            self._inner.close()
+        self._loop.call_later(longest, self._out_of_time)
+        self._fleet.end(self._loop.stop)
+
+    def _out_of_time(self) -> None:
+        log.error("some actors have not ended in time and are killed")
+        self._loop.stop()
+
+    def _close(self) -> None:
+        self._fleet.hasten()
+        self._fleet.close()
+        self._spawner.close()
+        self._exchange.close()
+        self._events.close()
+        self._context.term()
+        self._loop.close()
+
+
+def _publishing_at(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Where live metrics are published, unless nowhere; with port 0 the collector tells which it got."""
+    found = tcp_parts(settings.metrics.publish)
+    return () if found is None or not found[1] else (found,)
+
+
+def _inner_socket(path: Path) -> socket.socket:
+    """Where the API listens behind its front; the run directory, 0700 and locked, keeps all others out."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def _become_subreaper() -> None:
+    """Children of a dead zygote become ours, so that nothing stays a zombie (prctl(2))."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log.warning("not a child subreaper: %s", os.strerror(ctypes.get_errno()))
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as the system allows: every tunnel takes two, and actors inherit the limit."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
