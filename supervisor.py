@@ -33,14 +33,14 @@ from api.cli.output import Output
 from api.cli.trouble import Trouble
 from api.cli.usage import run as run_commands
 from config import VERSION
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
     from actors.supervision.listeners.socket_activation import Inherited
     from actors.supervision.upgrade.handover import Legacy
-    from config.live import Stored
-    from config.paths import DataDir
-    from config.settings import Settings
+    from config.files.paths import DataDir
+    from config.settings.runtime import Stored
+    from config.settings.settings import Settings
 
 app = new_application()
 
@@ -68,8 +68,8 @@ def serve(
             "logging": _given({"level": log_level}),
         }
     )
-    from config.initial_environment import wipe
-    from config.settings import load
+    from config.settings.initial_environment import wipe
+    from config.settings.settings import load
 
     def serve_until_told() -> None:
         wipe(ENV_PREFIX)
@@ -93,7 +93,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from api.first_start import ensure_administrator
     from api.store import StoreError
     from api.wish import read_stored_settings, read_wish
-    from config.paths import PathError, default_run_dir, open_run_dir
+    from config.files.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
     legacy = received(os.environ)
@@ -160,7 +160,7 @@ def _command() -> str:
 
 
 def _open_data(settings: Settings) -> DataDir:
-    from config.paths import PathError, default_data_dir, open_data_dir
+    from config.files.paths import PathError, default_data_dir, open_data_dir
 
     folder = settings.data_dir or default_data_dir()
     refuse_newer(folder)  # before the directory is given its mode and its lock file: nothing of it is touched
@@ -187,7 +187,7 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 def _rehearse(settings: Settings) -> None:
     from actors.supervision.upgrade.preflight import WOULD_START
     from api.rehearsal import WouldNotStart, rehearse
-    from config.paths import DataDir, default_data_dir
+    from config.files.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())
     translated(WouldNotStart, lambda: rehearse(settings, data))
@@ -195,7 +195,7 @@ def _rehearse(settings: Settings) -> None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    from config.certificates import CertificateError, server_context
+    from config.files.certificates import CertificateError, server_context
 
     tls = settings.server.tls
     if not tls.enabled or tls.cert_file is None or tls.key_file is None:
@@ -208,7 +208,7 @@ def _check_certificate(settings: Settings) -> None:
 
 def _in_force(settings: Settings, stored: Stored) -> Settings:
     from actors.supervision.effective_settings import with_stored
-    from config.live import BadStored
+    from config.settings.runtime import BadStored
 
     try:
         return with_stored(settings, stored)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actors.log_format import message_of
-from config.printable import printable
+from config.text.escaping import printable
 
 SOCKET = Path("/run/systemd/journal/socket")
 IDENTIFIER = "proxyfleet"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 
-from config.printable import printable, printable_json
-from config.units import timestamp_text
+from config.text.escaping import printable, printable_json
+from config.text.formatting import timestamp_text
 
 _subject = ""
 
@@ -36,7 +36,7 @@ class TextLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Line breaks, orders to terminals and the like are escaped (`config.printable`)."""
+        """Line breaks, orders to terminals and the like are escaped (`config.text.escaping`)."""
         line = f"{timestamp_text(record.created)} {record.levelname} {record.name}: {message_of(record)}"
         trace = self.formatException(record.exc_info).split("\n") if record.exc_info else []
         return "\n  ".join(map(printable, (line, *trace)))

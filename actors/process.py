@@ -31,7 +31,7 @@ from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
 from actors.log_format import JsonLines, TextLines
 from actors.signals import IGNORED, ignore, let_in
-from config.paths import DataDir, RunDir
+from config.files.paths import DataDir, RunDir
 
 log = logging.getLogger(__name__)
 

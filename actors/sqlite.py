@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from config.paths import private_directory
+from config.files.paths import private_directory
 
 Step = Callable[[sqlite3.Connection], None]
 """From one format of a file to the next, within a transaction that is under way: no `executescript`, no `COMMIT`."""
@@ -38,7 +38,8 @@ def open_database(file: Path, schema: str, any_thread: bool = False, steps: Sequ
     caller holds a lock.
 
     A commit survives the death of the process at any moment, and all but the last moments a power cut (WAL with
-    `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` (`FileTooNew`) and `config.paths.PathError`.
+    `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` (`FileTooNew`) and
+    `config.files.paths.PathError`.
     """
     private_directory(file.parent)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its -wal and -shm get the same mode

@@ -24,17 +24,10 @@ from api.bridge import Bridge
 from api.catalogue import StoredProxy
 from api.http.errors import invalid, not_found
 from api.proxies import Proxies
-from config.accounts import (
-    AccountInput,
-    AccountUpdate,
-    ProxyAccount,
-    change_account,
-    check_accounts,
-    new_account,
-)
-from config.fields import InvalidProxy
-from config.proxies import ProxyRecord, apply_auth
-from config.quotas import period_at
+from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord, apply_auth
+from config.model.quotas import period_at
 
 log = logging.getLogger(__name__)
 

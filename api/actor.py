@@ -26,7 +26,7 @@ from api.server import ApiServer
 from api.services import ApiSettings, Services
 from api.store import StoreError, open_store
 from api.webhook_link import WebhookLink
-from config.paths import DataDir, PathError, private_directory
+from config.files.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ IDLE_CHECK = 0.02
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
-    `boot.params`: `settings`, what `config.settings.plain` gives; `supervisor_pid`; `behind_tls`, whether `sockets[0]`
-    is where the TLS front connects to (`api.tls_front`).
+    `boot.params`: `settings`, what `config.settings.settings.plain` gives; `supervisor_pid`; `behind_tls`, whether
+    `sockets[0]` is where the TLS front connects to (`api.tls_front`).
     """
 
     longest_wait = THREADED_WAIT

@@ -30,10 +30,10 @@ from pydantic import (
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.loaded import Loaded
 from api.users import Permissions
-from config import patterns
-from config.access import read_network
-from config.proxies import Name, refuse_nulls
-from config.units import parse_moment, timestamp_text
+from config.model import json_patterns
+from config.model.access import read_network
+from config.model.proxies import Name, refuse_nulls
+from config.text.formatting import parse_moment, timestamp_text
 
 COLLECTION = "api_keys"
 READ_ONLY_FIELDS = frozenset({"id", "prefix", "created_at", "last_used", "key", "user_id"})
@@ -58,7 +58,7 @@ def _network(text: str) -> str:
         raise ValueError(f"{text!r} is not an address or a CIDR range") from error
 
 
-_Network = Annotated[StrictStr, AfterValidator(_network), patterns.text(patterns.NETWORK)]
+_Network = Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]
 
 
 class Scope(BaseModel):
@@ -70,7 +70,7 @@ class Scope(BaseModel):
     ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
 
 
-_MOMENT = WithJsonSchema(patterns.MOMENT)
+_MOMENT = WithJsonSchema(json_patterns.MOMENT)
 
 
 class ApiKeyCreate(BaseModel):

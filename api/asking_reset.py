@@ -5,7 +5,7 @@ from __future__ import annotations
 from actors.bus.client import Asking, NotRunningError
 from actors.bus.messages import API, DescribeProgram, Failed, PasswordReset, Program, ResetPassword
 from api.password_reset import UnknownUser
-from config.paths import RunDir
+from config.files.paths import RunDir
 
 SUPERVISOR_ANSWERS_WITHIN = 5.0
 API_ANSWERS_WITHIN = 20.0

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from config.proxies import ProxyRecord
+from config.model.proxies import ProxyRecord
 
 MEDIA_TYPE = "application/x-ns-proxy-autoconfig"
 

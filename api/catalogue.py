@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from api.store import Document, HistoryPruned, Store
-from config.proxies import ProxyRecord
+from config.model.proxies import ProxyRecord
 
 COLLECTION = "proxies"
 EVERYTHING = -1

@@ -19,7 +19,7 @@ from api.password_reset import OPERATION, UnknownUser, reset
 from api.services import Services
 from api.store import StoreError
 from api.users import User
-from config.paths import forget_initial_password
+from config.files.paths import forget_initial_password
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from actors.bus.messages import Fleet as FleetMessage
 from actors.bus.messages.common import TLS
 from actors.bus.messages.problems import PROCESS
 from api.catalogue import StoredProxy
-from config.units import timestamp_text
-from config.webhooks import WebhookRecord
+from config.model.webhooks import WebhookRecord
+from config.text.formatting import timestamp_text
 
 ALWAYS = (METRICS, LOGS, WEBHOOKS)
 """The actors that run beside proxies and API whatever is configured."""

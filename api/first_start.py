@@ -8,8 +8,8 @@ from pathlib import Path
 from api import users
 from api.audit.store import audited
 from api.store import StoreWriteError, open_store
-from config.durable import write_synced
-from config.paths import DataDir
+from config.files.durable import write_synced
+from config.files.paths import DataDir
 from config.weak_passwords import weakness
 
 ADMINISTRATOR = "admin"

@@ -4,9 +4,9 @@ After draft-ietf-httpapi-idempotency-key-header. A key belongs to the caller (AP
 another request is 400. A request that comes while the first one is still under way waits for it. Only successes are
 kept: what failed may be tried again.
 
-The answers are kept on the disk, so they outlive a restart, and sealed (`config.sealing`) together with a fingerprint
-of the request: an answer may hold a new API key, a request a password. A crash in the middle of a request leaves no
-answer, so that request is done anew when it is repeated.
+The answers are kept on the disk, so they outlive a restart, and sealed (`config.files.secret_box`) together with a
+fingerprint of the request: an answer may hold a new API key, a request a password. A crash in the middle of a request
+leaves no answer, so that request is done anew when it is repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 from actors.sqlite import open_database
 from api.http.errors import invalid, rate_limited
 from api.store.contract import StoreError
-from config.paths import DataDir, PathError
-from config.sealing import Seal, SealError
+from config.files.paths import DataDir, PathError
+from config.files.secret_box import Seal, SealError
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, Que
 from actors.metrics.catalogue import INTERVALS
 from api.accounts import CollectorLost
 from api.bridge import Bridge
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 TIMEOUT = 10.0
 

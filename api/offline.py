@@ -15,9 +15,9 @@ from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
 from api.store import StoreError, open_store
 from api.store.storage import parse
-from config.live import Stored
-from config.paths import DataDir, forget_initial_password
-from config.proxies import ProxyRecord
+from config.files.paths import DataDir, forget_initial_password
+from config.model.proxies import ProxyRecord
+from config.settings.runtime import Stored
 
 
 def reset_password(data: DataDir, username: str, password: str | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from config import patterns
+from config.model import json_patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ def text(name: str, summary: str, example: str, highest: int = 500, lowest: int 
 
 def moment(name: str, summary: str, example: str = "2026-01-31T12:00:00Z") -> Parameter:
     """A date and time, ISO 8601."""
-    return Parameter(name, patterns.MOMENT, summary, example)
+    return Parameter(name, json_patterns.MOMENT, summary, example)
 
 
 def one_address(name: str, summary: str, example: str = "192.0.2.7") -> Parameter:
     """One address."""
-    return Parameter(name, {"type": "string", "pattern": patterns.ADDRESS}, summary, example)
+    return Parameter(name, {"type": "string", "pattern": json_patterns.ADDRESS}, summary, example)
 
 
 def address(name: str, summary: str, example: str = "192.0.2.0/24") -> Parameter:
     """An address or a network."""
-    return Parameter(name, {"type": "string", "pattern": patterns.NETWORK}, summary, example)
+    return Parameter(name, {"type": "string", "pattern": json_patterns.NETWORK}, summary, example)

@@ -42,11 +42,12 @@ from api.supervisor_link import SupervisorLink, SupervisorLost
 from api.unchanged import is_same
 from api.upstream_addresses import UpstreamPolicy
 from api.upstreams import upstreams_spec, with_parents
-from config.access import ProxyAccess
-from config.accounts import ProxyAccount, ProxyLimits
-from config.exposure import warnings
-from config.fields import InvalidProxy
-from config.proxies import (
+from config.files.secret_box import Seal, SealError
+from config.model.access import ProxyAccess
+from config.model.accounts import ProxyAccount, ProxyLimits
+from config.model.exposure_warnings import warnings
+from config.model.fields import InvalidProxy
+from config.model.proxies import (
     ProxyCreate,
     ProxyRecord,
     ProxyUpdate,
@@ -55,9 +56,8 @@ from config.proxies import (
     new_record,
     refuse_ended_certificate,
 )
-from config.sealing import Seal, SealError
-from config.settings import ServerTls
-from config.upstreams import refuse_circle
+from config.model.upstreams import refuse_circle
+from config.settings.settings import ServerTls
 
 log = logging.getLogger(__name__)
 

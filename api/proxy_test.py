@@ -32,9 +32,9 @@ from api.bridge import Bridge
 from api.catalogue import StoredProxy
 from api.http.errors import rate_limited, unavailable
 from api.socks_client import Route, SocksAdapter, SocksRefused
-from config import patterns
-from config.proxies import ProxyRecord
-from config.units import timestamp_text
+from config.model import json_patterns
+from config.model.proxies import ProxyRecord
+from config.text.formatting import timestamp_text
 
 BODY_READ = 64 * 1024
 """Bytes of the answer that are read: enough for any service that tells an address."""
@@ -44,7 +44,7 @@ AT_ONCE = 3
 
 ADMIT_TIMEOUT = 3.0
 REPORT_TIMEOUT = 2.0
-_WEB_URL = re.compile(patterns.WEB_URL)
+_WEB_URL = re.compile(json_patterns.WEB_URL)
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
 

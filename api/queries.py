@@ -12,7 +12,7 @@ from api.resources.oauth import PROVIDERS
 from api.resources.proxies import STATUSES
 from api.resources.transfer import BOOLEAN, SECRETS
 from api.resources.webhooks import DELIVERY_STATES
-from config.proxies import PROTOCOLS
+from config.model.proxies import PROTOCOLS
 
 _A_METRIC = f"({'|'.join(NAMES)})"
 METRICS_SCHEMA = {"type": "string", "pattern": f"^{_A_METRIC}(,{_A_METRIC})*$", "maxLength": 500}

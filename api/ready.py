@@ -15,10 +15,10 @@ from pathlib import Path
 
 from actors.supervision.effective_settings import with_stored
 from api.offline import peek_settings
-from config.live import BadStored
-from config.paths import DataDir, default_data_dir
-from config.settings import ConfigError, Server, load
-from config.variables import ENV_PREFIX
+from config.files.paths import DataDir, default_data_dir
+from config.settings.env import ENV_PREFIX
+from config.settings.runtime import BadStored
+from config.settings.settings import ConfigError, Server, load
 
 PATIENCE = 4.0
 """Seconds for the connection, and for the answer."""

@@ -15,12 +15,12 @@ from actors.supervision.effective_settings import with_stored
 from api.offline import peek_settings
 from api.store import StoreError, migration, steps
 from api.store.storage import parse
-from config import data_format
-from config.certificates import CertificateError, server_context
-from config.live import BadStored
-from config.paths import DataDir, PathError, unwritable
-from config.settings import Settings
-from config.units import size_text
+from config.files import data_format
+from config.files.certificates import CertificateError, server_context
+from config.files.paths import DataDir, PathError, unwritable
+from config.settings.runtime import BadStored
+from config.settings.settings import Settings
+from config.text.formatting import size_text
 
 LEAST_SPACE = 1024 * 1024
 """Free bytes without which databases that were closed in good order can't be opened again, for their shared memory."""

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from actors.supervision.locks import holder
-from config.paths import RunDir, default_data_dir, default_run_dir
-from config.settings import Settings
+from config.files.paths import RunDir, default_data_dir, default_run_dir
+from config.settings.settings import Settings
 
 SYSTEM_RUN_DIR = Path("/run/proxyfleet")
 """Where the product runs under systemd (`systemd/proxyfleet.service`)."""

@@ -40,11 +40,11 @@ from api.store import Store, StoreError
 from api.upstream_addresses import UpstreamPolicy
 from api.users import User
 from api.webhooks import Webhooks
-from config.groups import Logging
-from config.groups import Webhooks as WebhookSettings
-from config.paths import DataDir
-from config.sealing import seal_of
-from config.settings import Auth, Proxy, Security, Server
+from config.files.paths import DataDir
+from config.files.secret_box import seal_of
+from config.settings.groups import Logging
+from config.settings.groups import Webhooks as WebhookSettings
+from config.settings.settings import Auth, Proxy, Security, Server
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class ApiSettings:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
-        """From what `config.settings.plain` gives."""
+        """From what `config.settings.settings.plain` gives."""
         return cls(
             server=Server.model_validate(plain.get("server", {})),
             logging=Logging.model_validate(plain.get("logging", {})),

@@ -21,7 +21,7 @@ from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Store
 from api.supervisor_link import SupervisorLost
-from config.live import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge, without
+from config.settings.runtime import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge, without
 
 COLLECTION = "settings"
 DOCUMENT = "settings"

@@ -12,7 +12,7 @@ import shlex
 from urllib.parse import quote
 
 from api.autoconfig import authority
-from config.proxies import ProxyRecord
+from config.model.proxies import ProxyRecord
 
 LOCAL = "localhost,127.0.0.1,::1"
 _SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "socks5h"}

@@ -8,8 +8,8 @@ from typing import Any
 from actors.bus.client import Asking, NotRunningError
 from actors.bus.messages import DescribeProgram, Failed, Program, Unreachable, Upgrade
 from api.running import run_dir
-from config.paths import PathError
-from config.settings import Settings
+from config.files.paths import PathError
+from config.settings.settings import Settings
 
 REHEARSED_WITHIN = 65.0
 """Seconds that the supervisor may take to say whether the new program would start."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from actors.bus.messages import EgressSpec
 from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
-from config.fields import InvalidProxy
-from config.proxies import ProxyRecord
-from config.setting_kinds import tcp_parts
-from config.settings import Proxy, Server
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord
+from config.settings.settings import Proxy, Server
+from config.settings.types import tcp_parts
 
 FOREIGN = "is a proxy that the key's scope doesn't have"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from actors.bus.messages import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState, forwarding_name
 from api.bridge import Bridge
-from config.proxies import ProxyRecord, ProxyUpdate
-from config.sealing import Seal
-from config.units import timestamp_text
-from config.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
+from config.files.secret_box import Seal
+from config.model.proxies import ProxyRecord, ProxyUpdate
+from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
+from config.text.formatting import timestamp_text
 
 ASK_TIMEOUT = 2.0
 ASKED_AT_ONCE = 16

@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
 from api.store.loaded import REMEMBERED, Loaded
-from config import patterns
+from config.model import json_patterns
+from config.model.proxies import plain_text, refuse_nulls
+from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
-from config.person_names import name_key, new_name
-from config.proxies import plain_text, refuse_nulls
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 from config.weak_passwords import weakness
 
 COLLECTION = "users"
@@ -72,19 +72,21 @@ Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_NAME),
     AfterValidator(_username),
-    patterns.text(patterns.USER_NAME, 1, LONGEST_NAME),
+    json_patterns.text(json_patterns.USER_NAME, 1, LONGEST_NAME),
 ]
 """Of a user who may be there already, by the rules of an earlier release."""
 NewUsername = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_NAME),
     AfterValidator(_new_username),
-    patterns.text(patterns.PERSON_NAME, 1, LONGEST_NAME),
+    json_patterns.text(json_patterns.PERSON_NAME, 1, LONGEST_NAME),
 ]
-Email = Annotated[StrictStr, Field(max_length=254), AfterValidator(_email), patterns.text(highest=254, format="email")]
+Email = Annotated[
+    StrictStr, Field(max_length=254), AfterValidator(_email), json_patterns.text(highest=254, format="email")
+]
 NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128), AfterValidator(_not_common)]
 Permissions = Annotated[
-    list[Annotated[StrictStr, patterns.one_of(*sorted(GRANTABLE))]],
+    list[Annotated[StrictStr, json_patterns.one_of(*sorted(GRANTABLE))]],
     Field(max_length=50),
     AfterValidator(permission_names),
 ]

@@ -12,7 +12,7 @@ from api.bridge import LoopBridge
 from api.http.errors import ApiError
 from api.store import StoreError
 from api.webhooks import Webhooks
-from config.sealing import SealError
+from config.files.secret_box import SealError
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,8 @@ from api.http.errors import invalid, not_found
 from api.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
 from api.unchanged import is_same
-from config.sealing import Seal, SealError
-from config.webhooks import (
+from config.files.secret_box import Seal, SealError
+from config.model.webhooks import (
     HEADER_PURPOSE,
     SECRET_PURPOSE,
     PreviousSecret,

@@ -6,9 +6,9 @@ from actors.bus.messages import ProxySpec
 from api.proxies import read_specs
 from api.settings import read_stored
 from api.store import StoreDamaged, open_store
-from config.live import Stored
-from config.paths import DataDir
-from config.sealing import SealError, seal_of
+from config.files.paths import DataDir
+from config.files.secret_box import SealError, seal_of
+from config.settings.runtime import Stored
 
 
 def read_wish(data: DataDir) -> tuple[ProxySpec, ...]:

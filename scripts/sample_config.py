@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from api.cli import toml
-from config.settings import Settings
+from config.settings.settings import Settings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 WIDTH = 100

@@ -16,7 +16,7 @@ from benchmarks.soak import Sample, growth
 
 from api.catalogue import Catalogue
 from api.store import open_store
-from config.paths import open_data_dir
+from config.files.paths import open_data_dir
 from tests.folders import FOLDERS
 
 RESULTS = {

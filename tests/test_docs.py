@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from actors.bus import messages
 from actors.bus.permissions import SENDERS, may_send
 from api.operations import OPERATIONS, Operation
-from config.settings import Settings
+from config.settings.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -12,7 +12,7 @@ import zmq
 from actors.bus.loop import Loop
 from actors.bus.mailbox import ASK_TIMEOUT, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Unreachable
-from config.paths import RunDir
+from config.files.paths import RunDir
 
 
 class NotRunningError(Exception):

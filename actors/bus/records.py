@@ -6,10 +6,10 @@ record is stored once, whoever dies in between. The sender keeps at most `KEPT_R
 dropped and counted, and traffic never waits.
 
 A batch is one frame, msgpack: `[source, instance, number, first, rows, proxy_name]`, where `rows` is msgpack in its
-turn, packed once however often it is sent: lists with the fields of `config.access_fields`. (Several frames would let
-libzmq 4.3.5 abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps: all
-before it are on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that will
-never come. `proxy_name` is what the proxy is called at the moment; a program of the release before sends none. The
+turn, packed once however often it is sent: lists with the fields of `config.text.access_fields`. (Several frames would
+let libzmq 4.3.5 abort when the socket is closed amid them.) `first` is the oldest number that the sender still keeps:
+all before it are on disk, so an indexer that knows nothing of this sender (its file is gone) waits for nothing that
+will never come. `proxy_name` is what the proxy is called at the moment; a program of the release before sends none. The
 acknowledgement is `[source, instance, number]`: this number and all before it are on disk.
 """
 
@@ -25,7 +25,7 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, bind, new_socket
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 
 log = logging.getLogger(__name__)
 

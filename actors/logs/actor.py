@@ -17,7 +17,7 @@ from actors.logs.retention import PERIOD, retain
 from actors.logs.search_service import Searches
 from actors.logs.sinks import Outlets
 from actors.process import Actor, Boot
-from config.groups import Logging
+from config.settings.groups import Logging
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from actors.logs.record_schema import EXPLAINED, FACETS, NUMBERS, REQUEST_ID, TARGET, TIMESTAMP, Row, empty_record
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 
 LEVEL = 2
 """Of the compression: what more of it gains in size it costs three times over in time."""

@@ -27,7 +27,7 @@ from actors.logs.columns import SEGMENTS, Columns
 from actors.logs.ngram_filter import filter_of
 from actors.logs.record_schema import SEARCHED, Row, completed
 from actors.sqlite import open_database
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 
 BLOCK_ROWS = 1024
 """Records of a block: more make smaller files, fewer make what is read for one record smaller."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actors.logs.dayfile import BLOCK_ROWS, DayFile
 from actors.logs.record_schema import empty_record, sound
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 
 
 def pack_earlier(paths: list[Path]) -> None:

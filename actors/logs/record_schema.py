@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from config.access_fields import ACCESS_FIELDS
-from config.printable import printable
+from config.text.access_fields import ACCESS_FIELDS
+from config.text.escaping import printable
 
 Row = list[Any]
 

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from actors.journald import PRIORITIES, SOCKET, Journal
 from actors.logs.record_schema import Row
-from config.access_fields import LINE_FIELDS
-from config.access_format import FORMATS, compiled
-from config.groups import FILE_FORMATS
-from config.printable import printable, printable_json
-from config.units import timestamp_text
+from config.settings.groups import FILE_FORMATS
+from config.text.access_fields import LINE_FIELDS
+from config.text.access_format import FORMATS, compiled
+from config.text.escaping import printable, printable_json
+from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ def _record(row: Row, proxy_name: str) -> Record:
 
 
 def _lines_by(template: str) -> Callable[[Record], str]:
-    """The function that writes a record by a template of `config.access_format`."""
+    """The function that writes a record by a template of `config.text.access_format`."""
     line = compiled(template, LINE_FIELDS)
     return lambda record: printable(line(record)) + "\n"
 

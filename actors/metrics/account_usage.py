@@ -14,7 +14,7 @@ from pathlib import Path
 
 from actors.bus.messages import AccountUsage, TellUsage
 from actors.sqlite import open_database
-from config.quotas import PERIODS, period_at
+from config.model.quotas import PERIODS, period_at
 
 FOLDED_AFTER = 3600.0
 """Seconds of silence after which a process is gone, and its word is added to those of other gone ones."""

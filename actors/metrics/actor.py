@@ -45,8 +45,8 @@ from actors.metrics.totals import Totals
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import Complaint
-from config.groups import Alerts as AlertSettings
-from config.setting_kinds import tcp_parts
+from config.settings.groups import Alerts as AlertSettings
+from config.settings.types import tcp_parts
 
 log = logging.getLogger(__name__)
 

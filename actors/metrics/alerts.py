@@ -16,7 +16,7 @@ from typing import Any
 
 from actors.bus.messages import ProxyStats
 from actors.sqlite import open_database
-from config.groups import Alerts as Settings
+from config.settings.groups import Alerts as Settings
 
 JUDGE_PERIOD = 10.0
 

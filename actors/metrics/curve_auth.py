@@ -17,7 +17,7 @@ import zmq
 from zmq.utils import z85
 
 from actors.bus.loop import Loop, new_socket
-from config.keyfile import make_key, read_key
+from config.files.keyfile import make_key, read_key
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class KeyPair(NamedTuple):
 def server_keys(file: Path) -> KeyPair:
     """The keys in `file`, which is made when there is none; beside it (`.pub`) lies the public one, to be handed out.
 
-    Raises `OSError`, `config.keyfile.KeyFileError` and `config.paths.PathError`.
+    Raises `OSError`, `config.files.keyfile.KeyFileError` and `config.files.paths.PathError`.
     """
     if not file.exists():
         make_key(file)

@@ -23,8 +23,8 @@ import zmq
 from actors.bus.loop import Loop, new_socket
 from actors.bus.messages import Event, ProxyStats, Realtime
 from actors.metrics.curve_auth import Doorkeeper, server_keys
-from config.keyfile import KeyFileError
-from config.paths import PathError
+from config.files.keyfile import KeyFileError
+from config.files.paths import PathError
 
 log = logging.getLogger(__name__)
 

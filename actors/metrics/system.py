@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from config.paths import DataDir, RunDir
+from config.files.paths import DataDir, RunDir
 
 CPUS = os.cpu_count() or 1
 MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from config.certificates import CertificateError, ends_at, server_context
-from config.units import timestamp_text
+from config.files.certificates import CertificateError, ends_at, server_context
+from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 

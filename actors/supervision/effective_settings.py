@@ -10,8 +10,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from config.live import Stored, merge, overlay
-from config.settings import Settings
+from config.settings.runtime import Stored, merge, overlay
+from config.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tl
 
 @dataclass(slots=True)
 class InForce:
-    """`now` is what is in force. Raises `config.live.BadStored` when `stored` is no good."""
+    """`now` is what is in force. Raises `config.settings.runtime.BadStored` when `stored` is no good."""
 
     base: Settings
     stored: Stored
@@ -50,7 +50,7 @@ class InForce:
 
 
 def with_stored(base: Settings, stored: Stored) -> Settings:
-    """`base` with `stored` laid over it. Raises `config.live.BadStored`."""
+    """`base` with `stored` laid over it. Raises `config.settings.runtime.BadStored`."""
     return base.model_copy(update=dict(overlay(base, stored)))
 
 

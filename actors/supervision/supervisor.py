@@ -64,10 +64,10 @@ from actors.supervision.upgrade.handover import SIGNALS, Elder, Legacy, become, 
 from actors.supervision.upgrade.preflight import own_command
 from actors.supervision.upgrade.upgrade import Succession
 from config import VERSION
-from config.live import BadStored, Stored
-from config.paths import DataDir, RunDir
-from config.setting_kinds import tcp_parts
-from config.settings import ConfigError, Settings, plain
+from config.files.paths import DataDir, RunDir
+from config.settings.runtime import BadStored, Stored
+from config.settings.settings import ConfigError, Settings, plain
+from config.settings.types import tcp_parts
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.otlp_client import Collector, Outcome
 from actors.telemetry.records import RecordPush, export_of_records
 from actors.thread_pool import Workers
-from config.telemetry import Otlp
+from config.settings.telemetry import Otlp
 
 log = logging.getLogger(__name__)
 

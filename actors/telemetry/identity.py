@@ -13,8 +13,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from config import VERSION
-from config.durable import replace_file
-from config.paths import private_directory
+from config.files.durable import replace_file
+from config.files.paths import private_directory
 
 
 class Identity(NamedTuple):
@@ -25,7 +25,7 @@ class Identity(NamedTuple):
 
 
 def read_identity(folder: Path) -> Identity:
-    """Who we are to the collector, made at the first start. Raises `OSError`, `config.paths.PathError`."""
+    """Who we are to the collector, made at the first start. Raises `OSError`, `config.files.paths.PathError`."""
     file = private_directory(folder) / "identity.json"
     try:
         known = json.loads(file.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 
 from config import VERSION
-from config.telemetry import Otlp
+from config.settings.telemetry import Otlp
 
 SHOWN_MAX = 200
 """Characters of an answer that stand in the log."""

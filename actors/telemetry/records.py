@@ -23,7 +23,7 @@ from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import Identity, attributes, resource_of
 from actors.telemetry.otlp_client import Outcome
 from config import VERSION
-from config.durable import replace_file
+from config.files.durable import replace_file
 
 log = logging.getLogger(__name__)
 

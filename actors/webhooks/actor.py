@@ -42,7 +42,7 @@ from actors.throttled_log import Complaint
 from actors.webhooks.missed_events import Owed
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
-from config.groups import Webhooks as Settings
+from config.settings.groups import Webhooks as Settings
 
 log = logging.getLogger(__name__)
 

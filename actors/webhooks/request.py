@@ -23,8 +23,8 @@ from urllib3.exceptions import HTTPError
 from actors.bus.messages import Event, WebhookSpec
 from actors.net.guarded_pools import GuardedAdapter, Refused
 from actors.net.own_requests import OutgoingGuard
-from config.units import timestamp_text
-from config.webhooks import MASK
+from config.model.webhooks import MASK
+from config.text.formatting import timestamp_text
 
 BODY_SHOWN = 4096
 """Octets of an answer's body that are read and kept."""

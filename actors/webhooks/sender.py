@@ -25,8 +25,8 @@ from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import Lane, Sending, Target
 from actors.webhooks.retry_policy import Tried, judge
 from actors.webhooks.slot_scheduler import Turns
-from config.groups import Webhooks as Settings
-from config.webhooks import matches
+from config.model.webhooks import matches
+from config.settings.groups import Webhooks as Settings
 
 if TYPE_CHECKING:
     from actors.webhooks.request import Outcome, Request

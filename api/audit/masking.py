@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from config.units import timestamp_text
-from config.webhooks import MASK, masked_url
+from config.model.webhooks import MASK, masked_url
+from config.text.formatting import timestamp_text
 
 LONGEST_LIST = 200
 """A list with more entries is told by their number and a hash."""

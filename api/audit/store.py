@@ -14,7 +14,7 @@ from api.audit.masking import difference
 from api.audit.trail import Entry, Trail
 from api.store import Change, Document, Store, StoreError, Write
 from api.store.contract import Predicate
-from config.paths import DataDir
+from config.files.paths import DataDir
 
 UNAUDITED = frozenset({"refresh_families"})
 """Collections of credentials under way: sign-ins and sign-outs have rows of their own, written by their handlers."""

@@ -29,8 +29,8 @@ from typing import Any
 from actors.sqlite import open_database, open_for_reading
 from api.audit.context import origin
 from api.store.contract import StoreError, StoreWriteError
-from config.paths import DataDir, PathError
-from config.units import timestamp_text
+from config.files.paths import DataDir, PathError
+from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from actors.sqlite import open_for_reading
 from api.backup.manifest import NAME, OPTIONAL
 from api.store import StoreError, check_files
-from config.data_format import DataFormatError, Mark, read_mark, write_mark
-from config.paths import DataDir
+from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
+from config.files.paths import DataDir
 
 ATTEMPTS = 200
 PAUSE = 0.05
@@ -78,7 +78,8 @@ def snapshot(data: DataDir, target: Path) -> DataDir:
 
 
 def format_of(data: DataDir) -> int:
-    """The format of the data (`config.data_format`). Raises `CollectError` while an upgrade of them isn't finished."""
+    """The format of the data (`config.files.data_format`). Raises `CollectError` while an upgrade of them isn't
+    finished."""
     try:
         mark = read_mark(data.path)
     except (OSError, DataFormatError) as error:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from api.store import Store
 from api.store.contract import Write
-from config.proxies import ProxyRecord
-from config.sealing import Seal, SealError
-from config.upstreams import PURPOSE, ProxyUpstream
-from config.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
+from config.files.secret_box import Seal, SealError
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import PURPOSE, ProxyUpstream
+from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Member(BaseModel):
 class Manifest(BaseModel):
     """`product` is the release that made it, `created_at` Unix seconds, `keys` whether the sealed keys are there.
 
-    `data_format` is that of the data directory (`config.data_format`), `format` that of the archive.
+    `data_format` is that of the data directory (`config.files.data_format`), `format` that of the archive.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 from api.audit import Broken, verify
 from api.backup.differing import bodies_of
 from api.store import StoreError, migration, open_store, steps
-from config.data_format import NAME, DataFormatError
-from config.paths import DataDir
+from config.files.data_format import NAME, DataFormatError
+from config.files.paths import DataDir
 
 
 @dataclass(frozen=True, slots=True)

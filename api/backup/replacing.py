@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.durable import sync
-from config.paths import DataDir
+from config.files.durable import sync
+from config.files.paths import DataDir
 
 RESTORING = "restoring"
 KEPT = 2

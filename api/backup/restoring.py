@@ -27,13 +27,13 @@ from api.proxies import read_specs
 from api.security import tokens
 from api.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, open_store, start_over, steps
-from config.data_format import NAME, DataFormatError, Mark, write_mark
-from config.live import SettingsUpdate
+from config.files.data_format import NAME, DataFormatError, Mark, write_mark
+from config.files.paths import DataDir
+from config.files.secret_box import SealError, seal_of
+from config.model.webhooks import SECRET_PURPOSE, WebhookRecord
 from config.passwords import check_password
-from config.paths import DataDir
-from config.sealing import SealError, seal_of
-from config.units import size_text, timestamp_text
-from config.webhooks import SECRET_PURPOSE, WebhookRecord
+from config.settings.runtime import SettingsUpdate
+from config.text.formatting import size_text, timestamp_text
 
 _SPARE = 64 * 2**20
 """Bytes that are left free on the disk."""

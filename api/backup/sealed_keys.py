@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 
 from api.backup.manifest import BadArchive
-from config.units import size_text
+from config.text.formatting import size_text
 
 N, R, P = 2**16, 8, 1
 """64 MiB and about a fifth of a second for each guess."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
-from config.paths import DataDir
+from config.files.paths import DataDir
 
 _STAGING = ".proxyfleet-backup-"
 _FRESH = 60.0

@@ -15,8 +15,8 @@ from api.backup.collecting import CollectError, collect, format_of
 from api.backup.manifest import FORMAT, KIND, BadArchive, Manifest, Member, read_manifest
 from api.backup.target import check_target, staging
 from config import VERSION
-from config.durable import sync
-from config.paths import DataDir
+from config.files.durable import sync
+from config.files.paths import DataDir
 
 
 def write(

@@ -20,7 +20,7 @@ from api.cli.trouble import Status, Trouble
 
 if TYPE_CHECKING:
     from api.backup.manifest import Manifest
-    from config.paths import DataDir
+    from config.files.paths import DataDir
 
 PassphraseOption = Annotated[
     Path | None,
@@ -121,7 +121,7 @@ def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
 
 
 def _given_by_systemd() -> Path | None:
-    from config.credentials import CredentialError, credential
+    from config.settings.credentials import CredentialError, credential
 
     return translated(CredentialError, lambda: credential(CREDENTIAL))
 

@@ -14,9 +14,9 @@ from api.cli.trouble import Trouble
 
 if TYPE_CHECKING:
     from api.cli.probing import Finding
-    from config.paths import DataDir
-    from config.proxies import ProxyRecord
-    from config.settings import Places, Settings
+    from config.files.paths import DataDir
+    from config.model.proxies import ProxyRecord
+    from config.settings.settings import Places, Settings
 
 ProbeOption = Annotated[
     bool, typer.Option("--probe", help="Also try whether ports are free and the parents of proxies can be reached.")
@@ -32,9 +32,9 @@ def check_config(
     """
     from actors.supervision.effective_settings import hidden_keys, with_stored
     from api.offline import peek_proxies, peek_settings
-    from config.live import BadStored
-    from config.paths import DataDir, default_data_dir
-    from config.settings import Places
+    from config.files.paths import DataDir, default_data_dir
+    from config.settings.runtime import BadStored
+    from config.settings.settings import Places
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     data = DataDir(settings.data_dir or default_data_dir())

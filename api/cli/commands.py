@@ -24,7 +24,7 @@ from api.cli.credentials import Credentials
 from api.cli.flags import FlagsCommand
 from api.cli.output import Format, Output, safe
 from api.cli.trouble import Status, Trouble
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 Command = Callable[..., None]
 

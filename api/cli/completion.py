@@ -16,7 +16,7 @@ from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
 from api.cli.finding import KEY, PROXY, USER, WEBHOOK, Kind
 from api.cli.trouble import Trouble
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 PATIENCE = 1.0
 

@@ -16,7 +16,7 @@ from api.cli.offline import ConfigOption, DataOption, refuse_newer, settings_of,
 from api.cli.output import Column, Output
 
 if TYPE_CHECKING:  # the settings take time to import
-    from config.settings import Places, Settings
+    from config.settings.settings import Places, Settings
 
 DEFAULT, BY_API, BY_CREDENTIAL, BY_COMMAND_LINE = "default", "API", "credential", "command line"
 COLUMNS = (Column("KEY", "key"), Column("VALUE", "text"), Column("FROM", "source"))
@@ -38,10 +38,10 @@ def show_config(
     """
     from actors.supervision.effective_settings import with_stored
     from api.offline import peek_settings
-    from config.credentials import as_settings
-    from config.live import BadStored
-    from config.paths import DataDir, default_data_dir
-    from config.settings import Places
+    from config.files.paths import DataDir, default_data_dir
+    from config.settings.credentials import as_settings
+    from config.settings.runtime import BadStored
+    from config.settings.settings import Places
 
     overrides: dict[str, Any] = {"data_dir": data_dir} if data_dir else {}
     settings = settings_of(config, overrides)

@@ -13,10 +13,10 @@ from api.cli.output import Output
 from api.cli.secrets import StdinOption
 from api.cli.secrets import password as ask_password
 from api.cli.trouble import Status, Trouble
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # these take time to import, and only this command needs them
-    from config.paths import RunDir
+    from config.files.paths import RunDir
 
 RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks of the product, if it runs.")]
 
@@ -54,7 +54,7 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
     """The run directory of the product that holds the data directory; None when no process does. Raises `Trouble`."""
     from actors.supervision.locks import holder
     from api.running import run_dir_of
-    from config.paths import PathError
+    from config.files.paths import PathError
 
     data = data_of(config, data_dir)
     refuse_others(data.path)

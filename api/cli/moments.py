@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from api.cli.trouble import Status, Trouble
-from config.units import parse_moment, timestamp_text
+from config.text.formatting import parse_moment, timestamp_text
 
 _SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}

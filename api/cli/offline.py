@@ -18,11 +18,11 @@ import typer
 from api.cli.commands import RECOVER, local_command
 from api.cli.output import Output
 from api.cli.trouble import Status, Trouble
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # the settings take time to import, and only these commands need them
-    from config.paths import DataDir
-    from config.settings import Settings
+    from config.files.paths import DataDir
+    from config.settings.settings import Settings
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataO
     """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
     from api.offline import rotate_signing_key as rotate
     from api.store import StoreError
-    from config.units import timestamp_text
+    from config.text.formatting import timestamp_text
 
     with locked_data(config, data_dir) as data:
         key_id, until = translated(StoreError, lambda: rotate(data))
@@ -106,14 +106,14 @@ def _noted(text: str | None) -> Any:
 
 def settings_of(config: Path | None, overrides: dict[str, Any]) -> Settings:
     """The operator's configuration. Raises `Trouble` with all that is wrong with it."""
-    from config.settings import ConfigError, load
+    from config.settings.settings import ConfigError, load
 
     return translated(ConfigError, lambda: load(config, overrides))
 
 
 def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
     """Where the data directory is; it isn't looked at."""
-    from config.paths import DataDir, default_data_dir
+    from config.files.paths import DataDir, default_data_dir
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
     return DataDir(settings.data_dir or default_data_dir())
@@ -123,7 +123,7 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
     """The data directory of a product that doesn't run, locked until the end of the block."""
     from api.backup.replacing import RESTORING
-    from config.data_format import NAME
+    from config.files.data_format import NAME
 
     found = data_of(config, data_dir)
     refuse_newer(found.path)
@@ -141,7 +141,7 @@ def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]
 
 def open_ours(folder: Path) -> DataDir:
     """The data directory, made if need be. Raises `Trouble`."""
-    from config.paths import PathError, open_data_dir
+    from config.files.paths import PathError, open_data_dir
 
     refuse_others(folder)
     return translated(PathError, lambda: open_data_dir(folder))
@@ -180,8 +180,8 @@ def finish_restore(data: DataDir) -> None:
 def refuse_newer(folder: Path) -> None:
     """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
     from api.store.steps import DATA_FORMAT
-    from config import data_format
-    from config.paths import PathError
+    from config.files import data_format
+    from config.files.paths import PathError
 
     translated(PathError, lambda: data_format.refuse_newer(folder, DATA_FORMAT))
 
@@ -189,7 +189,7 @@ def refuse_newer(folder: Path) -> None:
 def bring_up_to_date(data: DataDir) -> None:
     """Bring older data to the format of this program, with the lock held and before anything of them is read."""
     from api.store import migration, steps
-    from config.paths import PathError
+    from config.files.paths import PathError
 
     translated(PathError, lambda: migration.bring_up_to_date(data, steps.STEPS))
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, TextIO
 
 from api.cli.quantities import Quantity
 from api.cli.trouble import Trouble
-from config.printable import printable, printable_json
+from config.text.escaping import printable, printable_json
 
 Format = Literal["table", "json"]
 Row = Mapping[str, Any]

@@ -15,11 +15,11 @@ from typing import Literal
 
 from actors.supervision.listeners.registry import ListenError, listen
 from api.first_start import WeakPassword, check_strength
-from config.certificates import CertificateError, server_context, unusable_file
-from config.paths import DataDir, unwritable
-from config.proxies import ProxyRecord
-from config.settings import Settings
-from config.units import timestamp_text
+from config.files.certificates import CertificateError, server_context, unusable_file
+from config.files.paths import DataDir, unwritable
+from config.model.proxies import ProxyRecord
+from config.settings.settings import Settings
+from config.text.formatting import timestamp_text
 
 PATIENCE = 5.0
 """Seconds that a parent has."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol, runtime_checkable
 
-from config.units import uptime_text
+from config.text.formatting import uptime_text
 
 
 @runtime_checkable

@@ -28,11 +28,11 @@ from api.cli.offline import (
 from api.cli.output import Column, Output
 from api.cli.progress import progress
 from api.cli.trouble import Trouble
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
     from api.backup.restoring import Prepared
-    from config.paths import DataDir
+    from config.files.paths import DataDir
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
 LOST_COLUMNS = (Column("KIND", "kind"), Column("NAME", "name"), Column("FIELD", "field"))

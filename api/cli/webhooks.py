@@ -14,7 +14,7 @@ from api.cli.completion import webhook_names
 from api.cli.finding import WEBHOOK, find, find_id
 from api.cli.output import Column
 from api.cli.trouble import Status, Trouble
-from config.units import parse_moment
+from config.text.formatting import parse_moment
 
 group = typer.Typer(help="Webhooks and their deliveries.", no_args_is_help=True)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from config.fields import field_path
+from config.model.fields import field_path
 
 INVALID_REQUEST = "INVALID_REQUEST"
 

@@ -10,8 +10,8 @@ import falcon
 
 from api.http.errors import invalid
 from api.parameters import Parameter
-from config.access import one_address
-from config.units import parse_moment
+from config.model.access import one_address
+from config.text.formatting import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 

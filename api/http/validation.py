@@ -1,7 +1,7 @@
 """A body as a model, and all that is wrong with it at once.
 
-A null is refused before the rest is looked at (`config.fields.refuse_nulls`). So that the rest is told too, what is
-null is taken out and the others are judged without it.
+A null is refused before the rest is looked at (`config.model.fields.refuse_nulls`). So that the rest is told too, what
+is null is taken out and the others are judged without it.
 """
 
 from __future__ import annotations

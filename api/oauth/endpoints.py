@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from actors.net.own_requests import OutgoingGuard
 from api.oauth.errors import ProviderLost
 from api.oauth.transport import get_object
-from config.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
+from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
 
 _GITHUB = "https://github.com/login/oauth"
 _GITHUB_USER = "https://api.github.com/user"

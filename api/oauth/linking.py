@@ -24,9 +24,9 @@ from api.oauth.errors import IdentityRefused
 from api.oauth.identity import Identity, domain_of, same_address
 from api.store import Store
 from api.users import OAuthLink, User
-from config.oauth import MappedRole, OAuth2
+from config.model.user_names import new_name
 from config.passwords import hash_password
-from config.person_names import new_name
+from config.settings.oauth import MappedRole, OAuth2
 
 _NO_ADDRESS = "the provider has not verified an e-mail address for you, and no account is linked to you yet"
 _NO_ACCOUNT = "there is no account for you"

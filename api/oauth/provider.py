@@ -16,7 +16,7 @@ from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
 from api.oauth.id_token import KeySet, claims_of
 from api.oauth.identity import Identity, address_of, subject_of, verified_address
 from api.oauth.transport import bind, get_json, get_object
-from config.oauth import OAuth2
+from config.settings.oauth import OAuth2
 
 ENDPOINTS_KEPT = 3600.0
 FAILURE_KEPT = 5.0

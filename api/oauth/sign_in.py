@@ -12,7 +12,7 @@ from api.oauth.errors import Busy
 from api.oauth.identity import Identity
 from api.oauth.pending import PendingSignIns, Started
 from api.oauth.provider import Provider
-from config.oauth import OAuth2
+from config.settings.oauth import OAuth2
 
 AT_ONCE = 3
 """Requests that may wait for the provider at the same time: a provider that is slow must not take every thread of

@@ -21,7 +21,7 @@ from requests.utils import get_environ_proxies
 from actors.net.guarded_pools import GuardedAdapter, connect_guarded
 from actors.net.own_requests import OutgoingGuard
 from api.oauth.errors import ProviderLost
-from config.oauth import is_loopback
+from config.settings.oauth import is_loopback
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 5.0

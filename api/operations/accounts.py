@@ -5,7 +5,7 @@ from __future__ import annotations
 from api import accounts
 from api.operations.operation import PROXY, Operation
 from api.resources import accounts as account_handlers
-from config.accounts import AccountInput, AccountUpdate
+from config.model.accounts import AccountInput, AccountUpdate
 
 _ACCOUNT = f"{PROXY}/accounts/{{username}}"
 _READ_ONLY = accounts.READ_ONLY_FIELDS | {"username"}

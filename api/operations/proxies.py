@@ -5,7 +5,7 @@ from __future__ import annotations
 from api import queries
 from api.operations.operation import PROXY, V1, Operation
 from api.resources import access, proxies
-from config.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
+from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(

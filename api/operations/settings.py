@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.operations.operation import V1, Operation
 from api.resources import settings
-from config.live import SettingsUpdate
+from config.settings.runtime import SettingsUpdate
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(

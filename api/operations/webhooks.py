@@ -5,7 +5,7 @@ from __future__ import annotations
 from api import queries
 from api.operations.operation import V1, Operation
 from api.resources import webhooks
-from config.webhooks import READ_ONLY_FIELDS, WebhookCreate, WebhookUpdate
+from config.model.webhooks import READ_ONLY_FIELDS, WebhookCreate, WebhookUpdate
 
 _WEBHOOK = f"{V1}/webhooks/{{webhook_id}}"
 

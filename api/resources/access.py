@@ -14,9 +14,9 @@ from actors.forwarding.protocols.failures import Refused
 from api.http.call import Call, Reply
 from api.http.errors import invalid
 from api.proxy_process import ask_process
-from config import patterns
-from config.access import one_address
-from config.proxies import refuse_nulls
+from config.model import json_patterns
+from config.model.access import one_address
+from config.model.proxies import refuse_nulls
 
 
 def _target(text: str) -> str:
@@ -32,12 +32,12 @@ class ExplainBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    client_ip: Annotated[StrictStr, AfterValidator(one_address), patterns.text(patterns.ADDRESS)]
+    client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)]
     target: Annotated[
         StrictStr,
         Field(min_length=1, max_length=2048),
         AfterValidator(_target),
-        patterns.text(patterns.TARGET),
+        json_patterns.text(json_patterns.TARGET),
     ]
     user: Annotated[StrictStr, Field(min_length=1, max_length=128)] | None = None
 

@@ -9,9 +9,9 @@ from api.accounts import find
 from api.catalogue import StoredProxy
 from api.http.call import Call, Reply
 from api.resources.views import account_form
-from config.accounts import ProxyAccount
-from config.quotas import period_at
-from config.units import timestamp_text
+from config.model.accounts import ProxyAccount
+from config.model.quotas import period_at
+from config.text.formatting import timestamp_text
 
 
 def list_accounts(call: Call) -> Reply:

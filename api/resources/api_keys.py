@@ -10,7 +10,7 @@ from api.http.errors import forbidden, invalid, lacks_permission, not_found, una
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
 from api.store import NotStored, RevisionConflict, Write
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 
 def list_keys(call: Call) -> Reply:

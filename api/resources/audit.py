@@ -8,7 +8,7 @@ from typing import Any
 from api.audit import Entry, Selection
 from api.http.call import Call, Reply
 from api.http.errors import invalid
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 EXACT = (
     "action",

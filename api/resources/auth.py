@@ -15,8 +15,8 @@ from api.security.authentication import Caller, expired
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.store import RevisionConflict, Store, StoreWriteError
 from api.users import User
-from config.fields import refuse_nulls
-from config.units import timestamp_text
+from config.model.fields import refuse_nulls
+from config.text.formatting import timestamp_text
 
 Session = Literal["interactive", "cookie"] | None
 

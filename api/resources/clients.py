@@ -8,7 +8,7 @@ from api import autoconfig, snippets
 from api.authorities import is_private
 from api.http.call import Call, Document, Reply
 from api.http.errors import invalid, not_found
-from config.proxies import ProxyRecord
+from config.model.proxies import ProxyRecord
 
 
 def pac(call: Call) -> Reply:

@@ -11,8 +11,8 @@ from actors.forwarding.connections.table import SORTS
 from api.http.call import Call, Reply
 from api.http.errors import invalid, not_found
 from api.proxy_process import ask_process
-from config.access import read_network
-from config.units import timestamp_text
+from config.model.access import read_network
+from config.text.formatting import timestamp_text
 
 FILTERS = ("client", "user", "target", "min_age")
 EVERYTHING = ConnectionFilter()

@@ -20,7 +20,7 @@ from api.http.call import Call, Reply
 from api.services import Services
 from api.store import StoreError
 from config import VERSION
-from config.units import size_text, timestamp_text, uptime_text
+from config.text.formatting import size_text, timestamp_text, uptime_text
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
 SCARCE_PERCENT = 95.0

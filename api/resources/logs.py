@@ -15,9 +15,9 @@ from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
 from api.resources.scoped import meant_proxies
 from api.slots import Slot
-from config.access_fields import PROXY_NAME
-from config.printable import printable, printable_json
-from config.units import timestamp_text
+from config.text.access_fields import PROXY_NAME
+from config.text.escaping import printable, printable_json
+from config.text.formatting import timestamp_text
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")

@@ -14,7 +14,7 @@ from api.metrics import Proxy, read_realtime, read_series
 from api.resources.scoped import meant_proxies
 from api.resources.views import listed
 from api.upstreams import ask_all_upstreams
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 HOUR = 3600.0
 POINTS_MAX = 11_000

@@ -18,8 +18,8 @@ from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
 from api.services import Services
-from config.fields import refuse_nulls
-from config.oauth import OAuth2
+from config.model.fields import refuse_nulls
+from config.settings.oauth import OAuth2
 
 log = logging.getLogger(__name__)
 

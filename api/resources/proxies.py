@@ -12,9 +12,9 @@ from api.http.call import Call, Reply
 from api.proxy_test import test_target
 from api.resources import views
 from api.upstreams import ask_upstreams, shown_states
-from config import patterns
-from config.exposure import warnings
-from config.proxies import PROTOCOLS, refuse_nulls
+from config.model import json_patterns
+from config.model.exposure_warnings import warnings
+from config.model.proxies import PROTOCOLS, refuse_nulls
 
 STATUSES = ("active", "inactive")
 TEST_TIMEOUT = 15.0
@@ -30,11 +30,11 @@ class ProxyTest(BaseModel):
             StrictStr,
             Field(max_length=2048),
             AfterValidator(test_target),
-            patterns.text(patterns.WEB_URL),
+            json_patterns.text(json_patterns.WEB_URL),
         ]
         | None
     ) = None
-    timeout: Annotated[StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
+    timeout: Annotated[StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] = TEST_TIMEOUT
 
     @model_validator(mode="before")
     @classmethod

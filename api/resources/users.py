@@ -19,8 +19,8 @@ from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.store import Document, Store, Write
 from api.unchanged import is_same
 from api.users import User, UserUpdate
+from config.files.paths import forget_initial_password
 from config.passwords import check_password, hash_password
-from config.paths import forget_initial_password
 from config.weak_passwords import weakness
 
 

@@ -10,9 +10,9 @@ from actors.bus.messages import ProxyStats, Runtime
 from api.catalogue import StoredProxy
 from api.condition import problem_view
 from api.fleet import NO_STATS, Fleet
-from config.accounts import ProxyAccount
-from config.units import size_text, timestamp_text, uptime_text
-from config.upstreams import shown
+from config.model.accounts import ProxyAccount
+from config.model.upstreams import shown
+from config.text.formatting import size_text, timestamp_text, uptime_text
 
 RUNNING_STATES = ("running", "degraded", "draining")
 

@@ -13,8 +13,8 @@ from actors.bus.messages import Delivery, DeliveryAttempt, QueryDeliveries, Webh
 from api.http.call import Call, Reply
 from api.http.errors import lacks_permission
 from api.webhooks import StoredWebhook
-from config.units import timestamp_text
-from config.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
+from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
+from config.text.formatting import timestamp_text
 
 DELIVERY_STATES = ("waiting", "delivered", "failed")
 

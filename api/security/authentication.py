@@ -28,7 +28,7 @@ from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
 from api.store import Store
 from api.users import User
 from config.passwords import COST
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 BASIC_REMEMBERED = 60.0
 """Seconds that a checked pair of HTTP Basic is remembered, in memory and as a keyed hash."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from api.store.contract import StoreDamaged, StoreWriteError
-from config.keyfile import KeyFileError, make_key, read_key
-from config.paths import DataDir
+from config.files.keyfile import KeyFileError, make_key, read_key
+from config.files.paths import DataDir
 
 
 def signing_key(data: DataDir) -> bytes:

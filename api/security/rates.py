@@ -18,7 +18,7 @@ from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
-from config.settings import RateLimiting
+from config.settings.settings import RateLimiting
 
 KEYS_TOGETHER = 2
 """All keys of one owner may do so many times what one key may."""

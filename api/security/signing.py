@@ -18,9 +18,9 @@ from pathlib import Path
 
 from api.security.keyfile import signing_key
 from api.store.contract import StoreDamaged, StoreWriteError
-from config.durable import replace_file
-from config.keyfile import make_key
-from config.paths import DataDir, PathError
+from config.files.durable import replace_file
+from config.files.keyfile import make_key
+from config.files.paths import DataDir, PathError
 
 
 @dataclass(frozen=True, slots=True)

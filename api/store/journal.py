@@ -27,7 +27,7 @@ from api.store.storage import (
     install,
     parse,
 )
-from config.durable import sync, write_synced
+from config.files.durable import sync, write_synced
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 The steps from the directory's format to this program's work on copies of the parts (folders and files of the data
 directory) that they alter, in `upgrade`. When all of them are done and on disk, one rename of the file `format`
-(`config.data_format`) decides: before it the data are the old ones, every file of them; after it they are the new ones,
-and what remains is to move the parts: the old ones to `before-<format>`, the copies to their places. A start that finds
-that unfinished finishes it. So whenever the program is killed, the next start goes on from the old data or with the
-new; an older program reads the old data up to that rename, and refuses the new ones from there on.
+(`config.files.data_format`) decides: before it the data are the old ones, every file of them; after it they are the new
+ones, and what remains is to move the parts: the old ones to `before-<format>`, the copies to their places. A start that
+finds that unfinished finishes it. So whenever the program is killed, the next start goes on from the old data or with
+the new; an older program reads the old data up to that rename, and refuses the new ones from there on.
 
 `before-<format>` is the operator's way back; the newest `KEPT` of them stay. The access records are in no step: their
 day files are brought forward one by one, when they are opened (`actors.sqlite`).
@@ -22,9 +22,9 @@ from pathlib import Path
 
 from api.store.contract import StoreError
 from config import VERSION
-from config.data_format import FIRST, NAME, DataFormatError, Installing, Mark, refuse_newer, write_mark
-from config.durable import sync
-from config.paths import DataDir
+from config.files.data_format import FIRST, NAME, DataFormatError, Installing, Mark, refuse_newer, write_mark
+from config.files.durable import sync
+from config.files.paths import DataDir
 
 log = logging.getLogger(__name__)
 

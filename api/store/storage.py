@@ -22,7 +22,7 @@ from typing import Any
 from tinydb.storages import Storage
 
 from api.store.contract import StoreDamaged, StoreTooNew, StoreWriteError
-from config.durable import sync, write_synced
+from config.files.durable import sync, write_synced
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from api.store.contract import (
 from api.store.journal import complete, together
 from api.store.storage import TABLE, GenerationStorage, rewrite
 from api.store.view import Body, View
-from config.paths import DataDir, PathError, private_directory
+from config.files.paths import DataDir, PathError, private_directory
 
 log = logging.getLogger(__name__)
 

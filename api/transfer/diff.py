@@ -8,7 +8,7 @@ from typing import Any
 
 from api.audit.masking import LONGEST_LIST
 from api.transfer.portable import Hidden
-from config.webhooks import MASK
+from config.model.webhooks import MASK
 
 _KNOWN_BY = {"accounts": "username", "upstreams": "name"}
 """Lists whose entries are compared one by one, and what an entry is known by."""

@@ -13,14 +13,14 @@ from pydantic_core import PydanticCustomError
 
 from api.users import Email, NewPassword, Permissions, Role, Status, Username
 from api.webhooks import MAX_WEBHOOKS
-from config import patterns
-from config.accounts import ACCOUNTS_MAX, AccountInput
-from config.fields import Input, refuse_nulls
-from config.live import SettingsUpdate
-from config.proxies import AuthInput, Name, ProxyUpdate
-from config.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
-from config.webhooks import Events, Secret, SparseHeaders, Url
-from config.webhooks import Name as WebhookName
+from config.model import json_patterns
+from config.model.accounts import ACCOUNTS_MAX, AccountInput
+from config.model.fields import Input, refuse_nulls
+from config.model.proxies import AuthInput, Name, ProxyUpdate
+from config.model.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
+from config.model.webhooks import Events, Secret, SparseHeaders, Url
+from config.model.webhooks import Name as WebhookName
+from config.settings.runtime import SettingsUpdate
 
 KIND = "proxyfleet.config"
 VERSION = 1
@@ -164,7 +164,7 @@ class WebhookEntry(Input):
         return _refuse(given, "secret")
 
 
-_Base64 = Annotated[StrictStr, patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
+_Base64 = Annotated[StrictStr, json_patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
 
 
 class SealedSecrets(Input):

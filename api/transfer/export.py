@@ -10,10 +10,10 @@ from api.transfer.document import KIND, VERSION
 from api.transfer.portable import bare, proxy_entry, user_entry, webhook_entry
 from api.transfer.state import State
 from api.transfer.vault import ParentSecret, ProxySecrets, Secrets, WebhookSecrets
-from config.proxies import ProxyRecord
-from config.sealing import Seal, SealError
-from config.upstreams import PURPOSE
-from config.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
+from config.files.secret_box import Seal, SealError
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import PURPOSE
+from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
 
 
 def export(state: State) -> dict[str, Any]:

@@ -42,8 +42,8 @@ from api.transfer.state import read_state
 from api.transfer.users import plan_users
 from api.transfer.webhooks import plan_webhooks
 from api.users import User
-from config.paths import forget_initial_password
-from config.proxies import ProxyRecord
+from config.files.paths import forget_initial_password
+from config.model.proxies import ProxyRecord
 
 WISH_TIMEOUT = 60.0
 """Seconds that the supervisor may take to start and stop whatever an import says."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from api.resources.views import account_form
 from api.transfer.portable import proxy_entry
-from config.accounts import ProxyAccount
-from config.proxies import blank_record
+from config.model.accounts import ProxyAccount
+from config.model.proxies import blank_record
 
 _NO_DEFAULT = object()
 ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})

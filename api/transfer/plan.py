@@ -18,9 +18,9 @@ from api.transfer.document import ConfigDocument
 from api.transfer.state import State
 from api.transfer.vault import Secrets
 from api.upstream_addresses import UpstreamPolicy
-from config.live import Grouped, Stored
-from config.sealing import Seal
-from config.settings import ServerTls
+from config.files.secret_box import Seal
+from config.settings.runtime import Grouped, Stored
+from config.settings.settings import ServerTls
 
 MOST_PROBLEMS = 100
 PASSWORDS_MAX = 100

@@ -10,9 +10,9 @@ from typing import Any
 
 from api.resources.views import account_form
 from api.users import User
-from config.proxies import ProxyRecord
-from config.upstreams import ProxyUpstream, shown
-from config.webhooks import WebhookRecord
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import ProxyUpstream, shown
+from config.model.webhooks import WebhookRecord
 
 
 class Hidden(str):

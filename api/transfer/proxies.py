@@ -14,11 +14,11 @@ from api.transfer.portable import proxy_entry
 from api.transfer.state import State
 from api.transfer.vault import ParentSecret, ProxySecrets
 from api.upstreams import with_parents
-from config.accounts import ProxyAccount
-from config.fields import InvalidProxy
-from config.proxies import ProxyRecord, apply, blank_record, check_certificate
-from config.sealing import Seal, SealError
-from config.upstreams import PURPOSE, ProxyUpstream, refuse_circle
+from config.files.secret_box import Seal, SealError
+from config.model.accounts import ProxyAccount
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord, apply, blank_record, check_certificate
+from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
 
 NOTHING_SEALED = ProxySecrets()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from api.transfer.diff import differences
 from api.transfer.plan import Order, Problems, SettingsStep, Surroundings
 from api.transfer.state import State
-from config.live import FixedSetting, Stored, changes, groups, merge
+from config.settings.runtime import FixedSetting, Stored, changes, groups, merge
 
 
 def plan_settings(state: State, order: Order, around: Surroundings, problems: Problems) -> SettingsStep | None:

@@ -12,9 +12,9 @@ from api.catalogue import StoredProxy
 from api.http.errors import rate_limited
 from api.store import Document, Store
 from api.users import User
-from config.live import Stored
-from config.person_names import name_key
-from config.webhooks import WebhookRecord
+from config.model.user_names import name_key
+from config.model.webhooks import WebhookRecord
+from config.settings.runtime import Stored
 
 _BOOKKEEPING = frozenset(("updated_at", "last_login"))
 

@@ -11,8 +11,8 @@ from api.transfer.plan import Order, Problems, Step, Surroundings
 from api.transfer.portable import user_entry
 from api.transfer.state import State, StoredUser
 from api.users import COLLECTION, OAuthLink, User
+from config.model.user_names import name_key, new_name
 from config.passwords import check_password, hash_password
-from config.person_names import name_key, new_name
 from config.weak_passwords import weakness
 
 

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
 
 from api.transfer.document import KIND, VERSION, SealedSecrets
-from config.fields import refuse_long
-from config.upstreams import Host, ParentProtocol, Password, Port, Username
-from config.webhooks import Headers, Secret
+from config.model.fields import refuse_long
+from config.model.upstreams import Host, ParentProtocol, Password, Port, Username
+from config.model.webhooks import Headers, Secret
 
 SHORTEST_PASSPHRASE = 12
 LONGEST_PASSPHRASE = 1024

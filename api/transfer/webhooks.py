@@ -13,8 +13,8 @@ from api.transfer.portable import webhook_entry
 from api.transfer.state import State, StoredHook
 from api.transfer.vault import WebhookSecrets
 from api.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
-from config.sealing import Seal, SealError
-from config.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
+from config.files.secret_box import Seal, SealError
+from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
 
 
 def plan_webhooks(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[WebhookRecord]]:

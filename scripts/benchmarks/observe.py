@@ -31,7 +31,7 @@ from benchmarks.ours import OurProxy, Product
 from benchmarks.peers import Origin
 from benchmarks.processes import BenchError, cpu_seconds, free_port, wait_until
 from benchmarks.report import Bar, Beside, Row
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 
 PROXIES = 200
 DAY, YEAR = 86_400, 365 * 86_400

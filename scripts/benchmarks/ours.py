@@ -18,7 +18,7 @@ from actors.bus.messages import DescribeProgram, Program
 from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
 from benchmarks.report import OURS
-from config.paths import RunDir
+from config.files.paths import RunDir
 
 STORED_START_SECONDS = 120.0
 """How long a start may take that finds many proxies in the store, on a machine that does other things as well."""

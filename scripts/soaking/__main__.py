@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from api.audit import Head, verify
-from config.paths import DataDir
+from config.files.paths import DataDir
 from soaking import looking
 from soaking.changes import Changes, stored
 from soaking.disturb import Disturber, Plan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config.units import parse_moment
+from config.text.formatting import parse_moment
 from soaking.faults import Fault
 
 AFTERWARDS = 45.0

@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.messages import ProxyStats
 from actors.metrics.alerts import HIGH, RECOVERED, Alerts
-from config.groups import Alerts as Settings
+from config.settings.groups import Alerts as Settings
 from tests.clocks import Clock
 
 

@@ -14,7 +14,7 @@ from actors.bus.records import Batch
 from actors.logs.columns import Columns
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import EXPLAINED, sound
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
 

@@ -18,7 +18,7 @@ from actors.log_format import LEVELS
 from actors.logs import blocks, dayfile, index, search
 from actors.logs.index import LogIndex
 from actors.logs.sinks import message_of
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 from tests.bus.test_records import NOON, row
 from tests.clocks import Clock
 from tests.folders import FOLDERS

@@ -13,8 +13,8 @@ from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.otlp_client import Collector
-from config.settings import ConfigError, load
-from config.telemetry import Otlp
+from config.settings.settings import ConfigError, load
+from config.settings.telemetry import Otlp
 from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too
 from tests.ports import free_port
 from tests.telemetry_receiver import Receiver, metrics_of, series_of, words
@@ -152,7 +152,7 @@ def test_what_can_not_be_pushed_to_is_refused_and_secrets_are_not_shown(
 def test_without_the_extra_an_endpoint_is_refused_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("config.telemetry._PACKAGE", "opentelemetry_that_is_not_there.proto")
+    monkeypatch.setattr("config.settings.telemetry._PACKAGE", "opentelemetry_that_is_not_there.proto")
     file = tmp_path / "fleet.toml"
     file.write_text('[telemetry.otlp]\nendpoint = "http://127.0.0.1:4318"\n')
     with pytest.raises(ConfigError, match=r"telemetry\.otlp: endpoint: needs .*proxyfleet\[otlp\]"):

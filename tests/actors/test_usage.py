@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.bus.messages import AccountUsage, TellUsage
 from actors.metrics.account_usage import FOLDED_AFTER, UsageBook
-from config.quotas import PERIODS, period_at
+from config.model.quotas import PERIODS, period_at
 from tests.clocks import Clock
 
 

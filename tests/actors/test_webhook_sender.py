@@ -21,8 +21,8 @@ from actors.bus.messages import Delivery, Event, WebhookProbed
 from actors.webhooks import slot_scheduler
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
-from config.groups import Webhooks as Settings
-from config.webhooks import new_secret
+from config.model.webhooks import new_secret
+from config.settings.groups import Webhooks as Settings
 from tests.actors.webhook_targets import Target
 from tests.waiting import wait_until
 

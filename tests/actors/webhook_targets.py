@@ -12,7 +12,7 @@ from typing import Any, Self
 from standardwebhooks.webhooks import Webhook
 
 from actors.bus.messages import WebhookSpec
-from config.webhooks import new_secret
+from config.model.webhooks import new_secret
 
 
 @dataclass(frozen=True, slots=True)

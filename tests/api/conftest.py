@@ -9,7 +9,7 @@ import pytest
 
 from api.services import ApiSettings
 from config import passwords
-from config.settings import Auth
+from config.settings.settings import Auth
 from tests.api.fake_provider import FakeProvider, Make
 from tests.api.support import QUIET, Api
 

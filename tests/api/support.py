@@ -46,9 +46,9 @@ from api.security.signing import SigningKeys
 from api.services import ApiSettings, Services
 from api.store import TinyStore, open_store
 from api.users import User, UserCreate
-from config.live import Stored, overlay
-from config.paths import DataDir, open_data_dir
-from config.settings import Proxy, RateLimiting, Security
+from config.files.paths import DataDir, open_data_dir
+from config.settings.runtime import Stored, overlay
+from config.settings.settings import Proxy, RateLimiting, Security
 from tests.api.described import DescribedClient
 from tests.folders import FOLDERS
 

@@ -19,7 +19,7 @@ from actors.bus.messages import (
     Usage,
     forwarding_name,
 )
-from config.quotas import period_at
+from config.model.quotas import period_at
 from tests.api.support import Api
 
 ADA = {"username": "ada", "password": "secret-word", "quota": {"bytes": 1000, "period": "day"}}

@@ -19,7 +19,7 @@ from api.audit.trail import trail_file
 from api.first_start import ensure_administrator
 from api.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
-from config.paths import DataDir, open_data_dir
+from config.files.paths import DataDir, open_data_dir
 from tests.api.support import PASSWORD, PROXY, Api, error_of
 from tests.folders import FOLDERS
 

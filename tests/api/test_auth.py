@@ -19,7 +19,7 @@ from api.security.permissions import PERMISSIONS
 from api.services import ApiSettings
 from config import passwords
 from config.passwords import hash_password
-from config.settings import Auth
+from config.settings.settings import Auth
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
 

@@ -21,8 +21,8 @@ from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
 from api.refusals import Refusals
 from api.server import ApiServer
 from api.services import ApiSettings
-from config.paths import PathError
-from config.settings import Security
+from config.files.paths import PathError
+from config.settings.settings import Security
 from tests.api.support import PROXY, Api
 from tests.waiting import wait_until
 

@@ -8,7 +8,7 @@ import pytest
 
 from api.catalogue import Catalogue, StoredProxy
 from api.store import tiny
-from config.proxies import ProxyCreate, new_record
+from config.model.proxies import ProxyCreate, new_record
 from tests.api.support import Api
 
 

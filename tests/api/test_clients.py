@@ -15,7 +15,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from api import autoconfig, snippets
 from api.authorities import is_private
 from api.services import ApiSettings
-from config.proxies import ProxyCreate, ProxyRecord, new_record
+from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.api.support import QUIET, Api, error_of
 from tests.e2e.origins import certificate
 

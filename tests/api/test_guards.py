@@ -11,7 +11,7 @@ import pytest
 
 from actors.log_format import JsonLines
 from api.services import ApiSettings
-from config.settings import RateLimiting, Security, Server
+from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 
 OFF = RateLimiting(enabled=False)

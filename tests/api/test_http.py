@@ -12,7 +12,7 @@ from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address
 from api.services import ApiSettings
 from api.store import StoreWriteError
-from config.settings import RateLimiting, Security, Server
+from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, Api, check_envelope, error_of
 
 JSON = {"Content-Type": "application/json"}

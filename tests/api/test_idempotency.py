@@ -10,7 +10,7 @@ import pytest
 from falcon.testing import Result
 
 from api.idempotency import KEPT, Idempotency
-from config.sealing import seal_of
+from config.files.secret_box import seal_of
 from tests.api.support import PASSWORD, PROXY, Api, error_of
 
 KEY = {"Idempotency-Key": "4f0c-1"}

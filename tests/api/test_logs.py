@@ -14,7 +14,7 @@ from api.resources.logs import NDJSON
 from api.security.hashing import AT_ONCE
 from api.server import THREADS
 from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
-from config.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
 from tests.bus.test_records import row
 

@@ -24,7 +24,7 @@ from api.oauth.errors import IdentityRefused, ProviderLost, StateRefused
 from api.oauth.id_token import KEYS_KEPT, REFETCH_PAUSE, KeySet
 from api.oauth.identity import verified_address
 from api.oauth.pending import LIFETIME, PER_ADDRESS, PendingSignIns, cookie_name
-from config.oauth import OAuth2
+from config.settings.oauth import OAuth2
 from tests.api.fake_provider import (
     CLIENT_ID,
     CLIENT_SECRET,

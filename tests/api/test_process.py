@@ -29,7 +29,7 @@ from api.offline import reset_password
 from api.server_channel import HEAD_TIMEOUT
 from api.store import StoreError
 from api.wish import read_wish
-from config.paths import DataDir, RunDir, open_data_dir, open_run_dir
+from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
 from tests.folders import FOLDERS
 

@@ -10,8 +10,8 @@ import pytest
 
 from actors.supervision.config import Entries
 from api.rehearsal import WouldNotStart, rehearse
-from config.paths import DataDir
-from config.settings import load
+from config.files.paths import DataDir
+from config.settings.settings import load
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from actors.bus.messages import SUPERVISOR
 from api.services import ApiSettings, names_in
 from api.store import StoreWriteError
-from config.groups import Logging
-from config.live import BadStored, merge, overlay
-from config.settings import Auth, Jwt, Server
+from config.settings.groups import Logging
+from config.settings.runtime import BadStored, merge, overlay
+from config.settings.settings import Auth, Jwt, Server
 from tests.api.support import PROXY, QUIET, Api, error_of
 
 SAMPLE = {

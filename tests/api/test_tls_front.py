@@ -20,7 +20,7 @@ import pytest
 from actors.net.descriptor_exhaustion import BREATHER
 from actors.process import Boot
 from api.tls_front import TlsFront
-from config.paths import open_data_dir, open_run_dir
+from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
 from tests.folders import FOLDERS
 

@@ -15,7 +15,7 @@ from api.refusals import Refusals
 from api.server import ApiServer
 from api.server_tasks import MAX_HEAD
 from api.services import ApiSettings
-from config.settings import RateLimiting, Security, Server
+from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import Api
 
 LONG = 30.0

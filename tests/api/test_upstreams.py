@@ -10,7 +10,7 @@ from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwardi
 from api.services import ApiSettings
 from api.store import StoreDamaged
 from api.wish import read_wish
-from config.settings import Proxy
+from config.settings.settings import Proxy
 from tests.api.support import QUIET, Api, error_of
 from tests.api.test_proxies import create
 

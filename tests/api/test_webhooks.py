@@ -25,7 +25,7 @@ from actors.bus.messages import (
     WebhookStatus,
     WebhookStatuses,
 )
-from config.webhooks import EVENTS, PATTERNS, masked_url, matches
+from config.model.webhooks import EVENTS, PATTERNS, masked_url, matches
 from tests.api.support import Api, error_of
 
 HOOK: dict[str, Any] = {"name": "alerts", "url": "https://hooks.example.com/x?y=1", "events": ["proxy.*"]}

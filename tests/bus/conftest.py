@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from actors.bus.loop import Loop
-from config.paths import RunDir, open_run_dir
+from config.files.paths import RunDir, open_run_dir
 from tests.folders import FOLDERS
 
 

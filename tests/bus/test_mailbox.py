@@ -28,7 +28,7 @@ from actors.bus.messages import (
     Stop,
     Unreachable,
 )
-from config.paths import IPC_PATH_MAX, PathError, open_run_dir
+from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.bus.conftest import Bench
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.store import open_store
-from config.paths import DataDir
+from config.files.paths import DataDir
 from tests.cli.shell import Ran, Shell
 
 PASSPHRASE = "correct horse battery staple"

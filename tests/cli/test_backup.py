@@ -25,8 +25,8 @@ from api.backup.writing import write
 from api.store import open_store, steps
 from api.store.contract import Write
 from api.store.storage import GenerationStorage
-from config.data_format import Mark, read_mark, write_mark
-from config.paths import DataDir
+from config.files.data_format import Mark, read_mark, write_mark
+from config.files.paths import DataDir
 from tests.cli.sites import PASSPHRASE, Site, crafted, forget, header, members_of, rebuilt
 from tests.folders import FOLDERS
 from tests.product import Product

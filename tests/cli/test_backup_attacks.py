@@ -30,9 +30,9 @@ from api.security import tokens
 from api.store import StoreDamaged, open_store
 from api.store.journal import complete
 from api.store.storage import compose
-from config.data_format import Mark, write_mark
+from config.files.data_format import Mark, write_mark
+from config.files.paths import DataDir
 from config.passwords import hash_password
-from config.paths import DataDir
 from tests.cli.sites import PASSPHRASE, Site, crafted, forget, header, rebuilt
 
 

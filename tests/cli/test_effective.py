@@ -9,7 +9,7 @@ import pytest
 
 from api.cli.effective import BY_API
 from api.store.storage import compose
-from config.settings import Settings
+from config.settings.settings import Settings
 from tests.cli.shell import Shell
 
 FILE = """

@@ -18,7 +18,7 @@ from actors.bus.mailbox import Mailbox, address_of, refuse
 from actors.bus.messages import API, Failed, ResetPassword
 from actors.supervision.locks import lock
 from api import asking_reset
-from config.paths import RunDir
+from config.files.paths import RunDir
 from tests.cli.shell import Shell
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until

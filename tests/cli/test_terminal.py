@@ -244,7 +244,7 @@ sys.argv = ["proxyfleet", *{arguments!r}]
 try:
     main()
 except SystemExit:
-    heavy = {{"requests", "rich", "zmq", "falcon", "cryptography", "config.settings"}} & set(sys.modules)
+    heavy = {{"requests", "rich", "zmq", "falcon", "cryptography", "config.settings.settings"}} & set(sys.modules)
     print("loaded:", *sorted(heavy))
 """
     ended = subprocess.run(

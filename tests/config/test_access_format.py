@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.access_fields import ACCESS_FIELDS
-from config.access_format import FORMATS, BadTemplate, compiled
-from config.groups import Logging
+from config.settings.groups import Logging
+from config.text.access_fields import ACCESS_FIELDS
+from config.text.access_format import FORMATS, BadTemplate, compiled
 
 NOON = 1_769_860_800.25
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from config.accounts import ACCOUNTS_MAX, NEW_PASSWORDS_MAX
+from config.model.accounts import ACCOUNTS_MAX, NEW_PASSWORDS_MAX
+from config.model.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.passwords import check_password
-from config.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 
 NOW = 1_900_000_000.0
 PAST, FUTURE = "2001-01-01T00:00:00Z", "2090-01-31T12:00:00+01:00"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from config.certificates import LARGEST, CertificateError, server_context
-from config.fields import InvalidProxy
-from config.proxies import ProxyTls, blank_record, check_certificate
-from config.sealing import Seal
-from config.settings import ServerTls
-from config.upstreams import UpstreamInput, replace_parents
+from config.files.certificates import LARGEST, CertificateError, server_context
+from config.files.secret_box import Seal
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyTls, blank_record, check_certificate
+from config.model.upstreams import UpstreamInput, replace_parents
+from config.settings.settings import ServerTls
 from tests.forwarding.test_https import make_pair
 
 

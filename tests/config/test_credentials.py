@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from config.paths import DataDir
-from config.sealing import SealError, seal_of
-from config.settings import ConfigError, load
+from config.files.paths import DataDir
+from config.files.secret_box import SealError, seal_of
+from config.settings.settings import ConfigError, load
 
 
 @pytest.fixture

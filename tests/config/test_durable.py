@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.telemetry.identity import read_identity
-from config.durable import replace_file
+from config.files.durable import replace_file
 
 
 def test_the_content_is_synced_before_the_name_is_given_and_the_name_after_it(

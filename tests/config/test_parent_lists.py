@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from config.fields import InvalidProxy
-from config.parent_lists import BadLine, read_line, read_text
-from config.proxies import ProxyUpdate
-from config.sealing import Seal
-from config.upstreams import Parents, replace_parents
+from config.files.secret_box import Seal
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyUpdate
+from config.model.upstream_list_parser import BadLine, read_line, read_text
+from config.model.upstreams import Parents, replace_parents
 
 READER: TypeAdapter[Any] = TypeAdapter(Parents)
 SECRET = "s3cret-of-a-parent"

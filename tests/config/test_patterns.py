@@ -17,12 +17,12 @@ from api.parameters import address
 from api.proxy_test import test_target as read_web_url
 from api.resources.access import ExplainBody
 from api.users import Username as PersonName
-from config import patterns, webhooks
-from config.access import read_destination, read_network
-from config.accounts import AccountName, Bandwidth
-from config.fields import Username
-from config.proxies import BindAddress, FilePath, Host, Name, Tag
-from config.upstreams import Host as ParentHost
+from config.model import json_patterns, webhooks
+from config.model.access import read_destination, read_network
+from config.model.accounts import AccountName, Bandwidth
+from config.model.fields import Username
+from config.model.proxies import BindAddress, FilePath, Host, Name, Tag
+from config.model.upstreams import Host as ParentHost
 
 HOSTILE = (
     *(
@@ -106,19 +106,19 @@ def backwards(text: str) -> bool:
 
 
 PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
-    "network": (patterns.NETWORK, reading(read_network)),
-    "destination": (patterns.DESTINATION, reading(read_destination)),
-    "host": (patterns.HOST, typed(Host)),
-    "parent": (patterns.PARENT_HOST, typed(ParentHost)),
-    "target": (patterns.TARGET, lambda text: _explained(target=text)),
-    "client": (patterns.ADDRESS, lambda text: _explained(client_ip=text)),
-    "web": (patterns.WEB_URL, reading(read_web_url)),
-    "name": (patterns.PLAIN, typed(Name)),
-    "tag": (patterns.PLAIN, typed(Tag)),
-    "user": (patterns.USER_NAME, typed(Username)),
-    "person": (patterns.USER_NAME, typed(PersonName)),
-    "account": (patterns.ACCOUNT_NAME, typed(AccountName)),
-    "file": (patterns.FILE_PATH, typed(FilePath)),
+    "network": (json_patterns.NETWORK, reading(read_network)),
+    "destination": (json_patterns.DESTINATION, reading(read_destination)),
+    "host": (json_patterns.HOST, typed(Host)),
+    "parent": (json_patterns.PARENT_HOST, typed(ParentHost)),
+    "target": (json_patterns.TARGET, lambda text: _explained(target=text)),
+    "client": (json_patterns.ADDRESS, lambda text: _explained(client_ip=text)),
+    "web": (json_patterns.WEB_URL, reading(read_web_url)),
+    "name": (json_patterns.PLAIN, typed(Name)),
+    "tag": (json_patterns.PLAIN, typed(Tag)),
+    "user": (json_patterns.USER_NAME, typed(Username)),
+    "person": (json_patterns.USER_NAME, typed(PersonName)),
+    "account": (json_patterns.ACCOUNT_NAME, typed(AccountName)),
+    "file": (json_patterns.FILE_PATH, typed(FilePath)),
 }
 LONGEST = {"tag": 64, "person": 64, "name": 100, "user": 128, "account": 128, "host": 253, "parent": 253}
 
@@ -165,7 +165,7 @@ def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
 
 
 def test_a_parameter_that_is_an_address_is_told_as_one() -> None:
-    assert address("client", "").schema["pattern"] == patterns.NETWORK
+    assert address("client", "").schema["pattern"] == json_patterns.NETWORK
 
 
 @pytest.mark.parametrize("size", range(20, 70))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from config import patterns
-from config.person_names import name_key, new_name
+from config.model import json_patterns
+from config.model.user_names import name_key, new_name
 
 GOOD = (
     "admin",
@@ -38,7 +38,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", GOOD)
 def test_a_name_of_one_script_is_taken_as_it_is(name: str) -> None:
     assert new_name(name) == name
-    assert re.fullmatch(patterns.PERSON_NAME, name)
+    assert re.fullmatch(json_patterns.PERSON_NAME, name)
 
 
 @pytest.mark.parametrize(("name", "why"), REFUSED.values(), ids=REFUSED)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from config.positions import line_of, lines_of
+from config.settings.toml_positions import line_of, lines_of
 
 FILE = '''# [server] is no table here
 [server] # but here it is

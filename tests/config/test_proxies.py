@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.model.proxies import InvalidProxy, ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 
 
 def made(protocol: str, **auth: Any) -> ProxyRecord:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.settings import ConfigError, load
+from config.settings.settings import ConfigError, load
 from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too
 
 KEY = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sample_config import rows, sample
 
-from config.settings import load
+from config.settings.settings import load
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "proxyfleet.toml"
 

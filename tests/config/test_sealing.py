@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config.sealing import Seal, SealError
+from config.files.secret_box import Seal, SealError
 
 SECRET = "hunter2 — with an umlaut: ü"
 

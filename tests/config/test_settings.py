@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from config.live import overlay
-from config.settings import Auth, ConfigError, load, plain
+from config.settings.runtime import overlay
+from config.settings.settings import Auth, ConfigError, load, plain
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.units import size_text, timestamp_text, uptime_text
+from config.text.formatting import size_text, timestamp_text, uptime_text
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from config.fields import InvalidProxy
-from config.sealing import Seal
-from config.upstreams import PURPOSE, Parents, ProxyUpstream, refuse_itself, replace_parents, shown
+from config.files.secret_box import Seal
+from config.model.fields import InvalidProxy
+from config.model.upstreams import PURPOSE, Parents, ProxyUpstream, refuse_itself, replace_parents, shown
 
 PARENT = {"protocol": "http", "host": "parent.example", "port": 3128}
 READER: TypeAdapter[Any] = TypeAdapter(Parents)

@@ -15,8 +15,8 @@ import requests
 import schemathesis
 from schemathesis.core.failures import Failure
 
-from config import patterns
-from config.parent_lists import BadLine, read_text
+from config.model import json_patterns
+from config.model.upstream_list_parser import BadLine, read_text
 from tests.ports import free_port
 
 BASE = os.environ["CONFORMANCE_BASE"]
@@ -115,7 +115,7 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
     """Listeners on loopback at free ports; parents, targets and tests there too; names of their own."""
     if operation in ("createProxy", "updateProxy", "replaceProxy"):
         _harmless_proxy(body)
-        if operation == "createProxy" and _matches(patterns.PLAIN, body.get("name")) and len(body["name"]) <= 100:
+        if operation == "createProxy" and _matches(json_patterns.PLAIN, body.get("name")) and len(body["name"]) <= 100:
             body["name"] = f"{body['name'][:80]}{next(_numbers)}"
     elif operation == "importConfig":
         for index, entry in enumerate(body["proxies"] if isinstance(body.get("proxies"), list) else ()):
@@ -125,11 +125,11 @@ def make_harmless(operation: str, body: dict[str, Any]) -> None:
             _keep_the_api(body["settings"])
     elif operation in ("updateSettings", "replaceSettings"):
         _keep_the_api(body)
-    elif operation in REACH_OUT and _matches(patterns.WEB_URL, body.get("url")):
+    elif operation in REACH_OUT and _matches(json_patterns.WEB_URL, body.get("url")):
         body["url"] = re.sub(r"(?i)^(https?)://[^/?#]*", r"\1://127.0.0.1:1", body["url"])[:2048]
     elif operation == "rotateSigningKey" and body.get("revoke_previous") is True:
         body["revoke_previous"] = False  # the run's own token would end
-    elif operation == "explainAccess" and _matches(patterns.TARGET, body.get("target")):
+    elif operation == "explainAccess" and _matches(json_patterns.TARGET, body.get("target")):
         body["target"] = _LOOKED_UP.sub(r"\1localhost", body["target"], count=1)
 
 
@@ -140,7 +140,7 @@ def _harmless_proxy(body: dict[str, Any], reserved: bool = True) -> None:
     parents = body.get("upstreams")
     for index, parent in enumerate(parents if isinstance(parents, list) else ()):
         if isinstance(parent, dict):
-            _loopback(parent, patterns.PARENT_HOST)
+            _loopback(parent, json_patterns.PARENT_HOST)
         elif _is_list(parent):
             parents[index] = f"127.1.{index >> 8 & 255}.{index & 255}:{NOBODY}"
     if _is_list(parents):
@@ -159,7 +159,7 @@ def _keep_the_api(body: dict[str, Any]) -> None:
     """The API stays where it is, has room for the run and doesn't lock it out."""
     server, auth = body.get("server"), body.get("auth")
     if isinstance(server, dict):
-        if _matches(patterns.HOST, server.get("host")) and len(server["host"]) <= 253:
+        if _matches(json_patterns.HOST, server.get("host")) and len(server["host"]) <= 253:
             server["host"] = HOST
         if _is_port(server.get("port")):
             server["port"] = PORT
@@ -169,7 +169,7 @@ def _keep_the_api(body: dict[str, Any]) -> None:
         auth["max_login_attempts"] = 1000
 
 
-def _loopback(body: dict[str, Any], pattern: str = patterns.HOST) -> None:
+def _loopback(body: dict[str, Any], pattern: str = json_patterns.HOST) -> None:
     if _matches(pattern, body.get("host")) and len(body["host"]) <= 253:
         body["host"] = "127.0.0.1"
 

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from api.audit import Head, Selection, Trail, verify
-from config.paths import DataDir
+from config.files.paths import DataDir
 from tests.product import Product
 from tests.waiting import wait_until
 

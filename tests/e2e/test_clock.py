@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 from tests.actors.webhook_targets import Target
 from tests.e2e.origins import Origin
 from tests.e2e.test_deaths import fetched

@@ -21,7 +21,7 @@ import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.metrics.live_rates import RATE_TICKS
-from config.units import parse_moment, size_text
+from config.text.formatting import parse_moment, size_text
 from tests.e2e.origins import Origin
 from tests.e2e.test_deaths import fetched
 from tests.forwarding.test_https import make_pair

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from config.live import FIXED
+from config.settings.runtime import FIXED
 from tests.e2e.origins import Origin
 from tests.forwarding.test_https import make_pair
 from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 
-from config.units import parse_moment
+from config.text.formatting import parse_moment
 from tests.actors.webhook_targets import Received, Target
 from tests.ports import free_port
 from tests.product import Product

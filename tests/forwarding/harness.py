@@ -31,8 +31,8 @@ from actors.bus.messages import (
 )
 from actors.bus.records import Batch, RecordReceiver
 from actors.process import Boot
-from config.access_fields import ACCESS_FIELDS
-from config.paths import open_run_dir
+from config.files.paths import open_run_dir
+from config.text.access_fields import ACCESS_FIELDS
 from tests.folders import FOLDERS
 from tests.forwarding.forked import Forked, fork_actor
 

@@ -15,7 +15,7 @@ import pytest
 
 from actors.bus.messages import AccountSpec, AccountStates, Explain, LimitsSpec, QueryAccounts
 from actors.forwarding.access.authenticator import prehash
-from config.quotas import period_at
+from config.model.quotas import period_at
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
 from tests.forwarding.test_https import connect as connect_tls

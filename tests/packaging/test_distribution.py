@@ -156,7 +156,7 @@ def test_the_installed_command_knows_its_version_and_where_data_go(built: Built,
         return done.stdout.strip()
 
     assert run(str(built.program), "version") == f"proxyfleet {VERSION}"
-    where = "import os, config.paths as p; os.geteuid = lambda: {}; print(p.default_data_dir(), p.__file__)"
+    where = "import os, config.files.paths as p; os.geteuid = lambda: {}; print(p.default_data_dir(), p.__file__)"
     python = str(built.python)
     found, file = run(python, "-c", where.format(0)).split()
     assert found == "/var/lib/proxyfleet"

@@ -19,7 +19,7 @@ from typing import Any
 import requests
 
 from config import VERSION
-from config.units import timestamp_text
+from config.text.formatting import timestamp_text
 from tests.actors.webhook_targets import Received, Target
 from tests.e2e.origins import Origin, certificate, serving
 from tests.product import PASSWORD, Product

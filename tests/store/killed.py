@@ -22,8 +22,8 @@ from typing import Any
 
 from api.store import open_store
 from api.store.migration import bring_up_to_date
-from config.data_format import DataFormatError, read_mark
-from config.paths import DataDir
+from config.files.data_format import DataFormatError, read_mark
+from config.files.paths import DataDir
 from tests.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 

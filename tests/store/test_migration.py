@@ -20,8 +20,8 @@ from api.audit import Trail
 from api.store import migration, open_store
 from api.store.migration import KEPT, Step, bring_up_to_date, missing_space
 from api.store.storage import compose, digest_of, fresh_of
-from config.data_format import DataFormatError, Mark, read_mark, write_mark
-from config.paths import DataDir, open_data_dir
+from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
+from config.files.paths import DataDir, open_data_dir
 from tests.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 

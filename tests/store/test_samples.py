@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from config import VERSION
-from config.data_format import read_mark
+from config.files.data_format import read_mark
 from tests.actors.webhook_targets import Target
 from tests.e2e.origins import Origin, serving
 from tests.product import Product

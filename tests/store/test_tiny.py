@@ -19,7 +19,7 @@ from api.store import (
     open_store,
     tiny,
 )
-from config.paths import open_data_dir
+from config.files.paths import open_data_dir
 from tests.folders import FOLDERS
 
 

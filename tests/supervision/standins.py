@@ -26,8 +26,8 @@ from actors.supervision.listeners.registry import listen
 from actors.supervision.locks import lock
 from actors.supervision.processes import managed_actor, spawner
 from actors.supervision.supervisor import Premises, Service
-from config.paths import open_data_dir, open_run_dir
-from config.settings import load
+from config.files.paths import open_data_dir, open_run_dir
+from config.settings.settings import load
 
 
 class Quiet(Actor):

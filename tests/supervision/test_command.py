@@ -20,8 +20,8 @@ from actors.supervision.systemd import notify, watchdog_period
 from api.audit import Trail
 from api.audit.trail import trail_file
 from api.store import open_store
-from config import paths
-from config.paths import PathError, default_run_dir, open_data_dir, private_directory
+from config.files import paths
+from config.files.paths import PathError, default_run_dir, open_data_dir, private_directory
 from tests.folders import FOLDERS
 from tests.product import Product
 from tests.waiting import wait_until

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actors.supervision.effective_settings import InForce, hidden_keys
-from config.groups import Logging
-from config.live import BadStored
-from config.settings import Auth, Jwt, Server, Settings
+from config.settings.groups import Logging
+from config.settings.runtime import BadStored
+from config.settings.settings import Auth, Jwt, Server, Settings
 
 
 def test_what_was_set_through_the_api_wins_before_and_after_the_file_is_read_again() -> None:

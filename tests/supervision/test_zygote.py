@@ -22,7 +22,7 @@ from actors.bus.mailbox import Exchange
 from actors.process import Boot
 from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
-from config.paths import open_run_dir
+from config.files.paths import open_run_dir
 from tests.folders import FOLDERS
 
 KIND = "forwarding."

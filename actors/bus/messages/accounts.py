@@ -9,8 +9,8 @@ from actors.bus.codec import message
 class AccountUsage:
     """What an account has used in a period. A value, not a message by itself.
 
-    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.quotas`). `resets` is the number of the
-    last reset that the teller knows, -1 for none: what was counted before a reset counts no more.
+    `period` is `day`, `week`, `month` or `total`, `since` its start (`config.model.quotas`). `resets` is the number of
+    the last reset that the teller knows, -1 for none: what was counted before a reset counts no more.
     """
 
     period: str

@@ -114,8 +114,8 @@ class SetMaxConnections:
 class SetSettings:
     """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
 
-    `settings` is what `config.settings.plain` gives; the API takes over what it can change while it runs: lifetimes of
-    tokens, rate limits, the limit of failed sign-ins, the identity provider, defaults of proxies.
+    `settings` is what `config.settings.settings.plain` gives; the API takes over what it can change while it runs:
+    lifetimes of tokens, rate limits, the limit of failed sign-ins, the identity provider, defaults of proxies.
     """
 
     settings: dict[str, Any] = field(repr=False)

@@ -197,8 +197,8 @@ class Fleet:
 class PrepareSettings:
     """API → supervisor, before a change of the settings is stored: could this be in force?
 
-    `stored` is what `config.live.Stored` says. A new address of the API is bound and held for ten seconds. Answered by
-    `Done`, by `ListenerRefused` when the address can't be bound, or by `Failed`.
+    `stored` is what `config.settings.runtime.Stored` says. A new address of the API is bound and held for ten seconds.
+    Answered by `Done`, by `ListenerRefused` when the address can't be bound, or by `Failed`.
     """
 
     stored: dict[str, dict[str, Any]]

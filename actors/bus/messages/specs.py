@@ -8,7 +8,7 @@ from actors.bus.messages.upstreams import UpstreamsSpec
 
 @message
 class AccessSpec:
-    """The access rules of a proxy, as `config.access` reads their entries. A value, not a message by itself.
+    """The access rules of a proxy, as `config.model.access` reads their entries. A value, not a message by itself.
 
     `mode` is `enforce` or `report`.
     """
@@ -39,7 +39,8 @@ class AccountSpec:
     """One account. A value, not a message by itself.
 
     `password_hash` is as `ProxySpec.auth_hash`, None where the protocol has no passwords. `quota` is bytes in both
-    directions in a `period` (`config.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are networks.
+    directions in a `period` (`config.model.quotas`), 0 for none. `expires_at` is 0 for never. `allow_clients` are
+    networks.
     """
 
     id: str

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from actors.bus.messages import AccessSpec
 from actors.net.egress_guard import hidden_v4
-from config.access import ALL_PORTS, Network, Ports, read_destination, read_network
+from config.model.access import ALL_PORTS, Network, Ports, read_destination, read_network
 
 CLIENT_DENIED: Final = "client_denied"
 CLIENT_NOT_ALLOWED: Final = "client_not_allowed"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
 from actors.forwarding.net.timer_wheel import Mortal
-from config.access import Network, read_network
+from config.model.access import Network, read_network
 
 if TYPE_CHECKING:
     from actors.forwarding.context import Serving

@@ -19,8 +19,8 @@ from actors.forwarding.limits.sliding_window import Window
 from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from config.access import read_network
-from config.quotas import period_at
+from config.model.access import read_network
+from config.model.quotas import period_at
 
 QUOTA_GRACE = 0.25
 GRACE_BYTES = 256 * 1024

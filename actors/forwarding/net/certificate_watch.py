@@ -12,7 +12,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import CERTIFICATE
 from actors.net.tls_stream import Certificate
 from actors.problems import Problems
-from config.certificates import CertificateError
+from config.files.certificates import CertificateError
 
 RETRY = 1.0
 """Seconds after which a pair that could not be read is tried again for a client."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.supervision.listeners.registry import RESERVED_FOR, Store, listen, sharing
-from config.paths import RunDir
+from config.files.paths import RunDir
 
 log = logging.getLogger(__name__)
 

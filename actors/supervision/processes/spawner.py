@@ -30,7 +30,7 @@ from actors.signals import held
 from actors.supervision.processes.backoff import Backoff
 from actors.supervision.processes.fd_reserve import FOR_PROCESSES, require
 from actors.supervision.processes.zygote import PACKET_MAX
-from config.variables import ENV_PREFIX
+from config.settings.env import ENV_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -69,8 +69,8 @@ def configure(data: Path, count: int) -> list[str]:
     """
     from api.store import open_store
     from api.store.storage import TABLE, GenerationStorage
-    from config.paths import open_data_dir
-    from config.proxies import ProxyCreate, new_record
+    from config.files.paths import open_data_dir
+    from config.model.proxies import ProxyCreate, new_record
 
     directory = open_data_dir(data)
     store = open_store(directory)

@@ -13,7 +13,7 @@ import stat
 import time
 from pathlib import Path
 
-from config.printable import printable
+from config.text.escaping import printable
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema, model_validator
 
-from config import patterns
-from config.fields import Input, plain_text, refuse_nulls
+from config.model import json_patterns
+from config.model.fields import Input, plain_text, refuse_nulls
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
@@ -173,13 +173,13 @@ Name = Annotated[
     StrictStr,
     Field(min_length=1, max_length=100),
     AfterValidator(plain_text),
-    patterns.text(patterns.PLAIN, 1, 100),
+    json_patterns.text(json_patterns.PLAIN, 1, 100),
 ]
 Url = Annotated[
     StrictStr,
     Field(min_length=1, max_length=LONGEST_URL),
     AfterValidator(_url),
-    patterns.text(patterns.WEBHOOK_URL, 1, LONGEST_URL),
+    json_patterns.text(json_patterns.WEBHOOK_URL, 1, LONGEST_URL),
 ]
 Events = Annotated[
     list[StrictStr], Field(min_length=1, max_length=100), AfterValidator(_events), WithJsonSchema(_EVENTS_SCHEMA)
@@ -207,7 +207,7 @@ Secret = Annotated[
     StrictStr,
     Field(max_length=100),
     AfterValidator(_secret),
-    patterns.text(_SECRET_PATTERN, highest=100),
+    json_patterns.text(_SECRET_PATTERN, highest=100),
 ]
 """A signing secret, as Standard Webhooks writes them."""
 

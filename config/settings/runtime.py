@@ -23,9 +23,9 @@ from pydantic import (
     model_validator,
 )
 
-from config.groups import FILE_FORMATS, OUTPUTS, Logging, good_output
-from config.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
-from config.settings import Auth, Proxy, Server
+from config.model.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
+from config.settings.groups import FILE_FORMATS, OUTPUTS, Logging, good_output
+from config.settings.settings import Auth, Proxy, Server
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from config.access_fields import LINE_FIELDS
-from config.access_format import FORMATS, compiled
+from config.text.access_fields import LINE_FIELDS
+from config.text.access_format import FORMATS, compiled
 
 RetryDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 
@@ -44,7 +44,7 @@ class Logging(Group):
 
     `errors` are the records of requests that failed or were refused.
     `output` is where the log goes, and where records go beside their index; `template` is how its format `template`
-    writes a record (`config.access_format`). Records are kept for `retention_days`, and
+    writes a record (`config.text.access_format`). Records are kept for `retention_days`, and
     as many of them as fit into `retention_size` bytes; 0: any number.
     """
 

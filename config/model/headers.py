@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, StrictStr
 
-from config import patterns
-from config.fields import Input
+from config.model import json_patterns
+from config.model.fields import Input
 
 VIA = ("pseudonym", "on", "off")
 """Values of `headers.via`; the first one is the default."""
@@ -22,7 +22,7 @@ def _via(text: str) -> str:
 class HeadersInput(Input):
     """`headers` of a request."""
 
-    via: Annotated[StrictStr, AfterValidator(_via), patterns.one_of(*VIA)] | None = None
+    via: Annotated[StrictStr, AfterValidator(_via), json_patterns.one_of(*VIA)] | None = None
 
 
 class ProxyHeaders(BaseModel):

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from config import patterns
+from config.model import json_patterns
 
 Network = IPv4Network | IPv6Network
 Ports = tuple[int, int]
@@ -139,13 +139,13 @@ Clients = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
     BeforeValidator(_each(read_network)),
-    patterns.texts(patterns.NETWORK, ENTRIES_MAX),
+    json_patterns.texts(json_patterns.NETWORK, ENTRIES_MAX),
 ]
 Destinations = Annotated[
     list[str],
     Field(max_length=ENTRIES_MAX),
     BeforeValidator(_each(read_destination)),
-    patterns.texts(patterns.DESTINATION, ENTRIES_MAX),
+    json_patterns.texts(json_patterns.DESTINATION, ENTRIES_MAX),
 ]
 Mode = Literal["enforce", "report"]
 

@@ -2,9 +2,10 @@
 
 Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
 
-The readers (`config.access`, `config.fields`, `api.proxy_test` …) stay what decides; a test proves for each of them
-that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA 262 and Python have in
-common (JSON Schema, section 6.4). What only the machine or the store can know is not here: whether a name is in use.
+The readers (`config.model.access`, `config.model.fields`, `api.proxy_test` …) stay what decides; a test proves for each
+of them that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA 262 and Python
+have in common (JSON Schema, section 6.4). What only the machine or the store can know is not here: whether a name is in
+use.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _UNSEEN = (
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
 )
 PERSON_NAME = rf"^[^:\s{_CONTROL}{_UNSEEN}](?:[^:{_CONTROL}{_UNSEEN}]*[^:\s{_CONTROL}{_UNSEEN}])?$"
-"""`config.person_names` judges scripts besides, which no pattern knows."""
+"""`config.model.user_names` judges scripts besides, which no pattern knows."""
 ACCOUNT_NAME = rf"^(?!\.{{1,2}}$)[^:/{_CONTROL}]*[^:/\s{_CONTROL}][^:/{_CONTROL}]*$"
 FILE_PATH = rf"^/[^{_CONTROL}]{{0,4095}}$"
 ADDRESS = rf"^(?:{_IPV4}|{_IPV6})$"
@@ -63,7 +64,7 @@ _LONG = r"[^:]{253}(?:[^:.]|\.[^:])"
 """More than 253 characters, a dot at the end left out."""
 _ANY_NAME = rf"(?!(?:[^:]*\.)?{_NUMBER}\.?(?::|$))(?!\*\.{_LONG})(?!(?!\*\.){_LONG})(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?"
 DESTINATION = rf"^(?:{_PORTS}|(?:\*|{_NET4}|{_ANY_NAME})(?:{_PORTS})?|{_NET6}|\[{_NET6}\](?:{_PORTS})?)$"
-"""`config.access` tells the grammar."""
+"""`config.model.access` tells the grammar."""
 _TARGET_LABEL = r"[A-Za-z0-9_-]{1,63}"
 _TARGET_NAME = rf"(?!(?:[^:/?#]*\.)?{_NUMBER}\.?(?:[:/?#]|$)){_TARGET_LABEL}(?:\.{_TARGET_LABEL})*\.?"
 _AUTHORITY = rf"(?:{_IPV4}|(?![^:/?#]{{256}}){_TARGET_NAME}|\[{_IPV6}\])(?::(?![0-9]{{6}})0*{_PORT})?"

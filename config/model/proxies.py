@@ -14,21 +14,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from config import patterns
-from config.access import AccessInput, ProxyAccess
-from config.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
-from config.addresses import not_local, read_bind_address
-from config.certificates import CertificateError, ends_at, for_callers, server_context
-from config.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
-from config.headers import HeadersInput, ProxyHeaders
+from config.files.certificates import CertificateError, ends_at, for_callers, server_context
+from config.model import json_patterns
+from config.model.access import AccessInput, ProxyAccess
+from config.model.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.model.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
+from config.model.headers import HeadersInput, ProxyHeaders
+from config.model.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
+from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
-from config.settings import ServerTls
-from config.units import timestamp_text
-from config.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
+from config.settings.settings import ServerTls
+from config.text.formatting import timestamp_text
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
-__all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.fields`, for those who know them from here
+__all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.model.fields`, for those who know them from here
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
@@ -70,26 +70,33 @@ def _absolute_path(text: str) -> str:
 
 
 Name = Annotated[
-    StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
+    StrictStr,
+    Field(min_length=1, max_length=100),
+    AfterValidator(plain_text),
+    json_patterns.text(json_patterns.PLAIN, 1, 100),
 ]
-Host = Annotated[StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), patterns.text(patterns.HOST)]
+Host = Annotated[
+    StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), json_patterns.text(json_patterns.HOST)
+]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
-Protocol = Annotated[StrictStr, AfterValidator(_protocol), patterns.one_of(*PROTOCOLS)]
+Protocol = Annotated[StrictStr, AfterValidator(_protocol), json_patterns.one_of(*PROTOCOLS)]
 Timeout = Annotated[StrictInt, Field(ge=1, le=3600)]
 MaxConnections = Annotated[StrictInt, Field(ge=1, le=100_000)]
 FilePath = Annotated[
     StrictStr,
     Field(max_length=4096),
     AfterValidator(_absolute_path),
-    patterns.text(patterns.FILE_PATH),
+    json_patterns.text(json_patterns.FILE_PATH),
 ]
 BindAddress = Annotated[
     StrictStr,
     Field(max_length=45),
     AfterValidator(read_bind_address),
-    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": patterns.ADDRESS}], "maxLength": 45}),
+    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.ADDRESS}], "maxLength": 45}),
 ]
-Tag = Annotated[StrictStr, Field(max_length=64), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 64)]
+Tag = Annotated[
+    StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
+]
 Tags = Annotated[list[Tag], Field(max_length=50)]
 
 

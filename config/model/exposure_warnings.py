@@ -9,8 +9,8 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
-from config.access import ProxyAccess
-from config.proxies import ProxyRecord
+from config.model.access import ProxyAccess
+from config.model.proxies import ProxyRecord
 
 
 class Warned(NamedTuple):

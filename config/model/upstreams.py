@@ -27,11 +27,11 @@ from pydantic import (
     WrapValidator,
 )
 
-from config import patterns
-from config.certificates import for_callers, unusable_file
-from config.fields import Input, InvalidProxy, plain_text, refuse_long
-from config.parent_fields import OrText, listed, no_nulls, read_parent
-from config.sealing import Seal
+from config.files.certificates import for_callers, unusable_file
+from config.files.secret_box import Seal
+from config.model import json_patterns
+from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
+from config.model.upstream_fields import OrText, listed, no_nulls, read_parent
 
 PARENTS_MAX = 10_000
 POLICIES = ("failover", "round_robin", "least_connections", "sticky")
@@ -78,20 +78,31 @@ Host = Annotated[
     StrictStr,
     Field(min_length=1, max_length=253),
     AfterValidator(_parent_host),
-    patterns.text(patterns.PARENT_HOST),
+    json_patterns.text(json_patterns.PARENT_HOST),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Username = Annotated[
-    StrictStr, Field(min_length=1, max_length=255), AfterValidator(_user), patterns.text(patterns.USER_NAME, 1, 255)
+    StrictStr,
+    Field(min_length=1, max_length=255),
+    AfterValidator(_user),
+    json_patterns.text(json_patterns.USER_NAME, 1, 255),
 ]
 Password = Annotated[
-    StrictStr, Field(min_length=1, max_length=255), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 255)
+    StrictStr,
+    Field(min_length=1, max_length=255),
+    AfterValidator(plain_text),
+    json_patterns.text(json_patterns.PLAIN, 1, 255),
 ]
 Name = Annotated[
-    StrictStr, Field(min_length=1, max_length=100), AfterValidator(plain_text), patterns.text(patterns.PLAIN, 1, 100)
+    StrictStr,
+    Field(min_length=1, max_length=100),
+    AfterValidator(plain_text),
+    json_patterns.text(json_patterns.PLAIN, 1, 100),
 ]
 
-FilePath = Annotated[StrictStr, Field(max_length=4096), AfterValidator(_path), patterns.text(patterns.FILE_PATH)]
+FilePath = Annotated[
+    StrictStr, Field(max_length=4096), AfterValidator(_path), json_patterns.text(json_patterns.FILE_PATH)
+]
 
 
 class UpstreamAuth(Input):
@@ -112,14 +123,14 @@ class UpstreamTls(Input):
 class UpstreamInput(Input):
     """One parent of a request."""
 
-    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
+    protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
     host: Host
     port: Port
     auth: Annotated[UpstreamAuth | None, BeforeValidator(no_nulls)] = None
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     name: Name | None = None
     tls: Annotated[UpstreamTls | None, BeforeValidator(no_nulls)] = None
-    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), patterns.one_of("v1", "v2")] | None = None
+    proxy_protocol: Annotated[StrictStr, _one_of("v1", "v2"), json_patterns.one_of("v1", "v2")] | None = None
     _line: int | None = PrivateAttr(None)
 
     @property
@@ -136,10 +147,12 @@ class UpstreamCheckInput(Input):
     """`upstream_check` of a request, seconds; in an update what is not given stays."""
 
     enabled: StrictBool | None = None
-    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), patterns.number(3600, minimum=1)] | None = None
-    timeout: Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), patterns.number(60, exclusiveMinimum=0)] | None = (
+    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), json_patterns.number(3600, minimum=1)] | None = (
         None
     )
+    timeout: (
+        Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] | None
+    ) = None
 
 
 ONE_PARENT = (WrapValidator(read_parent), OrText(2048))
@@ -147,8 +160,8 @@ ONE_PARENT = (WrapValidator(read_parent), OrText(2048))
 ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
 """Annotations of a list of such entries."""
 Parents = Annotated[list[Annotated[UpstreamInput, *ONE_PARENT]], *ALL_PARENTS]
-ParentProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), patterns.one_of(*_PROTOCOLS)]
-Policy = Annotated[StrictStr, _one_of(*POLICIES), patterns.one_of(*POLICIES)]
+ParentProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
+Policy = Annotated[StrictStr, _one_of(*POLICIES), json_patterns.one_of(*POLICIES)]
 
 
 class ProxyUpstream(BaseModel):

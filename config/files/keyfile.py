@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from config.durable import replace_file
-from config.paths import private_directory
+from config.files.durable import replace_file
+from config.files.paths import private_directory
 
 KEY_BYTES = 32
 

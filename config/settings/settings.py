@@ -28,12 +28,14 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError
 
-from config.credentials import CredentialError, as_settings
-from config.fields import field_path
-from config.groups import Alerts, Group, Logging, Webhooks
-from config.oauth import OAuth2
-from config.positions import line_of, lines_of
-from config.setting_kinds import (
+from config.model.fields import field_path
+from config.settings.credentials import CredentialError, as_settings
+from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
+from config.settings.groups import Alerts, Group, Logging, Webhooks
+from config.settings.oauth import OAuth2
+from config.settings.telemetry import Telemetry
+from config.settings.toml_positions import line_of, lines_of
+from config.settings.types import (
     TCP_ADDRESS,
     CurveKey,
     EgressException,
@@ -44,9 +46,7 @@ from config.setting_kinds import (
     Seconds,
     WebUrl,
 )
-from config.telemetry import Telemetry
-from config.variables import ENV_PREFIX, OPTION_VARIABLES
-from config.wording import worded
+from config.settings.validation_messages import worded
 
 _EXAMPLES: dict[type, str] = {list: "list such as '[\"127.0.0.0/8\"]'", dict: 'object such as \'{"name": "value"}\''}
 

@@ -1,4 +1,5 @@
-"""The field `upstreams` of a request: a list of objects and lines, or one text (`config.parent_lists`)."""
+"""The field `upstreams` of a request: a list of objects and lines, or one text
+(`config.model.upstream_list_parser`)."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from config.fields import field_path
-from config.parent_lists import DEFAULT_PROTOCOL, BadLine, read_line, read_text
+from config.model.fields import field_path
+from config.model.upstream_list_parser import DEFAULT_PROTOCOL, BadLine, read_line, read_text
 
 
 def no_nulls(given: Any) -> Any:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from config import VERSION
-from config.durable import replace_file
-from config.paths import DataDir, PathError
+from config.files.durable import replace_file
+from config.files.paths import DataDir, PathError
 
 FIRST = 1
 NAME = "format"

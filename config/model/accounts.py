@@ -22,12 +22,12 @@ from pydantic import (
     model_validator,
 )
 
-from config import patterns
-from config.access import read_network
-from config.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
+from config.model import json_patterns
+from config.model.access import read_network
+from config.model.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
+from config.model.quotas import PERIODS, Period
 from config.passwords import check_password, hash_password
-from config.quotas import PERIODS, Period
-from config.units import parse_moment
+from config.text.formatting import parse_moment
 
 ACCOUNTS_MAX = 1000
 NEW_PASSWORDS_MAX = 100
@@ -72,15 +72,15 @@ Bandwidth = Annotated[
     WithJsonSchema({"type": "integer", "anyOf": [{"const": 0}, {"minimum": BANDWIDTH_MIN, "maximum": 10**12}]}),
 ]
 Number = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
-AccountName = Annotated[Username, AfterValidator(_account_name), patterns.text(patterns.ACCOUNT_NAME, 1, 128)]
+AccountName = Annotated[Username, AfterValidator(_account_name), json_patterns.text(json_patterns.ACCOUNT_NAME, 1, 128)]
 Networks = Annotated[
-    list[Annotated[StrictStr, AfterValidator(_network), patterns.text(patterns.NETWORK)]],
+    list[Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]],
     Field(max_length=NETWORKS_MAX),
 ]
 Moment = Annotated[
     float | None,
     BeforeValidator(_moment),
-    WithJsonSchema({"anyOf": [patterns.MOMENT, {"type": "null"}]}),
+    WithJsonSchema({"anyOf": [json_patterns.MOMENT, {"type": "null"}]}),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 from pydantic_core import PydanticCustomError
 
-from config import patterns
+from config.model import json_patterns
 
 SOCKS5_TEXT_MAX = 255
 
@@ -35,7 +35,7 @@ Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=128),
     AfterValidator(_username),
-    patterns.text(patterns.USER_NAME, 1, 128),
+    json_patterns.text(json_patterns.USER_NAME, 1, 128),
 ]
 Password = Annotated[StrictStr, Field(min_length=1, max_length=128)]
 

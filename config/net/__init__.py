@@ -1,0 +1,1 @@
+"""Addresses as configuration and requests write them."""
