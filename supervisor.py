@@ -90,9 +90,9 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     from actors.supervision.listeners.socket_activation import Inherited, from_manager, stored_name
     from actors.supervision.supervisor import Premises, Service
     from actors.supervision.upgrade.handover import received
-    from api.first_start import ensure_administrator
+    from api.operator.bootstrap import ensure_administrator
+    from api.operator.desired_state import read_stored_settings, read_wish
     from api.store import StoreError
-    from api.wish import read_stored_settings, read_wish
     from config.files.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
@@ -186,7 +186,7 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
 
 def _rehearse(settings: Settings) -> None:
     from actors.supervision.upgrade.preflight import WOULD_START
-    from api.rehearsal import WouldNotStart, rehearse
+    from api.operator.preflight import WouldNotStart, rehearse
     from config.files.paths import DataDir, default_data_dir
 
     data = DataDir(settings.data_dir or default_data_dir())

@@ -1,6 +1,6 @@
 """The WSGI application: the table of operations as Falcon routes, and what holds for every request.
 
-In this order: what `api.everywhere` does around every request; then, in the operation,
+In this order: what `api.middleware` does around every request; then, in the operation,
 authentication, permission, scope, validation and existence (401 before 403 before 400 before 404).
 """
 
@@ -16,12 +16,10 @@ from typing import Any
 import falcon
 from pydantic_core import to_json
 
-from api.accounts import CollectorLost
 from api.audit import origin, resource_named
-from api.caps import counted_as
-from api.everywhere import SAFE, Everywhere
-from api.http.bodies import BodyAwaited
+from api.container import Services
 from api.http.body import read_body, read_model
+from api.http.body_limits import BodyAwaited
 from api.http.call import AFTER, Call, Reply
 from api.http.errors import (
     INVALID_REQUEST,
@@ -35,18 +33,20 @@ from api.http.errors import (
     unauthorized,
     unavailable,
 )
+from api.http.idempotency import HEADER
 from api.http.query import Query
-from api.idempotency import HEADER
+from api.middleware import SAFE, Everywhere
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.proxies import stale
-from api.queries import by_name
-from api.resources.pointers import POINTERS, Pointer
+from api.operations.query_parameters import by_name
+from api.resources.redirects import POINTERS, Pointer
 from api.security.authentication import Caller
-from api.services import Services
+from api.server.connection_limits import counted_as
+from api.services.accounts import CollectorLost
+from api.services.proxies import stale
+from api.services.supervisor_link import SupervisorLost
+from api.services.webhooks import SenderLost
 from api.store import RevisionConflict, StoreError
-from api.supervisor_link import SupervisorLost
-from api.webhooks import SenderLost
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from benchmarks.rounds import QUICK, Bench, Entrant, medians
 from benchmarks.signin import REFERENCE, Answer, rows_of, timed
 from benchmarks.soak import Sample, growth
 
-from api.catalogue import Catalogue
+from api.services.proxy_cache import Catalogue
 from api.store import open_store
 from config.files.paths import open_data_dir
 from tests.folders import FOLDERS

@@ -10,8 +10,8 @@ from typing import Any
 class Entries:
     """The actor classes, `package.module:Class`."""
 
-    api: str = "api.actor:ApiActor"
-    tls: str = "api.tls_front:TlsFront"
+    api: str = "api.process:ApiActor"
+    tls: str = "api.server.tls_terminator:TlsFront"
     forwarding: str = "actors.forwarding.actor:ForwardingActor"
     metrics: str = "actors.metrics.actor:MetricsActor"
     logs: str = "actors.logs.actor:LogsActor"

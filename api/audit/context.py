@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.security.authentication import Caller
-from api.users import User
+from api.services.users import User
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from api.audit.context import on_behalf_of
 from api.audit.masking import difference
 from api.audit.trail import Entry, Trail
 from api.store import Change, Document, Store, StoreError, Write
-from api.store.contract import Predicate
+from api.store.interface import Predicate
 from config.files.paths import DataDir
 
 UNAUDITED = frozenset({"refresh_families"})

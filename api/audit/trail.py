@@ -28,7 +28,7 @@ from typing import Any
 
 from actors.sqlite import open_database, open_for_reading
 from api.audit.context import origin
-from api.store.contract import StoreError, StoreWriteError
+from api.store.interface import StoreError, StoreWriteError
 from config.files.paths import DataDir, PathError
 from config.text.formatting import timestamp_text
 

@@ -1,4 +1,4 @@
-"""The archive as it is read: with suspicion. (`api.backup.writing` makes it.)
+"""The archive as it is read: with suspicion. (`api.backup.create` makes it.)
 
 Whoever wrote an archive that is read may be anybody, so paths, sizes and kinds of its members are taken from the
 manifest, which is checked, and from nowhere else.

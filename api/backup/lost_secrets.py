@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from api.store import Store
-from api.store.contract import Write
+from api.store.interface import Write
 from config.files.secret_box import Seal, SealError
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream

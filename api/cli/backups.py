@@ -61,9 +61,9 @@ def backup(
     ] = None,
 ) -> None:
     """Back everything up into one archive, also while the product runs; keys are sealed under a passphrase."""
-    from api.backup.collecting import CollectError
+    from api.backup.create import write
+    from api.backup.snapshot import CollectError
     from api.backup.target import BadTarget
-    from api.backup.writing import write
 
     data = _own_data(config, data_dir)
     _check_place(target, keep)

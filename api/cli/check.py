@@ -31,7 +31,7 @@ def check_config(
     Certificates are looked at, of the stored proxies too. Ends with 1 when the product or a proxy could not start.
     """
     from actors.supervision.effective_settings import hidden_keys, with_stored
-    from api.offline import peek_proxies, peek_settings
+    from api.operator.offline import peek_proxies, peek_settings
     from config.files.paths import DataDir, default_data_dir
     from config.settings.runtime import BadStored
     from config.settings.settings import Places
@@ -66,7 +66,7 @@ def _view(out: Output, notes: list[str], looked_at: list[str]) -> None:
 
 def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, probe: bool) -> Iterator[Finding]:
     from api.cli import probing
-    from api.offline import has_users
+    from api.operator.offline import has_users
 
     yield from probing.data_directory(data)
     yield from probing.first_password(settings, not has_users(data))

@@ -37,7 +37,7 @@ def show_config(
     Secrets are masked. Options of a `serve` that runs are not seen here.
     """
     from actors.supervision.effective_settings import with_stored
-    from api.offline import peek_settings
+    from api.operator.offline import peek_settings
     from config.files.paths import DataDir, default_data_dir
     from config.settings.credentials import as_settings
     from config.settings.runtime import BadStored

@@ -65,7 +65,7 @@ def export_config(
         query, headers = {"secrets": "encrypted"}, _passphrase(passphrase_file, twice=True)
     data = session.api.call("GET", "/config/export", query=query, headers=headers)
     if minimal:
-        from api.transfer import minimal as sparse
+        from api.import_export import minimal as sparse
 
         data = sparse.minimal(data)
     as_json = session.out.form == "json" if file is None else file.suffix == ".json"

@@ -31,7 +31,7 @@ def reset_password(
     password_stdin: StdinOption = False,
 ) -> None:
     """Give a user a new password, also while the product runs: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
-    from api.password_reset import UnknownUser
+    from api.services.password_reset import UnknownUser
 
     chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
     if ask or password_stdin:
@@ -53,7 +53,7 @@ def reset_password(
 def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
     """The run directory of the product that holds the data directory; None when no process does. Raises `Trouble`."""
     from actors.supervision.locks import holder
-    from api.running import run_dir_of
+    from api.operator.run_dir import run_dir_of
     from config.files.paths import PathError
 
     data = data_of(config, data_dir)
@@ -74,7 +74,7 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
 
 def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
     """The new password, and whether the account is disabled. Raises `UnknownUser`, `Trouble`."""
-    from api.asking_reset import NotReset, ask_reset
+    from api.operator.password_reset import NotReset, ask_reset
 
     done = translated(NotReset, lambda: ask_reset(run, user, chosen))
     return done.password, done.disabled
@@ -82,8 +82,8 @@ def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
 
 def _in_data(config: Path | None, data_dir: Path | None, user: str, chosen: str | None) -> tuple[str, bool]:
     """As `_by_asking`, in the data of a product that is stopped."""
-    from api.first_start import WeakPassword
-    from api.offline import is_disabled, reset_password
+    from api.operator.bootstrap import WeakPassword
+    from api.operator.offline import is_disabled, reset_password
     from api.store import StoreError
 
     with locked_data(config, data_dir) as data:

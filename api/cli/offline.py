@@ -1,6 +1,6 @@
 """Commands that work on the data directory itself, since the product must be stopped for them, or can't be asked.
 
-They are for whoever runs the product on its machine. What they do to the configuration is in `api/offline.py`.
+They are for whoever runs the product on its machine. What they do to the configuration is in `api/operator/offline.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
     """Forget what was set through the API, while the product doesn't run; the configuration alone counts again."""
-    from api.offline import reset_settings as reset
+    from api.operator.offline import reset_settings as reset
     from api.store import StoreError
 
     with locked_data(config, data_dir) as data:
@@ -54,7 +54,7 @@ def reset_settings(out: Output, config: ConfigOption = None, data_dir: DataOptio
 
 def rotate_signing_key(out: Output, config: ConfigOption = None, data_dir: DataOption = None) -> None:
     """Sign access tokens with a new key, while the product doesn't run; nobody is signed out."""
-    from api.offline import rotate_signing_key as rotate
+    from api.operator.offline import rotate_signing_key as rotate
     from api.store import StoreError
     from config.text.formatting import timestamp_text
 
@@ -122,7 +122,7 @@ def data_of(config: Path | None, data_dir: Path | None) -> DataDir:
 @contextlib.contextmanager
 def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]:
     """The data directory of a product that doesn't run, locked until the end of the block."""
-    from api.backup.replacing import RESTORING
+    from api.backup.atomic_swap import RESTORING
     from config.files.data_format import NAME
 
     found = data_of(config, data_dir)
@@ -166,7 +166,7 @@ def _name_of(user: int) -> str:
 
 def finish_restore(data: DataDir) -> None:
     """Complete a restore that was killed when it was decided already. The caller holds the lock. Raises `Trouble`."""
-    from api.backup.replacing import finish
+    from api.backup.atomic_swap import finish
 
     try:
         done = finish(data)
@@ -179,7 +179,7 @@ def finish_restore(data: DataDir) -> None:
 
 def refuse_newer(folder: Path) -> None:
     """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
-    from api.store.steps import DATA_FORMAT
+    from api.store.migrations import DATA_FORMAT
     from config.files import data_format
     from config.files.paths import PathError
 
@@ -188,10 +188,10 @@ def refuse_newer(folder: Path) -> None:
 
 def bring_up_to_date(data: DataDir) -> None:
     """Bring older data to the format of this program, with the lock held and before anything of them is read."""
-    from api.store import migration, steps
+    from api.store import migration, migrations
     from config.files.paths import PathError
 
-    translated(PathError, lambda: migration.bring_up_to_date(data, steps.STEPS))
+    translated(PathError, lambda: migration.bring_up_to_date(data, migrations.STEPS))
 
 
 def take_lock(file: Path, what: str, hint: str | None = None) -> int:

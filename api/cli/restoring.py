@@ -31,7 +31,7 @@ from api.cli.trouble import Trouble
 from config.text.formatting import timestamp_text
 
 if TYPE_CHECKING:
-    from api.backup.restoring import Prepared
+    from api.backup.restore import Prepared
     from config.files.paths import DataDir
 
 COLUMNS = (Column("CHANGE", "change"), Column("KIND", "kind"), Column("NAME", "name"), Column("FIELDS", "fields"))
@@ -71,7 +71,7 @@ def restore(
     """
     from api.backup.archive import opened
     from api.backup.manifest import BadArchive
-    from api.backup.restoring import prepared
+    from api.backup.restore import prepared
     from api.store import StoreError
 
     if file.exists() and not file.is_file():
@@ -121,7 +121,7 @@ def _told(found: Prepared) -> dict[str, Any]:
 
 
 def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
-    from api.backup.restoring import commit
+    from api.backup.restore import commit
 
     kept = commit(data, found, digest).kept
     done = f"What was there is kept in {kept}." if kept else "There was nothing before."
@@ -151,7 +151,7 @@ def _place(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterato
 
 @contextlib.contextmanager
 def _copied(data: DataDir) -> Iterator[DataDir]:
-    from api.backup.collecting import CollectError, snapshot
+    from api.backup.snapshot import CollectError, snapshot
     from api.backup.target import staging
 
     refuse_newer(data.path)

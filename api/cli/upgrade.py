@@ -21,8 +21,8 @@ def upgrade(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait for the new program.")] = 120.0,
 ) -> None:
     """Have the running product become the program that is installed now, without refusing or dropping anybody."""
-    from api.upgrading import NotUpgraded  # only this command needs it
-    from api.upgrading import upgrade as upgrade_running
+    from api.operator.upgrade import NotUpgraded  # only this command needs it
+    from api.operator.upgrade import upgrade as upgrade_running
 
     given: dict[str, Any] = {"data_dir": data_dir, "run_dir": run_dir}
     settings = settings_of(config, {name: value for name, value in given.items() if value is not None})

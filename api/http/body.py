@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import falcon
 from pydantic import BaseModel
 
-from api.http.bodies import GATE, SMALL, BodyAwaited, BodyGate
+from api.http.body_limits import GATE, SMALL, BodyAwaited, BodyGate
 from api.http.errors import ApiError, invalid, rate_limited
 from api.http.validation import validated
 

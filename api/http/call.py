@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from api.container import Services
 from api.http.errors import unauthorized
 from api.http.query import Query
 from api.security.authentication import Caller
-from api.services import Services
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
 

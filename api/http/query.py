@@ -9,7 +9,7 @@ from typing import Any
 import falcon
 
 from api.http.errors import invalid
-from api.parameters import Parameter
+from api.http.query_schema import Parameter
 from config.model.access import one_address
 from config.text.formatting import parse_moment
 
@@ -19,7 +19,8 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 class Query:
     """The query of one request. All methods raise `ApiError` 400.
 
-    `declared` is what the operation says that it reads (`api.queries`); reading another name is a bug: `KeyError`.
+    `declared` is what the operation says that it reads (`api.operations.query_parameters`); reading another name is a
+    bug: `KeyError`.
     """
 
     def __init__(self, request: falcon.Request, declared: Mapping[str, Parameter]) -> None:

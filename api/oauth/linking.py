@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from api import users
 from api.audit import origin
 from api.oauth.errors import IdentityRefused
 from api.oauth.identity import Identity, domain_of, same_address
+from api.services import users
+from api.services.users import OAuthLink, User
 from api.store import Store
-from api.users import OAuthLink, User
 from config.model.user_names import new_name
 from config.passwords import hash_password
 from config.settings.oauth import MappedRole, OAuth2

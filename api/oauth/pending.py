@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from api.caps import counted_as
 from api.oauth.errors import StateRefused
+from api.server.connection_limits import counted_as
 
 LIFETIME = 600
 """Seconds that somebody may take at the provider."""

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from api.openapi import failures
-from api.openapi.answers import ANSWERS
+from api.openapi import error_responses
 from api.openapi.examples import BODIES, example_of
-from api.openapi.schemas import Schemas
+from api.openapi.responses import ANSWERS
+from api.openapi.schemas.references import Schemas
 from config import VERSION
 
 if TYPE_CHECKING:
+    from api.http.query_schema import Parameter
     from api.operations import Operation
-    from api.parameters import Parameter
 
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
@@ -74,7 +74,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas.all,
-            "responses": failures.responses(),
+            "responses": error_responses.responses(),
             "securitySchemes": _SCHEMES,
         },
         "security": _ANY_CREDENTIAL,
@@ -87,7 +87,7 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         "summary": operation.summary,
         "tags": [_tag(operation)],
         "parameters": [*_in_path(operation), *_in_query(operation), *_in_headers(operation)],
-        "responses": {**_successes(operation, schemas), **failures.of(operation)},
+        "responses": {**_successes(operation, schemas), **error_responses.of(operation)},
         "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
     }
     told["description"] = operation.description

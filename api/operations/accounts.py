@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api import accounts
 from api.operations.operation import PROXY, Operation
 from api.resources import accounts as account_handlers
+from api.services import accounts
 from config.model.accounts import AccountInput, AccountUpdate
 
 _ACCOUNT = f"{PROXY}/accounts/{{username}}"

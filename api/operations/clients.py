@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from api import queries
-from api.autoconfig import MEDIA_TYPE
+from api.operations import query_parameters
 from api.operations.operation import PROXY, Operation
 from api.resources import clients
+from api.services.pac import MEDIA_TYPE
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -19,7 +19,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns a proxy auto-configuration file for browsers with all active proxies, or with those of one "
             "`tag`. It needs no credentials when `security.public_pac` is on."
         ),
-        query=queries.PAC,
+        query=query_parameters.PAC,
         enveloped=False,
         produces=MEDIA_TYPE,
         names_resource=True,
@@ -37,6 +37,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use "
             "this proxy. Passwords appear as placeholders."
         ),
-        query=queries.SNIPPETS,
+        query=query_parameters.SNIPPETS,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import queries
+from api.operations import query_parameters
 from api.operations.operation import PROXY, Operation
 from api.resources import connections
 
@@ -18,7 +18,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns the open connections of a proxy with client, account, target, age and bytes moved. Filters "
             "and order are given in the query."
         ),
-        query=queries.LIST_CONNECTIONS,
+        query=query_parameters.LIST_CONNECTIONS,
     ),
     Operation(
         "DELETE",
@@ -31,7 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Ends all open connections that match the filters, and returns how many there were. Without a "
             "filter, `all=true` is required."
         ),
-        query=queries.END_CONNECTIONS,
+        query=query_parameters.END_CONNECTIONS,
     ),
     Operation(
         "DELETE",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from api import api_keys, queries
+from api.operations import query_parameters
 from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, Operation
 from api.resources import api_keys as key_handlers
 from api.resources import auth, oauth
 from api.security.permissions import ADMIN
+from api.services import api_keys
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -69,7 +70,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: "
             "application/json` it returns the address instead of redirecting."
         ),
-        query=queries.AUTHORIZE,
+        query=query_parameters.AUTHORIZE,
         redirects=True,
         asks_elsewhere=True,
     ),

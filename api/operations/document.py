@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.operations.operation import NONE, V1, Operation
-from api.resources import document
+from api.resources import openapi_page
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -12,7 +12,7 @@ OPERATIONS: tuple[Operation, ...] = (
         NONE,
         "getOpenapi",
         "Get the OpenAPI document",
-        document.openapi,
+        openapi_page.openapi,
         description=(
             "Returns this API as an OpenAPI 3.1 document, without the usual envelope. It needs no credentials."
         ),
@@ -24,7 +24,7 @@ OPERATIONS: tuple[Operation, ...] = (
         NONE,
         "getDocs",
         "Show the documentation page",
-        document.page,
+        openapi_page.page,
         description=(
             "Shows the operations of this API in the browser and sends requests to them. The page loads nothing "
             "from other hosts."
@@ -38,7 +38,7 @@ OPERATIONS: tuple[Operation, ...] = (
         NONE,
         "getDocsFile",
         "Get a file of the documentation page",
-        document.page_file,
+        openapi_page.page_file,
         description=("Returns a script or style sheet that the documentation page loads. It needs no credentials."),
         enveloped=False,
         produces="*/*",

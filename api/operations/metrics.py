@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import queries
+from api.operations import query_parameters
 from api.operations.operation import V1, Operation
 from api.resources import metrics
 
@@ -18,7 +18,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns a series of points for each metric, aligned to `interval`. A rate is 0 where there was no "
             "traffic; an average has no point there."
         ),
-        query=queries.QUERY_METRICS,
+        query=query_parameters.QUERY_METRICS,
         names_resource=True,
         scoped=True,
     ),
@@ -33,7 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns one number for each metric, not older than two seconds. Subscribe to the metrics socket "
             "instead of polling when you need a value each second."
         ),
-        query=queries.REALTIME,
+        query=query_parameters.REALTIME,
         names_resource=True,
         scoped=True,
     ),

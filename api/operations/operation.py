@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from api.http.bodies import SMALL
 from api.http.body import MAX_BODY
+from api.http.body_limits import SMALL
 from api.http.call import Call, Reply
-from api.parameters import Parameter
+from api.http.query_schema import Parameter
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import queries
+from api.operations import query_parameters
 from api.operations.operation import PROXY, V1, Operation
 from api.resources import access, proxies
 from config.model.proxies import READ_ONLY_FIELDS, ProxyCreate, ProxyUpdate
@@ -19,7 +19,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns one page of proxies, the oldest first, each with its actual state and statistics. `status` "
             "and `protocol` filter the list."
         ),
-        query=queries.LIST_PROXIES,
+        query=query_parameters.LIST_PROXIES,
         scoped=True,
     ),
     Operation(

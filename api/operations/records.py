@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import queries
+from api.operations import query_parameters
 from api.operations.operation import V1, Operation
 from api.resources import audit, logs
 from api.security.permissions import ADMIN
@@ -19,7 +19,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns the access records that match, newest first. Follow `next_cursor` for older ones; a search "
             "that exceeds its time limit returns what it found so far."
         ),
-        query=queries.QUERY_LOGS,
+        query=query_parameters.QUERY_LOGS,
         scoped=True,
     ),
     Operation(
@@ -33,7 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Waits until records arrive that match, or until `timeout` seconds have passed. Pass `next_cursor` "
             "of the response as `cursor` of the next request, so that no record is missed."
         ),
-        query=queries.TAIL_LOGS,
+        query=query_parameters.TAIL_LOGS,
         scoped=True,
     ),
     Operation(
@@ -47,7 +47,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Streams all matching access records, newest first, as one JSON object per line. A response that "
             "cannot be completed breaks off without its last chunk."
         ),
-        query=queries.EXPORT_LOGS,
+        query=query_parameters.EXPORT_LOGS,
         produces=logs.NDJSON,
         enveloped=False,
         scoped=True,
@@ -63,6 +63,6 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns who changed what, when and from which address, newest first. Secrets are masked in the changes."
         ),
         role="auditor",
-        query=queries.QUERY_AUDIT,
+        query=query_parameters.QUERY_AUDIT,
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from api import queries
 from api.http.body import IMPORT_PATH, MAX_IMPORT
+from api.import_export.document import ConfigDocument
+from api.operations import query_parameters
 from api.operations.operation import V1, Operation
 from api.resources import transfer
 from api.security.permissions import ADMIN
-from api.transfer.document import ConfigDocument
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
@@ -21,7 +21,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns proxies, users, webhooks and changed settings as one document. Secrets are left out, or "
             "sealed under the passphrase in `X-Passphrase` with `secrets=encrypted`."
         ),
-        query=queries.EXPORT_CONFIG,
+        query=query_parameters.EXPORT_CONFIG,
         matches=True,
         passphrase=True,
     ),
@@ -37,7 +37,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Changes the configuration to what the document says, all or nothing, and returns the differences. "
             "With `dry_run=true` it only returns what would change."
         ),
-        query=queries.IMPORT_CONFIG,
+        query=query_parameters.IMPORT_CONFIG,
         matches=True,
         passphrase=True,
         largest_body=MAX_IMPORT,

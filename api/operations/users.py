@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from api import users
 from api.operations.operation import V1, Operation
 from api.resources import users as user_handlers
+from api.services import users
 
 _USER = f"{V1}/users/{{user_id}}"
 _READ_ONLY = users.READ_ONLY_FIELDS | {"username"}

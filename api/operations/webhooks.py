@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api import queries
+from api.operations import query_parameters
 from api.operations.operation import V1, Operation
 from api.resources import webhooks
 from config.model.webhooks import READ_ONLY_FIELDS, WebhookCreate, WebhookUpdate
@@ -121,7 +121,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Returns the deliveries of a webhook, newest first, each with its attempts. They are kept for "
             "`webhooks.retention_days`."
         ),
-        query=queries.LIST_DELIVERIES,
+        query=query_parameters.LIST_DELIVERIES,
     ),
     Operation(
         "POST",

@@ -13,7 +13,7 @@ from actors.forwarding.access.policy import without_address
 from actors.forwarding.protocols.failures import Refused
 from api.http.call import Call, Reply
 from api.http.errors import invalid
-from api.proxy_process import ask_process
+from api.services.proxy_process import ask_process
 from config.model import json_patterns
 from config.model.access import one_address
 from config.model.proxies import refuse_nulls

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.messages import AccountState
-from api.accounts import find
-from api.catalogue import StoredProxy
 from api.http.call import Call, Reply
-from api.resources.views import account_form
+from api.services.accounts import find
+from api.services.proxy_cache import StoredProxy
+from api.services.proxy_views import account_form
 from config.model.accounts import ProxyAccount
 from config.model.quotas import period_at
 from config.text.formatting import timestamp_text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from api import api_keys, users
 from api.http.call import Call, Reply
 from api.http.errors import forbidden, invalid, lacks_permission, not_found, unauthorized
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
+from api.services import api_keys, users
 from api.store import NotStored, RevisionConflict, Write
 from config.text.formatting import timestamp_text
 

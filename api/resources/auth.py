@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
-from api import users
 from api.audit import origin
 from api.http.call import Call, Reply
 from api.http.errors import unauthorized
 from api.security.authentication import Caller, expired
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
+from api.services import users
+from api.services.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
-from api.users import User
 from config.model.fields import refuse_nulls
 from config.text.formatting import timestamp_text
 

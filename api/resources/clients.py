@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from api import autoconfig, snippets
-from api.authorities import is_private
 from api.http.call import Call, Document, Reply
 from api.http.errors import invalid, not_found
+from api.services import client_snippets
+from api.services import pac as pac_file
+from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyRecord
 
 
@@ -26,15 +27,15 @@ def pac(call: Call) -> Reply:
     ]
     if not found:
         raise not_found("An active proxy" if tag is None else "An active proxy with this tag")
-    text = autoconfig.script(found, _own_host(call), direct)
-    return Reply({}, headers=_HEADERS, document=Document(text.encode(), autoconfig.MEDIA_TYPE))
+    text = pac_file.script(found, _own_host(call), direct)
+    return Reply({}, headers=_HEADERS, document=Document(text.encode(), pac_file.MEDIA_TYPE))
 
 
 def show_snippets(call: Call) -> Reply:
     """The lines for one proxy."""
     call.query.refuse_others()
     record = call.services.proxies.get(call.params["proxy_id"]).record
-    return Reply({"snippets": snippets.of(record, _own_host(call), _has_private_ca(call, record))})
+    return Reply({"snippets": client_snippets.of(record, _own_host(call), _has_private_ca(call, record))})
 
 
 def _has_private_ca(call: Call, record: ProxyRecord) -> bool:
@@ -51,11 +52,11 @@ def _own_host(call: Call) -> str:
     """How clients call this machine: as `host` says, else as the caller did."""
     given = call.query.text("host")
     if given is not None:
-        host = autoconfig.host_of(f"[{given}]" if ":" in given else given)
+        host = pac_file.host_of(f"[{given}]" if ":" in given else given)
         if host is None:
             raise invalid("host", "must be a host name or an IP address")
         return host
-    host = autoconfig.host_of(call.headers.get("host"))
+    host = pac_file.host_of(call.headers.get("host"))
     if host is None:
         raise invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
     return host

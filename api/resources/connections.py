@@ -10,7 +10,7 @@ from actors.bus.messages import Connection, ConnectionFilter, Connections, EndCo
 from actors.forwarding.connections.table import SORTS
 from api.http.call import Call, Reply
 from api.http.errors import invalid, not_found
-from api.proxy_process import ask_process
+from api.services.proxy_process import ask_process
 from config.model.access import read_network
 from config.text.formatting import timestamp_text
 

@@ -1,7 +1,7 @@
 """Is it well? For load balancers in a few bytes, for people in full.
 
-Unhealthy is only a product that can't do its work: no store or no supervisor. What else is wrong (`api.condition`), or
-scarce, makes it degraded.
+Unhealthy is only a product that can't do its work: no store or no supervisor. What else is wrong
+(`api.services.condition`), or scarce, makes it degraded.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import psutil
 
 from actors.bus.messages import Fleet as FleetMessage
 from actors.bus.messages import SenderState
-from api import condition
+from api.container import Services
 from api.http.call import Call, Reply
-from api.services import Services
+from api.services import condition
 from api.store import StoreError
 from config import VERSION
 from config.text.formatting import size_text, timestamp_text, uptime_text

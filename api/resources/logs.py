@@ -13,8 +13,8 @@ from api.http.call import Call, Document, Reply
 from api.http.errors import internal, invalid, unavailable
 from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
-from api.resources.scoped import meant_proxies
-from api.slots import Slot
+from api.resources.proxy_scope import meant_proxies
+from api.services.concurrency_limit import Slot
 from config.text.access_fields import PROXY_NAME
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text

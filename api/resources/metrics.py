@@ -6,14 +6,14 @@ import time
 from typing import Any
 
 from actors.metrics.catalogue import INTERVALS, NAMES
-from api.accounts import CollectorLost
 from api.http.call import Call, Document, Reply
 from api.http.errors import invalid, lacks_permission, not_found
 from api.http.query import Query
-from api.metrics import Proxy, read_realtime, read_series
-from api.resources.scoped import meant_proxies
-from api.resources.views import listed
-from api.upstreams import ask_all_upstreams
+from api.resources.proxy_scope import meant_proxies
+from api.services.accounts import CollectorLost
+from api.services.metrics import Proxy, read_realtime, read_series
+from api.services.proxy_upstreams import ask_all_upstreams
+from api.services.proxy_views import listed
 from config.text.formatting import timestamp_text
 
 HOUR = 3600.0
@@ -63,11 +63,7 @@ def realtime(call: Call) -> Reply:
 
 def exposition(call: Call) -> Reply:
     """What a scraper gets. `call.identified` is None for one that came by the token."""
-    from api.prometheus import (  # prometheus_client costs time and memory, and many never scrape
-        MEDIA_TYPE,
-        Parts,
-        expose,
-    )
+    from api.services.prometheus import MEDIA_TYPE, Parts, expose
 
     caller, services = call.identified, call.services
     scope = None if caller is None else caller.scope

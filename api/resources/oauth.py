@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
-from api import users
 from api.audit import origin
+from api.container import Services
 from api.http.call import Call, Reply
 from api.http.errors import ApiError, invalid, rate_limited, unauthorized
 from api.oauth.errors import Busy, CodeRefused, IdentityRefused, OAuthFailure, StateRefused
@@ -17,7 +17,7 @@ from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
-from api.services import Services
+from api.services import users
 from config.model.fields import refuse_nulls
 from config.settings.oauth import OAuth2
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
-from api.catalogue import StoredProxy
 from api.http.call import Call, Reply
-from api.proxy_test import test_target
-from api.resources import views
-from api.upstreams import ask_upstreams, shown_states
+from api.services import proxy_views
+from api.services.proxy_cache import StoredProxy
+from api.services.proxy_test.tester import test_target
+from api.services.proxy_upstreams import ask_upstreams, shown_states
 from config.model import json_patterns
 from config.model.exposure_warnings import warnings
 from config.model.proxies import PROTOCOLS, refuse_nulls
@@ -59,7 +59,7 @@ def list_proxies(call: Call) -> Reply:
             and protocol in (None, proxy.record.protocol)
             and (scope is None or proxy.record.id in scope)
         ]
-    forms = views.listed(call.services.fleet, found[(page - 1) * per_page : page * per_page])
+    forms = proxy_views.listed(call.services.fleet, found[(page - 1) * per_page : page * per_page])
     return Reply({"proxies": forms, "pagination": pagination(page, per_page, len(found))})
 
 
@@ -80,7 +80,7 @@ def create_proxy(call: Call) -> Reply:
     """201 when its socket is bound and its record durable."""
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
-    return Reply({"proxy": views.created(proxy), "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
+    return Reply({"proxy": proxy_views.created(proxy), "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
 
 
 def get_proxy(call: Call) -> Reply:
@@ -141,7 +141,7 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    form = views.detail(call.services.fleet, proxy)
+    form = proxy_views.detail(call.services.fleet, proxy)
     if proxy.record.upstreams and form["runtime"] is not None:
         form["runtime"]["upstreams"] = shown_states(ask_upstreams(call.services.bridge, proxy.record))
     return form

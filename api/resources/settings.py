@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.http.call import Call, Reply
-from api.settings import Shown
+from api.services.settings import Shown
 
 
 def get_settings(call: Call) -> Reply:

@@ -10,12 +10,12 @@ from typing import Any
 
 from api.http.call import Call, Reply
 from api.http.errors import invalid
-from api.transfer import vault
-from api.transfer.export import export, export_with_secrets
-from api.transfer.imports import Outcome, run
-from api.transfer.plan import Order, Step
-from api.transfer.state import read_state
-from api.transfer.vault import Secrets, VaultError
+from api.import_export import sealed_secrets
+from api.import_export.export import export, export_with_secrets
+from api.import_export.imports import Outcome, run
+from api.import_export.plan import Order, Step
+from api.import_export.sealed_secrets import Secrets, VaultError
+from api.import_export.state import read_state
 
 SECRETS = ("omitted", "encrypted")
 BOOLEAN = ("false", "true")
@@ -58,7 +58,7 @@ def _unsealed(call: Call) -> Secrets:
     if call.body.secrets is None:
         return Secrets()
     try:
-        return vault.unseal(call.body.secrets, _required(passphrase))
+        return sealed_secrets.unseal(call.body.secrets, _required(passphrase))
     except VaultError as error:
         raise invalid(error.field, error.error) from error
 
@@ -66,7 +66,7 @@ def _unsealed(call: Call) -> Secrets:
 def _passphrase(call: Call) -> str | None:
     given = call.headers.get(PASSPHRASE)
     try:
-        return None if given is None else vault.check_passphrase(given)
+        return None if given is None else sealed_secrets.check_passphrase(given)
     except VaultError as error:
         raise invalid(error.field, error.error) from error
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 
-from api import api_keys, users
-from api.endings import commit_ending
-from api.first_start import ADMINISTRATOR
 from api.http.call import Call, Reply
 from api.http.errors import invalid, lacks_permission, not_found, rate_limited
-from api.proxies import stale
+from api.operator.bootstrap import ADMINISTRATOR
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
+from api.services import api_keys, users
+from api.services.proxies import stale
+from api.services.revocation import commit_ending
+from api.services.users import User, UserUpdate
 from api.store import Document, Store, Write
 from api.unchanged import is_same
-from api.users import User, UserUpdate
 from config.files.paths import forget_initial_password
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness

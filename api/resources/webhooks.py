@@ -12,7 +12,7 @@ from typing import Any
 from actors.bus.messages import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
 from api.http.call import Call, Reply
 from api.http.errors import lacks_permission
-from api.webhooks import StoredWebhook
+from api.services.webhooks import StoredWebhook
 from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
 from config.text.formatting import timestamp_text
 

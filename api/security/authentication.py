@@ -17,16 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api import users
-from api.api_keys import ApiKey, LastUsed, find_key
-from api.caps import counted_as
 from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
-from api.security.attempts import Attempts
-from api.security.hashing import Hashing
+from api.security.login_throttle import Attempts
+from api.security.password_checker import Hashing
 from api.security.permissions import ROLES, holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
+from api.server.connection_limits import counted_as
+from api.services import users
+from api.services.api_keys import ApiKey, LastUsed, find_key
+from api.services.users import User
 from api.store import Store
-from api.users import User
 from config.passwords import COST
 from config.text.formatting import timestamp_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.store.contract import StoreDamaged, StoreWriteError
+from api.store.interface import StoreDamaged, StoreWriteError
 from config.files.keyfile import KeyFileError, make_key, read_key
 from config.files.paths import DataDir
 

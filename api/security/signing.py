@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from api.security.keyfile import signing_key
-from api.store.contract import StoreDamaged, StoreWriteError
+from api.store.interface import StoreDamaged, StoreWriteError
 from config.files.durable import replace_file
 from config.files.keyfile import make_key
 from config.files.paths import DataDir, PathError

@@ -6,7 +6,8 @@ disk, `journal` how several collections do so together.
 
 from __future__ import annotations
 
-from api.store.contract import (
+from api.store.commit_journal import check_files
+from api.store.interface import (
     Change,
     Document,
     HistoryPruned,
@@ -19,7 +20,6 @@ from api.store.contract import (
     StoreWriteError,
     Write,
 )
-from api.store.journal import check_files
 from api.store.tiny import COLLECTIONS, RECOVERY_STEP, TinyStore, open_store, start_over
 
 __all__ = [

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from api.store.contract import StoreError
+from api.store.interface import StoreError
 from config import VERSION
 from config.files.data_format import FIRST, NAME, DataFormatError, Installing, Mark, refuse_newer, write_mark
 from config.files.durable import sync

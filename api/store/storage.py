@@ -21,7 +21,7 @@ from typing import Any
 
 from tinydb.storages import Storage
 
-from api.store.contract import StoreDamaged, StoreTooNew, StoreWriteError
+from api.store.interface import StoreDamaged, StoreTooNew, StoreWriteError
 from config.files.durable import sync, write_synced
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class GenerationStorage(Storage):
         self._written, self._texts = content, self._fresh
         self._image = {TABLE: dict(data[TABLE])}
 
-    # --- for a change over several collections (`api.store.journal`) ---
+    # --- for a change over several collections (`api.store.commit_journal`) ---
 
     @property
     def path(self) -> Path:

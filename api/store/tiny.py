@@ -2,8 +2,8 @@
 
 An entry is `{"revision": n, "body": map}`; a deleted document stays as an entry without a body, so that followers
 hear of it. The counter is the greatest revision in any file and is not written anywhere else: a change touches one
-file, or several of them together (`api.store.journal`), so there is nothing that could disagree. The oldest deletions
-are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
+file, or several of them together (`api.store.commit_journal`), so there is nothing that could disagree. The oldest
+deletions are forgotten when there are too many of them; the entry `HORIZON` then holds the step up to which they are.
 
 TinyDB is asked when something is written; readers look at a `View` of what is durable, and never wait for a writer.
 
@@ -23,7 +23,8 @@ from typing import Any, cast
 from tinydb import TinyDB
 from tinydb import table as tinydb_table
 
-from api.store.contract import (
+from api.store.commit_journal import complete, together
+from api.store.interface import (
     Change,
     Document,
     NotStored,
@@ -34,7 +35,6 @@ from api.store.contract import (
     StoreWriteError,
     Write,
 )
-from api.store.journal import complete, together
 from api.store.storage import TABLE, GenerationStorage, rewrite
 from api.store.view import Body, View
 from config.files.paths import DataDir, PathError, private_directory

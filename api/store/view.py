@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from api.store.contract import Change, HistoryPruned
+from api.store.interface import Change, HistoryPruned
 
 Body = Mapping[str, Any]
 

@@ -56,7 +56,7 @@ class RunDir:
     @property
     def api_door(self) -> Path:
         """Unix datagram socket of the API, by which the supervisor hands it a new listening socket."""
-        return self.path / "api.door"
+        return self.path / "api.server.listener_handover"
 
     @property
     def api_inner(self) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.services import ApiSettings
+from api.container import ApiSettings
 from config import passwords
 from config.settings.settings import Auth
 from tests.api.fake_provider import FakeProvider, Make

@@ -9,8 +9,8 @@ from typing import Any
 
 from falcon.testing import Result, TestClient
 
-from api.openapi.answers import ANSWERS
 from api.openapi.document import build
+from api.openapi.responses import ANSWERS
 from api.operations import OPERATIONS, Operation
 
 _ROUTES = [

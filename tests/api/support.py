@@ -40,12 +40,12 @@ from actors.bus.messages import (
     Stats,
     Unreachable,
 )
-from api import users
 from api.app import create_app
+from api.container import ApiSettings, Services
 from api.security.signing import SigningKeys
-from api.services import ApiSettings, Services
+from api.services import users
+from api.services.users import User, UserCreate
 from api.store import TinyStore, open_store
-from api.users import User, UserCreate
 from config.files.paths import DataDir, open_data_dir
 from config.settings.runtime import Stored, overlay
 from config.settings.settings import Proxy, RateLimiting, Security

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.security import attempts
-from api.security.attempts import LOCK, WINDOW, Attempts
+from api.security import login_throttle
+from api.security.login_throttle import LOCK, WINDOW, Attempts
 from tests.clocks import Clock
 
 
@@ -70,7 +70,7 @@ def test_another_limit_holds_for_the_next_failure(clock: Clock) -> None:
 def test_pairs_that_are_forgotten_are_those_that_failed_longest_ago(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "REMEMBERED", 3)
+    monkeypatch.setattr(login_throttle, "REMEMBERED", 3)
     counted = Attempts(1, clock)
     for name in ("a", "b", "a", "c", "d"):
         fail(counted, 1, name)

@@ -16,8 +16,8 @@ from api.audit import Broken, Head, Trail, refused, verify
 from api.audit.masking import difference
 from api.audit.refused import RefusedActions
 from api.audit.trail import trail_file
-from api.first_start import ensure_administrator
-from api.offline import peek_settings, reset_password, reset_settings
+from api.operator.bootstrap import ensure_administrator
+from api.operator.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
 from config.files.paths import DataDir, open_data_dir
 from tests.api.support import PASSWORD, PROXY, Api, error_of

@@ -12,11 +12,11 @@ from typing import Any
 import jwt
 import pytest
 
-from api import api_keys, users
+from api.container import ApiSettings
 from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
-from api.security import authentication, hashing, tokens
+from api.security import authentication, password_checker, tokens
 from api.security.permissions import PERMISSIONS
-from api.services import ApiSettings
+from api.services import api_keys, users
 from config import passwords
 from config.passwords import hash_password
 from config.settings.settings import Auth
@@ -81,8 +81,8 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
             for _ in range(5):
                 login(api, name, "wrong password")
     hashed: list[bytes] = []
-    right = hashing.check_prehashed
-    monkeypatch.setattr(hashing, "check_prehashed", lambda *given: hashed.append(given[1]) or right(*given))
+    right = password_checker.check_prehashed
+    monkeypatch.setattr(password_checker, "check_prehashed", lambda *given: hashed.append(given[1]) or right(*given))
     kinds = {**REFUSED, **({"right password": ("admin", PASSWORD)} if locked else {})}
     answers, rows = set(), []
     for username, password in kinds.values():
@@ -236,7 +236,7 @@ def test_basic_works_until_the_password_changes(api: Api) -> None:
 
 def test_a_remembered_pair_costs_no_second_hash(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
-    monkeypatch.setattr("api.security.hashing.check_prehashed", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr("api.security.password_checker.check_prehashed", lambda *_: pytest.fail("hashed again"))
     assert api.get("/auth/test", basic("admin", PASSWORD)).status_code == 200
 
 

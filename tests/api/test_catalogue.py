@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.catalogue import Catalogue, StoredProxy
+from api.services.proxy_cache import Catalogue, StoredProxy
 from api.store import tiny
 from config.model.proxies import ProxyCreate, new_record
 from tests.api.support import Api

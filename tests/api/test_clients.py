@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from api import autoconfig, snippets
-from api.authorities import is_private
-from api.services import ApiSettings
+from api.container import ApiSettings
+from api.services import client_snippets, pac
+from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.api.support import QUIET, Api, error_of
 from tests.e2e.origins import certificate
@@ -50,14 +50,14 @@ def test_a_browser_is_told_every_proxy_in_its_words_and_nothing_for_this_machine
         record(protocol="socks4", port=1080),
         record(protocol="socks5", port=1081, host="0.0.0.0"),
     ]
-    script = autoconfig.script(proxies, "fleet.example", direct=True)
+    script = pac.script(proxies, "fleet.example", direct=True)
     wanted = "PROXY 192.0.2.1:3128; HTTPS [2001:db8::1]:443; SOCKS 192.0.2.1:1080; SOCKS5 fleet.example:1081; DIRECT"
     assert run_pac(script, "https://example.com/", "example.com") == wanted
     for host in ("intranet", "localhost", "127.0.0.1", "::1", "x.localhost"):
         assert run_pac(script, f"http://{host}/", host) == "DIRECT"
     for host in ("127.example.com", "127.0.0.1.example.com", "xlocalhost.com", "localhost.example.com"):
         assert run_pac(script, f"http://{host}/", host) == wanted
-    assert run_pac(autoconfig.script(proxies[:1], "h", direct=False), "http://a.b/", "a.b") == "PROXY 192.0.2.1:3128"
+    assert run_pac(pac.script(proxies[:1], "h", direct=False), "http://a.b/", "a.b") == "PROXY 192.0.2.1:3128"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_browser_is_told_every_proxy_in_its_words_and_nothing_for_this_machine
     ],
 )
 def test_only_a_host_is_taken_from_the_request(given: str | None, host: str | None) -> None:
-    assert autoconfig.host_of(given) == host
+    assert pac.host_of(given) == host
 
 
 @pytest.fixture
@@ -85,32 +85,32 @@ def office(api: Api) -> str:
     return str(api.get("/proxies", api.token()).json["data"]["proxies"][0]["id"])
 
 
-def pac(api: Api, headers: dict[str, str] | None = None, query: str = "") -> Any:
+def pac_of(api: Api, headers: dict[str, str] | None = None, query: str = "") -> Any:
     return api.client.simulate_get("/proxy.pac", headers=headers, query_string=query)
 
 
 def test_the_file_has_the_active_proxies_with_the_tag(api: Api, office: str) -> None:
-    whole = pac(api, api.token())
+    whole = pac_of(api, api.token())
     assert (whole.status_code, whole.headers["content-type"]) == (200, PAC)
     assert "PROXY 127.0.0.1:3128; PROXY 127.0.0.1:3129" in whole.text
-    tagged = pac(api, api.token(), "tag=office&direct=true").text
+    tagged = pac_of(api, api.token(), "tag=office&direct=true").text
     assert "PROXY 127.0.0.1:3128; DIRECT" in tagged
     api.post(f"/proxies/{office}/stop", headers=api.token())
-    assert "3128" not in pac(api, api.token()).text
-    assert error_of(pac(api, api.token(), "tag=office"))[0] == 404
-    assert error_of(pac(api, api.token(), "colour=red"))[0] == 400
+    assert "3128" not in pac_of(api, api.token()).text
+    assert error_of(pac_of(api, api.token(), "tag=office"))[0] == 404
+    assert error_of(pac_of(api, api.token(), "colour=red"))[0] == 400
 
 
 def test_a_key_with_a_scope_hears_of_its_proxies_alone(api: Api, office: str) -> None:
     key = api.key(permissions=["proxy.read"], scope={"proxies": [office]})
-    assert "3129" not in pac(api, key).text
+    assert "3129" not in pac_of(api, key).text
 
 
 def test_it_is_open_to_everybody_only_when_the_operator_says_so(api: Api, office: str) -> None:
-    assert error_of(pac(api))[:2] == (401, "UNAUTHORIZED")
+    assert error_of(pac_of(api))[:2] == (401, "UNAUTHORIZED")
     api.settings = ApiSettings(security=QUIET.model_copy(update={"public_pac": True}))
     api.start()
-    assert pac(api).status_code == 200
+    assert pac_of(api).status_code == 200
     assert api.get("/proxies").status_code == 401
     assert api.get(f"/proxies/{office}/snippets").status_code == 401
 
@@ -130,7 +130,7 @@ def test_the_lines_name_the_user_and_never_a_password(api: Api) -> None:
 @pytest.mark.parametrize("protocol", ["http", "https", "socks4", "socks5"])
 def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
     auth = {"enabled": True, "username": "al'ice $x", **({} if protocol == "socks4" else {"password": "p" * 12})}
-    lines = snippets.of(record(protocol=protocol, auth=auth, host="::1"), "unused.example")
+    lines = client_snippets.of(record(protocol=protocol, auth=auth, host="::1"), "unused.example")
     assert "al%27ice%20%24x" in lines["url"]
     home = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
 
@@ -166,13 +166,13 @@ def test_real_programs_take_the_lines(protocol: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["socks4", "socks5"])
 def test_browsers_get_lines_for_socks_without_credentials(protocol: str) -> None:
-    lines = snippets.of(record(protocol=protocol), "unused.example")
+    lines = client_snippets.of(record(protocol=protocol), "unused.example")
     assert lines["chromium"] == f"chromium --proxy-server={protocol}://192.0.2.1:3128"
     assert str(lines["firefox"]).count("user_pref(") >= 2
 
 
 def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Path) -> None:
-    lines = snippets.of(record(protocol="https"), "unused.example", private_ca=True)
+    lines = client_snippets.of(record(protocol="https"), "unused.example", private_ca=True)
     assert lines["curl"] == "curl --proxy-cacert CA.pem --proxy https://192.0.2.1:3128 https://example.com/"
     home = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     (tmp_path / "CA.pem").write_text("the authority\n")
@@ -184,7 +184,7 @@ def test_a_private_authority_is_named_to_clients_of_an_https_proxy(tmp_path: Pat
     assert bundle.endswith("the authority\n")
     assert bundle.count("BEGIN CERTIFICATE") > 50
     for protocol in ("http", "socks5"):
-        assert "CA.pem" not in str(snippets.of(record(protocol=protocol), "unused.example", private_ca=True))
+        assert "CA.pem" not in str(client_snippets.of(record(protocol=protocol), "unused.example", private_ca=True))
 
 
 def test_an_authority_is_private_unless_it_is_a_public_one(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import Done, Failed, PasswordReset, ResetPassword
-from api import users
-from api.command_link import CommandLink
+from api.services import users
+from api.services.command_link import CommandLink
+from api.services.users import User
 from api.store import StoreWriteError
-from api.users import User
 from tests.api.support import PASSWORD, Api
 
 LONG = 30.0

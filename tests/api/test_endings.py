@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.offline import reset_password
+from api.operator.offline import reset_password
+from api.services.users import User
 from api.store import StoreWriteError, TinyStore, Write, open_store
-from api.users import User
 from tests.api.support import PASSWORD, Api
 
 CHANGES: dict[str, Callable[[Api, User], Any]] = {

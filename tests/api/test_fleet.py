@@ -8,8 +8,8 @@ import pytest
 
 from actors.bus.messages import METRICS, SUPERVISOR, ProxyStats, Runtime, Stats, Unreachable
 from actors.bus.messages import Fleet as FleetMessage
-from api import fleet as fleets
-from api.fleet import Fleet
+from api.services import runtime_view as fleets
+from api.services.runtime_view import Fleet
 
 RUNNING = Runtime("running", 7, 1.0, 0, None)
 

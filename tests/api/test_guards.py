@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.log_format import JsonLines
-from api.services import ApiSettings
+from api.container import ApiSettings
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
 

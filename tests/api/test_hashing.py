@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from api.http.errors import ApiError
-from api.security import hashing as module
-from api.security.hasher import NICENESS
-from api.security.hashing import Hashing
+from api.security import password_checker as module
+from api.security.password_checker import Hashing
+from api.security.password_worker import NICENESS
 from config.passwords import hash_password
 from tests.waiting import wait_until
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SenderState, SystemFigures
+from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address
-from api.services import ApiSettings
 from api.store import StoreWriteError
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, Api, check_envelope, error_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from api.idempotency import KEPT, Idempotency
+from api.http.idempotency import KEPT, Idempotency
 from config.files.secret_box import seal_of
 from tests.api.support import PASSWORD, PROXY, Api, error_of
 

@@ -10,9 +10,9 @@ import pytest
 from falcon.testing import Result
 
 from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, PutWish, SetWebhooks
-from api import users
+from api.import_export import sealed_secrets
+from api.services import users
 from api.store import StoreWriteError
-from api.transfer import vault
 from config.passwords import check_password
 from tests.api.support import PASSWORD, Api, error_of
 
@@ -247,7 +247,7 @@ HOOK_SECRET = {"name": "h", "url": "https://hooks.example/", "secret": "whsec_" 
 
 def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
     """A document with these secrets, whatever they are."""
-    return {**HEAD, "secrets": vault.seal(vault.Secrets.model_construct(**secrets), PASSPHRASE)}
+    return {**HEAD, "secrets": sealed_secrets.seal(sealed_secrets.Secrets.model_construct(**secrets), PASSPHRASE)}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.transfer import vault
+from api.import_export import sealed_secrets
 from config import passwords
 from tests.api.support import PASSWORD, Api
 from tests.api.test_import import HEAD, PASSPHRASE, SEALED, Importing
@@ -105,7 +105,7 @@ def two() -> Iterator[tuple[Importing, Importing]]:
     """Two installations; each example is imported over what the one before it has left."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords.hash_password, "__defaults__", (4,))
-        patch.setitem(vault._COST, "n", 2**14)
+        patch.setitem(sealed_secrets._COST, "n", 2**14)
         first, second = Api(), Api()
         yield Importing(first), Importing(second)
         first.close()

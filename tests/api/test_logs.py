@@ -11,9 +11,9 @@ import pytest
 from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs, Unreachable
 from api.http.errors import ApiError
 from api.resources.logs import NDJSON
-from api.security.hashing import AT_ONCE
-from api.server import THREADS
-from api.slots import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
+from api.security.password_checker import AT_ONCE
+from api.server.http_server import THREADS
+from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
 from config.text.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
 from tests.bus.test_records import row

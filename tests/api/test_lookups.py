@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from api import users
-from api.api_keys import LAST_USED_STEP, LastUsed, load
 from api.http.errors import ApiError
-from api.transfer import state
+from api.import_export import state
+from api.services import users
+from api.services.api_keys import LAST_USED_STEP, LastUsed, load
 from tests.api.support import PROXY, Api, error_of
 
 

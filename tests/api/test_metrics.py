@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.messages import METRICS, MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.metrics.catalogue import NAMES
-from api.openapi.metric_forms import Snapshot
+from api.openapi.schemas.metrics import Snapshot
 from tests.api.support import PROXY, Api, error_of
 
 NOON = 1_767_268_800

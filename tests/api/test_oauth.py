@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from api import users
+from api.container import ApiSettings
 from api.oauth.identity import Identity, same_address
 from api.oauth.linking import mapped_role
-from api.services import ApiSettings
-from api.users import User
+from api.services import users
+from api.services.users import User
 from config.settings.settings import Auth
 from tests.api.fake_provider import REDIRECT, FakeProvider, Make, begin, finish, sign_in
 from tests.api.support import PASSWORD, QUIET, Api, error_of

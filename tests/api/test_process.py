@@ -24,24 +24,24 @@ from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Exchange
 from actors.bus.messages import Done, Hello, PutWish, Stop
-from api.first_start import ensure_administrator
-from api.offline import reset_password
-from api.server_channel import HEAD_TIMEOUT
+from api.operator.bootstrap import ensure_administrator
+from api.operator.desired_state import read_wish
+from api.operator.offline import reset_password
+from api.server.channel import HEAD_TIMEOUT
 from api.store import StoreError
-from api.wish import read_wish
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
 from tests.folders import FOLDERS
 
 PROCESS = """
 import json, socket, sys
-import api.server
+import api.server.http_server
 from actors.process import Boot, main
 given = json.loads(sys.argv[1])
-api.server_channel.HEAD_TIMEOUT = given["head_timeout"]
+api.server.channel.HEAD_TIMEOUT = given["head_timeout"]
 listener = socket.socket(fileno=given["listener"])
 boot = Boot("api", 1, given["run"], given["data"], params={"settings": given["settings"]})
-sys.exit(main("api.actor:ApiActor", boot, [listener], given["lifeline"]))
+sys.exit(main("api.process:ApiActor", boot, [listener], given["lifeline"]))
 """
 LONG = 30.0
 

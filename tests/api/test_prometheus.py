@@ -26,8 +26,8 @@ from actors.bus.messages import (
     WebhookStatus,
 )
 from actors.histogram import bucket_of
-from api.metrics import Proxy
-from api.prometheus import Parts, expose
+from api.services.metrics import Proxy
+from api.services.prometheus import Parts, expose
 from tests.api.support import PROXY, Api, error_of
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"

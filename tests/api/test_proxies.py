@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import AwaitProxy, ProxyStats, PutProxy, RemoveProxy, ReserveListener, RestartProxy
-from api import supervisor_link
+from api.services import supervisor_link
 from tests.api.support import PROXY, Api, error_of
 from tests.waiting import wait_until
 

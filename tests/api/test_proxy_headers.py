@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.transfer.minimal import minimal
+from api.import_export.minimal import minimal
 from tests.api.support import PROXY, Api, error_of
 from tests.api.test_audit import rows
 from tests.api.test_import import Importing

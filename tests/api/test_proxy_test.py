@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest
-from api import proxy_test
-from api.proxy_test import told_address
+from api.services.proxy_test import tester
+from api.services.proxy_test.tester import told_address
 from tests.api.support import Api, error_of
 
 BOMB = gzip.compress(gzip.compress(b'{"ip": "203.0.113.9"}' + bytes(64 * 1024 * 1024)))
@@ -166,13 +166,13 @@ def test_an_origin_that_hangs_is_a_timeout(api: Api, path: str) -> None:
 def test_an_origin_that_drips_its_head_is_a_timeout_too(
     api: Api, path: str, small: SmallProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy_test, "ADMIT_TIMEOUT", 0.3)
+    monkeypatch.setattr(tester, "ADMIT_TIMEOUT", 0.3)
 
     def drip(_number: int) -> str:
         return str(run(api, path, url="http://origin.invalid/drip", timeout=2)["status"])
 
-    with concurrent.futures.ThreadPoolExecutor(proxy_test.AT_ONCE) as pool:
-        assert set(pool.map(drip, range(proxy_test.AT_ONCE))) == {"timeout"}
+    with concurrent.futures.ThreadPoolExecutor(tester.AT_ONCE) as pool:
+        assert set(pool.map(drip, range(tester.AT_ONCE))) == {"timeout"}
     assert api.post(f"{path}/test", None, api.token()).status_code == 429
     small.go_on.set()
 

@@ -14,7 +14,7 @@ import pytest
 
 from actors.net.descriptor_exhaustion import BREATHER
 from api.http.call import AFTER
-from api.server import ApiServer
+from api.server.http_server import ApiServer
 from tests.api.poverty import Poor
 from tests.waiting import wait_until
 
@@ -131,7 +131,7 @@ def test_a_kept_connection_to_the_old_address_has_one_more_answer_which_says_tha
 
 
 def test_a_silent_connection_to_the_old_address_is_closed(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.server_channel.OUTDATED", 0.0)
+    monkeypatch.setattr("api.server.channel.OUTDATED", 0.0)
     with socket.create_connection(("127.0.0.1", serving.port), LONG) as silent:
         wait_until(lambda: serving.server._server.active_channels, "it is accepted")
         serving.server.move(listening())
@@ -207,8 +207,8 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
 def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, takes: bool
 ) -> None:
-    monkeypatch.setattr("api.server_channel.SLOWEST", 1024 * MIB)
-    monkeypatch.setattr("api.server_channel.STALLED_AFTER", 0.5)
+    monkeypatch.setattr("api.server.channel.SLOWEST", 1024 * MIB)
+    monkeypatch.setattr("api.server.channel.STALLED_AFTER", 0.5)
     ended = threading.Event()
 
     def endless(_environ: Any) -> Iterator[bytes]:
@@ -230,7 +230,7 @@ def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
 def test_it_is_said_once_that_requests_do_not_come_to_their_end(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("api.server_channel.HEAD_TIMEOUT", 0.1)
+    monkeypatch.setattr("api.server.channel.HEAD_TIMEOUT", 0.1)
     slow = [socket.create_connection(("127.0.0.1", serving.port), LONG) for _ in range(3)]
     for each in slow:
         each.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")

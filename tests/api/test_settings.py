@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import SUPERVISOR
-from api.services import ApiSettings, names_in
+from api.container import ApiSettings, names_in
 from api.store import StoreWriteError
 from config.settings.groups import Logging
 from config.settings.runtime import BadStored, merge, overlay

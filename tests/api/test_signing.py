@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 import pytest
 
-from api.offline import rotate_signing_key
+from api.operator.offline import rotate_signing_key
 from api.security.signing import SigningKeys
 from api.security.tokens import BadToken, Lifetimes, Tokens
 from api.store import StoreDamaged

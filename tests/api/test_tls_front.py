@@ -19,7 +19,7 @@ import pytest
 
 from actors.net.descriptor_exhaustion import BREATHER
 from actors.process import Boot
-from api.tls_front import TlsFront
+from api.server.tls_terminator import TlsFront
 from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
 from tests.folders import FOLDERS

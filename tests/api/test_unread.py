@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.log_format import JsonLines
-from api.refusals import Refusals
-from api.server import ApiServer
-from api.server_tasks import MAX_HEAD
-from api.services import ApiSettings
+from api.container import ApiSettings
+from api.server.http_server import ApiServer
+from api.server.rejected_requests import Refusals
+from api.server.tasks import MAX_HEAD
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import Api
 

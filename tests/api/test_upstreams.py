@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwarding_name
-from api.services import ApiSettings
+from api.container import ApiSettings
+from api.operator.desired_state import read_wish
 from api.store import StoreDamaged
-from api.wish import read_wish
 from config.settings.settings import Proxy
 from tests.api.support import QUIET, Api, error_of
 from tests.api.test_proxies import create

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from api.audit import Head, verify
-from api.backup import replacing, restoring
+from api.backup import atomic_swap, restore
 from api.backup.archive import opened
+from api.backup.create import write
 from api.backup.manifest import BadArchive
-from api.backup.writing import write
-from api.store import open_store, steps
-from api.store.contract import Write
+from api.store import migrations, open_store
+from api.store.interface import Write
 from api.store.storage import GenerationStorage
 from config.files.data_format import Mark, read_mark, write_mark
 from config.files.paths import DataDir
@@ -56,7 +56,7 @@ def test_a_dry_run_says_what_differs_and_touches_nothing(site: Site) -> None:
     assert "added\tproxies\tplain" in shown.out
     assert "chained" not in shown.out
     assert {path: path.read_bytes() for path in site.data.store.iterdir()} == before
-    assert not (site.data.path / replacing.RESTORING).exists()
+    assert not (site.data.path / atomic_swap.RESTORING).exists()
 
 
 def test_what_was_removed_and_changed_is_back_and_the_state_in_between_is_kept(site: Site) -> None:
@@ -274,7 +274,7 @@ def test_an_archive_that_was_altered_is_refused_and_nothing_is_touched(
     refused = site.restore(file, "--yes")
     assert (refused.status, words in refused.err or "cut short" in refused.err) == (1, True), refused.err
     assert site.names() == ["chained"]
-    assert not (site.data.path / replacing.RESTORING).exists()
+    assert not (site.data.path / atomic_swap.RESTORING).exists()
     assert not (site.folder / "evil").exists()
 
 
@@ -297,7 +297,7 @@ def test_an_archive_that_was_made_to_do_harm_is_refused_like_any_other(folder: P
     data.path.mkdir()
     refused = "is not as the manifest|not a whole archive|keys are damaged|contradicts itself"
     with pytest.raises(BadArchive, match=refused), opened(file) as archive:
-        restoring.prepared(data, archive, "a passphrase for it").__enter__()
+        restore.prepared(data, archive, "a passphrase for it").__enter__()
     assert list(data.path.iterdir()) == []
 
 
@@ -389,7 +389,7 @@ def test_a_restore_that_is_killed_at_a_rename_leaves_the_old_state_or_the_new_on
         for left in moments:
             here = Site(Path(root) / str(left), Path(root) / str(left) / "data")
             here.shell.good("reset-settings")  # whoever comes next completes it, or clears it away
-            assert not (here.data.path / replacing.RESTORING).exists()
+            assert not (here.data.path / atomic_swap.RESTORING).exists()
             assert isinstance(verify(here.data), Head)
             seen.append(here.names())
     old, new = ["chained"], ["chained", "plain"]
@@ -447,10 +447,10 @@ def test_a_backup_of_an_older_release_is_brought_forward_by_its_restore(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = site.backup()
-    monkeypatch.setattr(steps, "STEPS", tomorrow.STEPS)
-    monkeypatch.setattr(steps, "DATA_FORMAT", 3)
-    with opened(file) as archive, restoring.prepared(site.data, archive, PASSPHRASE) as found:
-        restoring.commit(site.data, found, "0" * 64)
+    monkeypatch.setattr(migrations, "STEPS", tomorrow.STEPS)
+    monkeypatch.setattr(migrations, "DATA_FORMAT", 3)
+    with opened(file) as archive, restore.prepared(site.data, archive, PASSPHRASE) as found:
+        restore.commit(site.data, found, "0" * 64)
     assert read_mark(site.data.path) == Mark(3)
     store = open_store(site.data)
     assert [each.body["tags"] for each in store.find("proxies")] == [["tomorrow"], ["tomorrow"]]
@@ -459,7 +459,7 @@ def test_a_backup_of_an_older_release_is_brought_forward_by_its_restore(
 
 
 def test_a_backup_says_that_an_upgrade_was_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "DATA_FORMAT", 2)
+    monkeypatch.setattr(migrations, "DATA_FORMAT", 2)
     (site.data.path / "format").write_text(
         '{"format": 2, "version": "0.2.0", "installing": {"from": 1, "parts": ["store"]}}'
     )

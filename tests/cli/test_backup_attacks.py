@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from api import users
 from api.audit import Head, verify
-from api.backup import collecting, replacing, restoring, sealed_keys, target
+from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
 from api.cli import restoring as restore_command
-from api.first_start import ADMINISTRATOR
+from api.operator.bootstrap import ADMINISTRATOR
 from api.security import tokens
+from api.services import users
 from api.store import StoreDamaged, open_store
-from api.store.journal import complete
+from api.store.commit_journal import complete
 from api.store.storage import compose
 from config.files.data_format import Mark, write_mark
 from config.files.paths import DataDir
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_is_named_and_leaves_what_was_there(site: Site, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(collecting, "_put", full)
+    monkeypatch.setattr(snapshot, "_put", full)
     failed = site.shell("backup", str(file), "--without-keys")
     assert failed.status == 1
     assert f"the disk of {site.folder} is full" in failed.err
@@ -341,14 +341,14 @@ def test_a_folder_that_is_mounted_is_refused_before_anything_is_decided(
 def test_older_data_that_cannot_be_brought_forward_are_no_obstacle_to_a_restore(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from api.store import steps
+    from api.store import migrations
     from tests.store import tomorrow
 
     file = site.backup()
     for damaged in site.data.store.glob("proxies.json*"):
         damaged.write_bytes(b"damaged")
-    monkeypatch.setattr(steps, "STEPS", tomorrow.STEPS)
-    monkeypatch.setattr(steps, "DATA_FORMAT", 3)
+    monkeypatch.setattr(migrations, "STEPS", tomorrow.STEPS)
+    monkeypatch.setattr(migrations, "DATA_FORMAT", 3)
     restored = site.restore(file, "--yes")
     assert restored.status == 0, restored.err
     assert site.names() == ["chained", "plain"]
@@ -357,8 +357,8 @@ def test_older_data_that_cannot_be_brought_forward_are_no_obstacle_to_a_restore(
 def test_the_way_back_that_an_interrupted_restore_decided_is_completed_before_another(site: Site) -> None:
     file = site.backup()
     forget(site)
-    with opened(file) as archive, restoring.prepared(site.data, archive, PASSPHRASE):
-        (site.data.path / replacing.RESTORING / "new").rename(site.data.path / replacing.RESTORING / "ready")
+    with opened(file) as archive, restore.prepared(site.data, archive, PASSPHRASE):
+        (site.data.path / atomic_swap.RESTORING / "new").rename(site.data.path / atomic_swap.RESTORING / "ready")
     refused = site.restore(file, "--dry-run")
     assert (refused.status, "a restore was interrupted" in refused.err) == (1, True)
     idle = site.restore(file, "--yes")

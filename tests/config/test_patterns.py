@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
-from api.parameters import address
-from api.proxy_test import test_target as read_web_url
+from api.http.query_schema import address
 from api.resources.access import ExplainBody
-from api.users import Username as PersonName
+from api.services.proxy_test.tester import test_target as read_web_url
+from api.services.users import Username as PersonName
 from config.model import json_patterns, webhooks
 from config.model.access import read_destination, read_network
 from config.model.accounts import AccountName, Bandwidth

@@ -56,7 +56,7 @@ def test_the_program_is_started_without_a_shell_so_that_signals_reach_it(keyword
 
 def test_it_is_asked_for_its_health_and_stopped_by_the_signal_that_it_knows() -> None:
     options, _, command = last("HEALTHCHECK").partition("CMD ")
-    assert json.loads(command)[1:] == ["-m", "api.ready"]
+    assert json.loads(command)[1:] == ["-m", "api.operator.readiness_probe"]
     assert {"--interval", "--timeout", "--start-period", "--retries"} == set(re.findall(r"--[a-z-]+", options))
     assert last("STOPSIGNAL") == "SIGTERM"
 

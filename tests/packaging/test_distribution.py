@@ -190,7 +190,7 @@ def test_the_installed_product_serves_its_pages_and_a_proxy(built: Built) -> Non
         loaded = {name for name in Path(f"/proc/{product.pid}/cmdline").read_text().split("\0") if str(ROOT) in name}
         assert loaded == set()
         ready = subprocess.run(
-            [str(built.python), "-m", "api.ready"],
+            [str(built.python), "-m", "api.operator.readiness_probe"],
             env={
                 **product.environment(),
                 "PROXYFLEET_SERVER__PORT": str(product.port),

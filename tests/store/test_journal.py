@@ -21,7 +21,7 @@ from api.store import (
     StoreWriteError,
     TinyStore,
     Write,
-    journal,
+    commit_journal,
     storage,
     tiny,
 )
@@ -280,4 +280,4 @@ def test_a_damaged_journal_is_told(folder: Path) -> None:
     TinyStore(folder).close()
     (folder / "journal.json").write_bytes(b"not one of ours")
     with pytest.raises(StoreDamaged, match=r"journal\.json"):
-        journal.complete(folder)
+        commit_journal.complete(folder)

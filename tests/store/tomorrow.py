@@ -9,9 +9,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from api.store import steps
+from api.store import migrations
 from api.store.migration import Step
-from api.store.steps import change_documents
+from api.store.migrations import change_documents
 
 
 def _sort_tags(folder: Path) -> None:
@@ -32,7 +32,7 @@ def _note_the_day(folder: Path) -> None:
 
 
 STEPS = (
-    *steps.STEPS,
+    *migrations.STEPS,
     Step("the tags of proxies are sorted", ("store",), _sort_tags),
     Step("the audit trail knows the day", ("audit", "store"), _note_the_day),
 )
@@ -40,6 +40,6 @@ STEPS = (
 if __name__ == "__main__":
     import supervisor
 
-    steps.STEPS = STEPS
-    steps.DATA_FORMAT = len(STEPS) + 1
+    migrations.STEPS = STEPS
+    migrations.DATA_FORMAT = len(STEPS) + 1
     supervisor.main()

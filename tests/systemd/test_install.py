@@ -59,7 +59,7 @@ def test_install_upgrade_go_back_and_remove(bare: Machine) -> None:
 
     refused = bare.run(SCRIPT, "--environment", str(RELEASES / "3"), check=False)
     assert "The one before goes on" in refused
-    assert "api.actor" in refused
+    assert "api.process" in refused
     assert bare.run("readlink", "-f", "/opt/proxyfleet/current").strip() == str(RELEASES / "2")
     assert (service.state, service.pid) == ("active", first)
 

@@ -1,0 +1,66 @@
+"""What a restore finds where it would put its data. It only looks, with the lock held, and takes all as it comes."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from api.audit import Broken, verify
+from api.backup.differences import bodies_of
+from api.store import StoreError, migration, migrations, open_store
+from config.files.data_format import NAME, DataFormatError
+from config.files.paths import DataDir
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The bodies of the store by collection and id, and its last step; the key files by name; the audit trail's head.
+
+    What can't be read is as if it weren't there: a restore may be the way out of just that.
+    """
+
+    bodies: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    revision: int = 0
+    keys: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    audit_head: str | None = None
+
+
+def present(data: DataDir, scratch: Path) -> Present:
+    """What is in `data` now. `scratch` is a folder that isn't there yet, for copies. Raises `OSError`."""
+    keys = (
+        {path.name: path.read_bytes() for path in data.keys.iterdir() if path.is_file()} if data.keys.is_dir() else {}
+    )
+    bodies, revision = _stored(data, DataDir(scratch))
+    return Present(bodies, revision, keys, audit_head(data))
+
+
+def _stored(data: DataDir, copy: DataDir) -> tuple[dict[str, Any], int]:
+    """From a copy, since opening a store completes what was cut off in it, and takes damaged files out of the way."""
+    if not data.store.is_dir():
+        return {}, 0
+    copy.path.mkdir(mode=0o700)
+    try:
+        shutil.copytree(data.store, copy.store)
+        if (data.path / NAME).is_file():
+            shutil.copyfile(data.path / NAME, copy.path / NAME)
+        migration.bring_up_to_date(copy, migrations.STEPS)
+        store = open_store(copy)
+    except (DataFormatError, StoreError, shutil.Error):
+        return {}, 0
+    try:
+        return dict(bodies_of(store)), store.revision
+    finally:
+        store.close()
+
+
+def audit_head(data: DataDir) -> str | None:
+    """The last row of the trail, as `audit verify` prints it; None when there is no whole trail."""
+    try:
+        found = verify(data, alone=True)
+    except (StoreError, sqlite3.Error):
+        return None
+    return None if isinstance(found, Broken) else f"{found.seq}:{found.hash}"

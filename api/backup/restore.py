@@ -1,0 +1,250 @@
+"""A restore up to the moment at which it happens: everything is read, checked and compared beside the data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from api.audit import Broken, Trail, verify
+from api.audit.context import on_behalf_of
+from api.backup import atomic_swap, lost_secrets, sealed_keys
+from api.backup.archive import Opened, Progress, no_progress
+from api.backup.atomic_swap import Completed
+from api.backup.current_state import Present, present
+from api.backup.differences import Difference, bodies_of, differences, of_keys, of_trail
+from api.backup.lost_secrets import LostSecret
+from api.backup.manifest import BadArchive, Manifest
+from api.operator.bootstrap import ADMINISTRATOR
+from api.security import tokens
+from api.services import users
+from api.services.api_keys import ApiKey
+from api.services.proxies import read_specs
+from api.services.settings import read_stored
+from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
+from config.files.data_format import NAME, DataFormatError, Mark, write_mark
+from config.files.paths import DataDir
+from config.files.secret_box import SealError, seal_of
+from config.model.webhooks import SECRET_PURPOSE, WebhookRecord
+from config.passwords import check_password
+from config.settings.runtime import SettingsUpdate
+from config.text.formatting import size_text, timestamp_text
+
+_SPARE = 64 * 2**20
+"""Bytes that are left free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A restore that could happen: what it would change, what is there now, and the secrets that it loses."""
+
+    manifest: Manifest
+    differences: tuple[Difference, ...]
+    present: Present
+    lost: tuple[LostSecret, ...] = ()
+
+
+@contextmanager
+def prepared(
+    data: DataDir,
+    archive: Opened,
+    passphrase: str | None,
+    progress: Progress = no_progress,
+    without_secrets: bool = False,
+) -> Iterator[Prepared]:
+    """Everything of `archive` beside `data`, checked. `commit` inside of the block makes it happen; else it is undone.
+
+    With `without_secrets` the keys of the archive are not used, and secrets that the present keys do not open are
+    removed. The caller holds the lock of `data`. Raises `BadArchive`, `OSError`.
+    """
+    _refuse_newer(archive.manifest)
+    _refuse_full(data, archive.manifest)
+    _refuse_mounts(data, archive.manifest)
+    fresh = DataDir(atomic_swap.begin(data))
+    try:
+        now = present(data, fresh.path.with_name("now"))
+        archive.extract(fresh.path, progress)
+        _check_store(fresh)
+        sealed = None if without_secrets else archive.sealed
+        _put_keys(now, fresh, archive, sealed, passphrase)
+        _bring_up_to_date(fresh, archive.manifest)
+        _check_audit(fresh)
+        lost = _remove_lost_secrets(fresh) if without_secrets else []
+        yield Prepared(archive.manifest, tuple(_compared(data, now, fresh, sealed is not None)), now, tuple(lost))
+    finally:
+        if not (data.path / atomic_swap.RESTORING / "ready").exists():
+            atomic_swap.give_up(data)
+
+
+def commit(data: DataDir, prepared_: Prepared, digest: str) -> Completed:
+    """It happens. The restored audit trail has a row about it. Raises `OSError`, `StoreError`.
+
+    Sign-ins aren't restored: some of them were ended after the backup. Revisions go on after those that were given out
+    since: nobody's `If-Match` may fit what they never saw.
+    """
+    fresh = DataDir(data.path / atomic_swap.RESTORING / "new")
+    _sign_everybody_out(fresh, prepared_.present.revision)
+    _tell(fresh, prepared_, digest)
+    fresh.idempotency.mkdir(mode=0o700)  # answers of the time after the backup would be given for what was undone
+    _keep_initial_password(data, fresh)
+    return atomic_swap.commit(data)
+
+
+def _sign_everybody_out(fresh: DataDir, given_out: int) -> None:
+    store = open_store(fresh)
+    newest = max(store.revision, given_out)
+    store.close()
+    start_over(fresh, tokens.COLLECTION, newest + RECOVERY_STEP)
+
+
+def _tell(fresh: DataDir, prepared_: Prepared, digest: str) -> None:
+    made, head = timestamp_text(prepared_.manifest.created_at), prepared_.present.audit_head
+    details = {"created_at": made, "product": prepared_.manifest.product, "sha256": digest, "replaced_head": head}
+    trail = Trail(fresh)
+    try:
+        with on_behalf_of("command_line", "restore"):
+            trail.append("backup.restored", {"type": "backup", "id": None, "name": None}, details=details)
+    finally:
+        trail.close()
+
+
+def _keep_initial_password(data: DataDir, fresh: DataDir) -> None:
+    """If it is good for the restored administrator, too; it may be all that somebody has to sign in with."""
+    try:
+        password = data.initial_password.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return
+    store = open_store(fresh)
+    try:
+        user = users.by_name(store, ADMINISTRATOR)
+    finally:
+        store.close()
+    if user is not None and check_password(password, user.password_hash):
+        fresh.initial_password.touch(mode=0o600)
+        fresh.initial_password.write_text(password + "\n", encoding="utf-8")
+
+
+def _refuse_newer(manifest: Manifest) -> None:
+    if manifest.data_format > migrations.DATA_FORMAT:
+        raise BadArchive(
+            f"its data have format {manifest.data_format}, and this release knows up to {migrations.DATA_FORMAT}:"
+            f" restore it with {manifest.product} or newer"
+        )
+
+
+def _check_store(fresh: DataDir) -> None:
+    try:
+        check_files(fresh.store)
+    except StoreError as error:
+        raise BadArchive(f"its configuration can't be read by this release: {error}") from error
+
+
+def _bring_up_to_date(fresh: DataDir, manifest: Manifest) -> None:
+    """Data of an older release become those of this one here already; the archive is what is kept of them."""
+    write_mark(fresh.path, Mark(manifest.data_format, manifest.product))
+    try:
+        migration.bring_up_to_date(fresh, migrations.STEPS)
+    except DataFormatError as error:
+        raise BadArchive(str(error)) from error
+    for kept in fresh.path.glob("before-*"):
+        shutil.rmtree(kept)
+
+
+def _refuse_full(data: DataDir, manifest: Manifest) -> None:
+    needed, free = manifest.total + _SPARE, shutil.disk_usage(data.path).free
+    if needed > free:
+        raise BadArchive(
+            f"it needs {size_text(needed)}, with {size_text(_SPARE)} to be left over, and {size_text(free)} are free at"
+            f" {data.path}"
+        )
+
+
+def _refuse_mounts(data: DataDir, manifest: Manifest) -> None:
+    """What is mounted can't be renamed, and that would show only after the restore was decided."""
+    for name in (*manifest.folders, data.keys.name, data.idempotency.name, NAME):
+        if os.path.ismount(data.path / name):
+            raise BadArchive(
+                f"{data.path / name} is a mount point, and a restore puts another folder in its place; unmount it, and"
+                " move what was restored there afterwards"
+            )
+
+
+def _put_keys(now: Present, fresh: DataDir, archive: Opened, sealed: bytes | None, passphrase: str | None) -> None:
+    """Those of the archive; else those that are here."""
+    keys = now.keys
+    if sealed is not None:
+        if passphrase is None:
+            raise BadArchive("its keys are sealed under a passphrase, which is needed")
+        keys = sealed_keys.unseal(sealed, passphrase, archive.head)
+    fresh.keys.mkdir(mode=0o700)
+    for name, key in keys.items():
+        path = fresh.keys / Path(name).name
+        path.touch(mode=0o600)
+        path.write_bytes(key)
+
+
+def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
+    try:
+        seal = seal_of(fresh)
+        seal.ensure()
+        store = open_store(fresh)
+        try:
+            return lost_secrets.remove(store, seal)
+        finally:
+            store.close()
+    except (StoreError, SealError, ValidationError) as error:
+        raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
+
+
+def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> list[Difference]:
+    try:
+        store = open_store(fresh)
+        try:
+            _check(store, fresh)
+            then = bodies_of(store)
+        finally:
+            store.close()
+    except (StoreError, SealError, ValidationError) as error:
+        if with_keys or not (isinstance(error, SealError) or isinstance(error.__cause__, SealError)):
+            raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
+        raise BadArchive(
+            f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
+            " installation that it was made of there, take an archive with keys, or restore it --without-secrets"
+        ) from error
+    keys = {path.name: path.read_bytes() for path in fresh.keys.iterdir()}
+    return [*differences(now.bodies, then), *of_keys(now.keys, keys), *of_trail(now.audit_head)]
+
+
+def _told(error: Exception) -> str:
+    """In one line, without the values."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{error.title}: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _check(store: Store, fresh: DataDir) -> None:
+    """Is every document one that this release knows, and does the key open every secret?"""
+    seal = seal_of(fresh)
+    read_specs(store, seal)
+    SettingsUpdate.model_validate(read_stored(store))
+    for document in store.find(users.COLLECTION):
+        users.load(document)
+    for document in store.find("api_keys"):
+        ApiKey.model_validate(document.body)
+    for document in store.find("webhooks"):
+        seal.open(WebhookRecord.model_validate(document.body).secret_sealed, SECRET_PURPOSE)
+
+
+def _check_audit(fresh: DataDir) -> None:
+    try:
+        found = verify(fresh)
+    except StoreError as error:
+        raise BadArchive(f"its audit trail can't be read: {error}") from error
+    if isinstance(found, Broken):
+        raise BadArchive(f"its audit trail is broken: row {found.seq} {found.error}")

@@ -1,0 +1,234 @@
+"""Everything that the handlers need, put together in one place."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pydantic import BaseModel
+
+from actors.bus.events import event_topic
+from actors.bus.messages import Event
+from actors.net.own_requests import OutgoingGuard
+from api.audit import AuditedStore, Trail, origin
+from api.audit.masking import difference
+from api.audit.refused import RefusedActions
+from api.bus_bridge import Bridge
+from api.http.idempotency import Idempotency
+from api.oauth.sign_in import SignIns
+from api.security.authentication import Authenticator
+from api.security.login_throttle import Attempts
+from api.security.password_checker import Hashing
+from api.security.rate_limits import RateLimits
+from api.security.signing import SigningKeys
+from api.security.tokens import Lifetimes, Tokens
+from api.services.accounts import Accounts
+from api.services.api_keys import LastUsed
+from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
+from api.services.proxies import Proxies
+from api.services.proxy_test.tester import ProxyTester
+from api.services.runtime_view import Fleet
+from api.services.settings import LiveSettings
+from api.services.upstream_addresses import UpstreamPolicy
+from api.services.users import User
+from api.services.webhooks import Webhooks
+from api.store import Store, StoreError
+from config.files.paths import DataDir
+from config.files.secret_box import seal_of
+from config.settings.groups import Logging
+from config.settings.groups import Webhooks as WebhookSettings
+from config.settings.settings import Auth, Proxy, Security, Server
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    """The part of the settings that the API needs."""
+
+    server: Server = field(default_factory=Server)
+    logging: Logging = field(default_factory=Logging)
+    auth: Auth = field(default_factory=Auth)
+    proxy: Proxy = field(default_factory=Proxy)
+    security: Security = field(default_factory=Security)
+    prometheus_token_hash: str | None = None
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    whole: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """All settings, those of other actors too, as they came; with a secret in them."""
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> ApiSettings:
+        """From what `config.settings.settings.plain` gives."""
+        return cls(
+            server=Server.model_validate(plain.get("server", {})),
+            logging=Logging.model_validate(plain.get("logging", {})),
+            auth=Auth.model_validate(plain.get("auth", {})),
+            proxy=Proxy.model_validate(plain.get("proxy", {})),
+            security=Security.model_validate(plain.get("security", {})),
+            prometheus_token_hash=plain.get("prometheus_token_hash"),
+            webhooks=WebhookSettings.model_validate(plain.get("webhooks", {})),
+            whole=plain,
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """The opposite of `from_plain`."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self) if each.name != "whole"}
+
+    def is_prometheus_token(self, given: str) -> bool:
+        """Is this `metrics.prometheus_token`?"""
+        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
+        return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
+
+
+Publish = Callable[[str, dict[str, Any]], None]
+"""Called as `(event type, data)`."""
+
+
+class Services:
+    """The services of one API process. All of them are thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        bridge: Bridge,
+        settings: ApiSettings,
+        keys: SigningKeys,
+        data: DataDir,
+        supervisor_pid: int | None = None,
+    ) -> None:
+        self.ending = threading.Event()
+        """The API is about to end: who waits for something should wait no longer."""
+        self.tails = Slots(TAILS_MAX, TAILS_EACH, "tails of the log")
+        self.exports = Slots(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
+        self.audit = Trail(data)
+        self.refused_actions = RefusedActions(self._append)
+        self.store = store = AuditedStore(store, self.audit)
+        self.bridge = bridge
+        self.settings = settings
+        self.data = data
+        self.supervisor_pid = supervisor_pid
+        self.started_at = time.time()
+        self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
+        self.attempts = Attempts(settings.auth.max_login_attempts)
+        self.hashing = Hashing()
+        self.authenticator = Authenticator(
+            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record, self.hashing
+        )
+        self.rates = RateLimits(settings.security.rate_limiting)
+        self.fleet = Fleet(bridge)
+        self.seal = seal_of(data)
+        self.idempotency = Idempotency(data, self.seal)
+        self.proxies = Proxies(
+            store,
+            bridge,
+            self.publish,
+            settings.proxy.default_timeout,
+            settings.server.tls,
+            self.seal,
+            _upstream_policy(settings),
+            self.fleet.changed,
+        )
+        self.accounts = Accounts(self.proxies, bridge)
+        self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
+        self.on_moved: Callable[[], None] = _nothing
+        """Called when the answer to a change of the API's own address was written."""
+        self.on_max_connections: Callable[[int], None] = _of_no_interest
+        self.tester = ProxyTester(bridge, settings.proxy.test_url)
+        self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
+
+    def take_over(self, settings: ApiSettings) -> None:
+        """The settings were read again: what can change while the API runs does, for the requests to come."""
+        self.settings = settings
+        self.tokens.lifetimes = _lifetimes(settings.auth)
+        self.attempts.limit = settings.auth.max_login_attempts
+        if self.rates.settings != settings.security.rate_limiting:
+            self.rates = RateLimits(settings.security.rate_limiting)
+        self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
+        self.tester.default_url = settings.proxy.test_url
+        if self.sign_ins.settings != settings.auth.oauth2:
+            self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
+        self.on_max_connections(settings.server.max_connections)
+
+    def reread(self, settings: ApiSettings) -> None:
+        """The configuration file was read again."""
+        old, new = difference(*({**each.plain(), **each.whole} for each in (self.settings, settings)))
+        self.take_over(settings)
+        if new:
+            resource = {"type": "settings", "id": "configuration", "name": None}
+            self._append("settings.reread", resource, before=old, after=new)
+            self.publish("settings.updated", {"changed": names_in(new), "source": "file"})
+
+    def _outgoing(self) -> OutgoingGuard:
+        """What judges where requests to identity providers go, which may be in an intranet."""
+        proxies = ((each.record.host, each.record.port) for each in self.proxies.all())
+        return OutgoingGuard((*_upstream_policy(self.settings).services, *proxies))
+
+    def close(self) -> None:
+        """Give back what the services opened themselves."""
+        self.proxies.close()
+        self.hashing.close()
+        self.audit.close()
+        self.idempotency.close()
+
+    def sign_in_refused(self, reason: str, address: str) -> None:
+        """Somebody whom an identity provider sent is not let in."""
+        self.publish("auth.login_failed", {"username": "", "client_ip": address})
+        self._record("auth.login_failed", None, "", reason)
+
+    def _record(self, action: str, user: User | None, username: str, reason: str) -> None:
+        """A sign-in that failed, which stays one even if this can't be written."""
+        resource = {"type": "user", "id": user.id if user else None, "name": username[:64]}
+        self._append(action, resource, outcome="failed", details={"reason": reason})
+
+    def _append(self, action: str, resource: dict[str, Any] | None, **more: Any) -> None:
+        try:
+            self.audit.append(action, resource, **more)
+        except StoreError as error:
+            log.error("not in the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
+
+    def _put_in_force(self, plain: Mapping[str, Any]) -> None:
+        self.take_over(ApiSettings.from_plain(plain))
+
+    def publish(self, kind: str, data: dict[str, Any]) -> None:
+        """Say on the events plane that something happened, and by which request if it was one."""
+        if (request_id := origin().request_id) is not None:
+            data = {**data, "request_id": request_id}
+        event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
+        self.bridge.publish(event_topic(event), event)
+
+
+def names_in(part: Mapping[str, Any], path: str = "") -> list[str]:
+    """The keys of nested groups: `server.max_connections`."""
+    found: list[str] = []
+    for name, value in part.items():
+        below = isinstance(value, Mapping) and bool(value)
+        found += names_in(value, f"{path}{name}.") if below else [f"{path}{name}"]
+    return sorted(found)
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def _upstream_policy(settings: ApiSettings) -> UpstreamPolicy:
+    return UpstreamPolicy.of(settings.server, settings.proxy, settings.whole.get("metrics", {}))
+
+
+def _lifetimes(auth: Auth) -> Lifetimes:
+    return Lifetimes(auth.access_token_ttl, auth.jwt.refresh_token_ttl)
+
+
+def _nothing() -> None:
+    """Nobody listens, so nobody moves."""
+
+
+def _of_no_interest(_number: int) -> None:
+    """There is no server."""

@@ -1,0 +1,70 @@
+"""What differs between two entries, field by field, and no secret in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.audit.masking import LONGEST_LIST
+from api.import_export.entries import Hidden
+from config.model.webhooks import MASK
+
+_KNOWN_BY = {"accounts": "username", "upstreams": "name"}
+"""Lists whose entries are compared one by one, and what an entry is known by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`field` is a path such as `accounts[alice].limits.connections`; a secret is `***`, what isn't there None."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Difference]:
+    """All of them, in the order of the entry. None is an entry that isn't there."""
+    return list(_of_maps(before or {}, after or {}, ""))
+
+
+def _of_maps(before: Mapping[str, Any], after: Mapping[str, Any], path: str) -> Iterator[Difference]:
+    for name in dict.fromkeys((*after, *before)):
+        yield from _of_values(name, before.get(name), after.get(name), f"{path}{name}")
+
+
+def _of_values(name: str, before: Any, after: Any, path: str) -> Iterator[Difference]:
+    if before == after:
+        return
+    if name in _KNOWN_BY and isinstance(before, list) and isinstance(after, list):
+        yield from _of_lists(before, after, _KNOWN_BY[name], path)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _of_maps(before, after, f"{path}.")
+    else:
+        yield Difference(path, masked(before), masked(after))
+
+
+def _of_lists(before: list[Any], after: list[Any], key: str, path: str) -> Iterator[Difference]:
+    old, new = ({each[key]: each for each in entries} for entries in (before, after))
+    if len(new) + len(old) > LONGEST_LIST:
+        yield Difference(path, _counted(old, new), _counted(new, old))
+        return
+    for name in dict.fromkeys((*new, *old)):
+        yield from _of_values("", old.get(name), new.get(name), f"{path}[{name}]")
+    if [name for name in old if name in new] != [name for name in new if name in old]:
+        yield Difference(path, list(old), list(new))
+
+
+def _counted(these: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, int]:
+    return {"entries": len(these), "only_here": len(these.keys() - others.keys())}
+
+
+def masked(value: Any) -> Any:
+    """As it may be shown. A long list is told by its number."""
+    if isinstance(value, Hidden):
+        return MASK
+    if isinstance(value, Mapping):
+        return {name: masked(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return {"entries": len(value)} if len(value) > LONGEST_LIST else [masked(item) for item in value]
+    return value

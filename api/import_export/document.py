@@ -1,0 +1,197 @@
+"""What an import takes: the document, strictly. Exports are documents of the same form.
+
+A field that is left out stays as it is, and gets its default in what is new; so it is with a whole section. A place of
+a secret holds null when the secret is not told: then it stays, too, or comes from `secrets`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from api.services.users import Email, NewPassword, Permissions, Role, Status, Username
+from api.services.webhooks import MAX_WEBHOOKS
+from config.model import json_patterns
+from config.model.accounts import ACCOUNTS_MAX, AccountInput
+from config.model.fields import Input, refuse_nulls
+from config.model.proxies import AuthInput, Name, ProxyUpdate
+from config.model.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
+from config.model.webhooks import Events, Secret, SparseHeaders, Url
+from config.model.webhooks import Name as WebhookName
+from config.settings.runtime import SettingsUpdate
+
+KIND = "proxyfleet.config"
+VERSION = 1
+MOST_PROXIES = 10_000
+MOST_USERS = 10_000
+
+_Text = Annotated[StrictStr, Field(min_length=1, max_length=1024)]
+
+
+def _refuse(given: Any, *may_be_null: str) -> Any:
+    if isinstance(given, dict):
+        for name, value in given.items():
+            if value is None and name not in may_be_null:
+                raise PydanticCustomError("null_field", "{field} must not be null", {"field": name})
+    return given
+
+
+class EntryAuth(AuthInput):
+    """`auth` of an entry."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls(cls, given: Any) -> Any:
+        return _refuse(given, "password")
+
+
+class EntryAccount(AccountInput):
+    """An account of an entry."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_end_may_be_null(cls, given: Any) -> Any:
+        return _refuse(given, "password", "expires_at")
+
+
+class EntryUpstreamAuth(UpstreamAuth):
+    """`auth` of a parent of an entry."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls(cls, given: Any) -> Any:
+        return _refuse(given, "password")
+
+
+class EntryUpstream(UpstreamInput):
+    """A parent of an entry."""
+
+    auth: EntryUpstreamAuth | None = None
+
+    @property
+    def unsaid(self) -> bool:
+        """Is there a password which isn't told here?"""
+        return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
+
+
+EntryParents = Annotated[list[Annotated[EntryUpstream, *ONE_PARENT]], *ALL_PARENTS]
+
+
+class ProxyEntry(ProxyUpdate):
+    """A proxy, known by its `name`. A new one needs `port` and `protocol`, and is active unless it says otherwise."""
+
+    name: Name
+    status: Literal["active", "inactive"] | None = None
+    auth: EntryAuth | None = None
+    accounts: Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)] | None = None  # type: ignore[assignment]
+    upstreams: EntryParents | None = None  # type: ignore[assignment]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            inner = {name: value for name, value in given.items() if name != "auth" or value is None}
+            refuse_nulls(inner)
+        return given
+
+
+class OAuthEntry(Input):
+    """Who a user is at an identity provider."""
+
+    provider: _Text
+    issuer: _Text
+    subject: _Text
+
+
+OF_ROLE = "role"
+"""For formats without null: `permissions` that are those of the role. There, `email` and `oauth` are empty texts."""
+
+SparsePermissions = Annotated[
+    Permissions | None,
+    BeforeValidator(
+        lambda given: None if given == OF_ROLE else given,
+        json_schema_input_type=Permissions | Literal["role"] | None,
+    ),
+]
+SparseEmail = Annotated[
+    Email | None,
+    BeforeValidator(lambda given: None if given == "" else given, json_schema_input_type=Email | Literal[""] | None),
+]
+SparseLink = Annotated[
+    OAuthEntry | None,
+    BeforeValidator(
+        lambda given: None if given == "" else given, json_schema_input_type=OAuthEntry | Literal[""] | None
+    ),
+]
+
+
+class UserEntry(Input):
+    """A user, known by `username`. `permissions` null are those of the role; `email` and `oauth` null are none.
+
+    Formats that have no null say `"role"` and an empty text.
+    """
+
+    username: Username
+    email: SparseEmail = None
+    role: Role | None = None
+    permissions: SparsePermissions = None
+    status: Status | None = None
+    password: NewPassword | None = Field(None, repr=False)
+    email_claimed: StrictBool | None = None
+    oauth: SparseLink = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls(cls, given: Any) -> Any:
+        return _refuse(given, "email", "permissions", "password", "oauth")
+
+
+class WebhookEntry(Input):
+    """A webhook. A header whose value is null (or empty, for formats that have no null) keeps the value that it has."""
+
+    name: WebhookName
+    url: Url
+    events: Events | None = None
+    headers: SparseHeaders | None = Field(None, repr=False)
+    enabled: StrictBool | None = None
+    secret: Secret | None = Field(None, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls(cls, given: Any) -> Any:
+        return _refuse(given, "secret")
+
+
+_Base64 = Annotated[StrictStr, json_patterns.text("^[A-Za-z0-9+/]*={0,2}$")]
+
+
+class SealedSecrets(Input):
+    """`secrets`: everything that is null elsewhere, under a key that is derived from a passphrase."""
+
+    kdf: Literal["scrypt"]
+    n: Literal[16384, 32768, 65536, 131072]
+    r: Literal[8]
+    p: Literal[1]
+    salt: Annotated[_Base64, Field(max_length=88)]
+    cipher: Literal["AES-256-GCM"]
+    nonce: Annotated[_Base64, Field(max_length=24)]
+    data: _Base64
+
+
+class ConfigDocument(Input):
+    """The body of an import. A section that is left out is not touched."""
+
+    kind: Literal["proxyfleet.config"]
+    version: Literal[1]
+    proxies: Annotated[list[ProxyEntry], Field(max_length=MOST_PROXIES)] | None = None
+    users: Annotated[list[UserEntry], Field(max_length=MOST_USERS)] | None = None
+    webhooks: Annotated[list[WebhookEntry], Field(max_length=MAX_WEBHOOKS)] | None = None
+    settings: SettingsUpdate | None = None
+    secrets: SealedSecrets | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nulls(cls, given: Any) -> Any:
+        return _refuse(given)

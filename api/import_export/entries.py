@@ -1,0 +1,106 @@
+"""Records as entries of the document: what is of one installation left out, secrets as `Hidden`.
+
+What is `Hidden` is compared, never shown: `bare` makes an export of an entry, with null in those places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.services.proxy_views import account_form
+from api.services.users import User
+from config.model.proxies import ProxyRecord
+from config.model.upstreams import ProxyUpstream, shown
+from config.model.webhooks import WebhookRecord
+
+
+class Hidden(str):
+    """A secret, as it is stored."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Hidden"
+
+
+def bare(value: Any) -> Any:
+    """The same without secrets: null where there is one."""
+    if isinstance(value, Hidden):
+        return None
+    if isinstance(value, Mapping):
+        return {name: bare(item) for name, item in value.items()}
+    return [bare(item) for item in value] if isinstance(value, list) else value
+
+
+def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
+    """An entry of `proxies`."""
+    entry: dict[str, Any] = {
+        "name": record.name,
+        "status": record.status,
+        "host": record.host,
+        "port": record.port,
+        "protocol": record.protocol,
+        "auth": _auth(record),
+        "settings": record.settings.model_dump(),
+        "access": record.access.model_dump(),
+        "upstreams": [_parent(parent) for parent in record.upstreams],
+        "upstream_policy": record.upstream_policy,
+        "upstream_check": record.upstream_check.model_dump(),
+        "limits": record.limits.model_dump(),
+        "accounts": [
+            {**_without(account_form(each), "created_at"), **_password(each.password_hash)} for each in record.accounts
+        ],
+        "tags": list(record.tags),
+        "accept_proxy_protocol": record.accept_proxy_protocol,
+        "bind_address": record.bind_address,
+        "headers": record.headers.model_dump(),
+    }
+    return entry if record.tls is None else {**entry, "tls": record.tls.model_dump()}
+
+
+def _auth(record: ProxyRecord) -> dict[str, Any]:
+    auth = record.auth
+    username = {} if auth.username is None else {"username": auth.username}
+    return {"enabled": auth.enabled, **username, **_password(auth.password_hash)}
+
+
+def _parent(parent: ProxyUpstream) -> dict[str, Any]:
+    form = shown(parent)
+    if "auth" in form:
+        form["auth"] |= _password(parent.password)
+    return form
+
+
+def user_entry(user: User) -> dict[str, Any]:
+    """An entry of `users`, with every field: an import keeps what an entry leaves out."""
+    return {
+        "username": user.username,
+        "email": user.email,
+        "role": user.role,
+        "permissions": user.permissions,
+        "status": user.status,
+        **_password(user.password_hash),
+        "email_claimed": user.email_claimed,
+        "oauth": None if user.oauth is None else user.oauth.model_dump(),
+    }
+
+
+def webhook_entry(record: WebhookRecord) -> dict[str, Any]:
+    """An entry of `webhooks`."""
+    return {
+        "name": record.name,
+        "url": record.url,
+        "events": list(record.events),
+        "headers": {name: Hidden(value) for name, value in record.headers.items()},
+        "enabled": record.enabled,
+        "secret": Hidden(record.secret_sealed),
+    }
+
+
+def _password(stored: str | None) -> dict[str, Hidden]:
+    return {} if stored is None else {"password": Hidden(stored)}
+
+
+def _without(form: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in form.items() if key != name}

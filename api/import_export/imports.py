@@ -1,0 +1,275 @@
+"""Carrying an import out, all of it or nothing.
+
+In this order: the plan is made; with every other change held up, everything that has to listen somewhere else is bound
+by the supervisor; the store takes all documents in one step; settings, supervisor and webhook sender are told. Until
+the store has it nothing has changed, and from then on a crash loses nothing: each of those who are told asks for all
+of it at its next start, or is given it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from actors.bus.messages import (
+    SUPERVISOR,
+    CancelListeners,
+    Done,
+    ListenerRefused,
+    ListenerReserved,
+    PrepareSettings,
+    PutWish,
+    ReserveListener,
+)
+from api.container import Services
+from api.http.errors import ApiError
+from api.import_export.document import ConfigDocument
+from api.import_export.plan import PASSWORDS_MAX, Order, Plan, Problems, Step, Surroundings
+from api.import_export.proxies import plan_proxies
+from api.import_export.settings import default_timeout, plan_settings
+from api.import_export.state import read_state
+from api.import_export.users import plan_users
+from api.import_export.webhooks import plan_webhooks
+from api.operator.bootstrap import ADMINISTRATOR
+from api.services import api_keys, settings, users
+from api.services.api_keys import ApiKey
+from api.services.proxies import read_specs, stale
+from api.services.revocation import commit_ending
+from api.services.settings import moves
+from api.services.supervisor_link import SupervisorLost
+from api.services.users import User
+from api.store import StoreError, Write
+from config.files.paths import forget_initial_password
+from config.model.proxies import ProxyRecord
+
+WISH_TIMEOUT = 60.0
+"""Seconds that the supervisor may take to start and stop whatever an import says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done, or would be; `mark` is the ETag of the configuration before it, `after` that of now."""
+
+    plan: Plan
+    mark: int
+    moved: bool
+
+
+def run(services: Services, order: Order) -> Outcome:
+    """Carry out an import, or try it. Raises `ApiError` (400, 412), `SupervisorLost`, `StoreError`."""
+    _refuse_too_many_passwords(order.document)
+    plan = make_plan(services, order)  # hashing takes its time, so nobody waits for it
+    with _held(services):
+        if read_state(services.store).revisions != plan.state.revisions:
+            plan = make_plan(services, order)
+        if order.if_match not in (None, plan.state.mark):
+            raise stale(plan.state.mark)
+        if not plan.pending() and not plan.changed_settings:
+            return Outcome(plan, plan.state.mark, moved=False)
+        with _bound(services, plan, keep=not order.dry_run):
+            if order.dry_run:
+                return Outcome(plan, plan.state.mark, moved=False)
+            revoked = _commit(services, plan)
+        lost = _tell(services, plan)
+        mark = read_state(services.store).mark
+    for key in revoked:
+        services.publish("api_key.revoked", api_keys.about(key))
+    _say(services, plan)
+    if lost is not None:
+        raise lost
+    return Outcome(plan, mark, moves(plan.changed_settings))
+
+
+def make_plan(services: Services, order: Order) -> Plan:
+    """What is to be done. Raises `ApiError` 400 with all that is wrong, `StoreError`."""
+    state, problems, now = read_state(services.store), Problems(), time.time()
+    held, proxies = services.settings, services.proxies
+    around = Surroundings(services.seal, held, proxies.tls, proxies.default_timeout, proxies.upstream_policy, now)
+    of_settings = plan_settings(state, order, around, problems)
+    if of_settings is not None:
+        timeout = default_timeout(of_settings.changed, proxies.default_timeout)
+        around = Surroundings(services.seal, held, proxies.tls, timeout, proxies.upstream_policy, now)
+    plan = Plan(
+        state,
+        plan_proxies(state, order, around, problems),
+        plan_users(state, order, around, problems),
+        plan_webhooks(state, order, around, problems),
+        of_settings,
+    )
+    problems.refuse()
+    return plan
+
+
+def _refuse_too_many_passwords(document: ConfigDocument) -> None:
+    proxies = document.proxies or []
+    given = sum(entry.auth is not None and entry.auth.password is not None for entry in proxies)
+    given += sum(account.password is not None for entry in proxies for account in entry.accounts or ())
+    given += sum(entry.password is not None for entry in document.users or ())
+    if given > PASSWORDS_MAX:
+        problems = Problems()
+        problems.add("proxies", f"at most {PASSWORDS_MAX} passwords can be given in the clear; seal the others")
+        problems.refuse()
+
+
+@contextmanager
+def _held(services: Services) -> Iterator[None]:
+    """Nobody else changes anything meanwhile."""
+    with services.live.hold(), users.one_change, services.webhooks.hold(), services.proxies.hold():
+        yield
+
+
+# --- addresses ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _bound(services: Services, plan: Plan, keep: bool) -> Iterator[None]:
+    """Every address that the plan needs is bound within the block; let go at its end unless all went well."""
+    wanted = [step for step in plan.proxies if _needs_binding(step.before, step.after)]
+    leaving = tuple(step.id for step in plan.proxies if _gives_up(step.before, step.after))
+    kept = False
+    try:
+        _reserve(services, wanted, leaving)
+        if plan.settings is not None and plan.settings.changed:
+            _prepare(services, plan.settings.stored)
+        yield
+        kept = keep
+    finally:
+        if not kept:
+            _let_go(services, plan, wanted)
+
+
+def _needs_binding(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
+    listens = after is not None and after.status == "active"
+    return listens and (before is None or before.status != "active" or _address(before) != _address(after))
+
+
+def _gives_up(before: ProxyRecord | None, after: ProxyRecord | None) -> bool:
+    listened = before is not None and before.status == "active"
+    return listened and (after is None or after.status != "active" or _address(before) != _address(after))
+
+
+def _address(record: ProxyRecord | None) -> tuple[str, int] | None:
+    return None if record is None else (record.host, record.port)
+
+
+def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str, ...]) -> None:
+    problems = Problems()
+    for step in wanted:
+        host, port = step.record.host, step.record.port
+        reply = services.bridge.ask(SUPERVISOR, ReserveListener(step.id, host, port, leaving))
+        if isinstance(reply, ListenerRefused):
+            problems.add(f"{step.path}.{reply.field}", reply.error)
+        elif not isinstance(reply, ListenerReserved):
+            raise SupervisorLost(repr(reply))
+    problems.refuse()
+
+
+def _prepare(services: Services, stored: Any) -> None:
+    try:
+        services.live.prepare(stored)
+    except ApiError as error:
+        field = error.details.get("field")
+        error.details["field"] = f"settings.{field}" if field else "settings"
+        raise
+
+
+def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None:
+    """What isn't let go here, since the supervisor doesn't answer, it lets go by itself."""
+    if wanted:
+        services.bridge.ask(SUPERVISOR, CancelListeners(tuple(step.id for step in wanted)))
+    if moves(plan.changed_settings):
+        services.bridge.ask(SUPERVISOR, PrepareSettings(plan.state.settings))
+
+
+# --- the change itself --------------------------------------------------------------------------------------------
+
+
+def _commit(services: Services, plan: Plan) -> list[ApiKey]:
+    """All of it in one step; the keys of users who are gone with it."""
+    there = [(step.before, step.after) for step in plan.users if step.before is not None]
+    signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
+    gone = [before.id for before, after in there if after is None]
+    _, revoked = commit_ending(services.store, _writes(plan), signed_out, gone)
+    return revoked
+
+
+def _writes(plan: Plan) -> list[Write]:
+    writes = [step.write() for step in plan.pending()]
+    if plan.settings is not None and plan.settings.changed:
+        body = {"id": settings.DOCUMENT, **plan.settings.stored}
+        writes.append(Write(settings.COLLECTION, settings.DOCUMENT, body))
+    return writes
+
+
+def _tell(services: Services, plan: Plan) -> Exception | None:
+    """Those who have to know; what went wrong with the last of them that could not be told."""
+    lost: Exception | None = None
+    for tell in _tellings(services, plan):
+        try:
+            tell()
+        except (SupervisorLost, StoreError) as error:
+            lost = error
+    return lost
+
+
+def _tellings(services: Services, plan: Plan) -> Iterator[Callable[[], None]]:
+    of_settings = plan.settings
+    if of_settings is not None and of_settings.changed:
+        yield lambda: services.live.put_in_force(of_settings.stored)
+    if _any(plan.proxies):
+        yield lambda: _tell_wish(services)
+    if _any(plan.webhooks):
+        yield services.webhooks.tell
+    for step in plan.users:
+        if _is_new_password_of_the_first(step.before, step.after):
+            yield lambda: forget_initial_password(services.data)
+
+
+def _any(steps: Sequence[Step[Any]]) -> bool:
+    return any(step.action != "unchanged" for step in steps)
+
+
+def _tell_wish(services: Services) -> None:
+    reply = services.bridge.ask(SUPERVISOR, PutWish(read_specs(services.store, services.seal)), WISH_TIMEOUT)
+    if not isinstance(reply, Done):
+        services.proxies.link.fell_behind(reply)
+        raise SupervisorLost(repr(reply))
+
+
+def _ends_tokens(before: User, after: User) -> bool:
+    return after.status != "active" or after.password_hash != before.password_hash
+
+
+def _is_new_password_of_the_first(before: User | None, after: User | None) -> bool:
+    if before is None or after is None or before.username != ADMINISTRATOR:
+        return False
+    return before.password_hash != after.password_hash
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+def _say(services: Services, plan: Plan) -> None:
+    for step in plan.proxies:
+        if step.before is not None and step.after is not None and step.changes:
+            services.proxies.forget_accounts(step.before, step.after)
+        for kind in _proxy_events(step):
+            services.proxies.say(kind, step.record)
+    for person in plan.users:
+        if person.action != "unchanged":
+            services.publish(f"user.{person.action}d", users.about(person.record))
+    if plan.changed_settings:
+        services.live.say(plan.changed_settings)
+
+
+def _proxy_events(step: Step[ProxyRecord]) -> list[str]:
+    """A change of nothing but the status is a start or a stop."""
+    if step.before is None or step.after is None:
+        return [f"proxy.{step.action}d"]
+    events = ["proxy.updated"] if any(each.field != "status" for each in step.changes) else []
+    if step.before.status != step.after.status:
+        events.append("proxy.started" if step.after.status == "active" else "proxy.stopped")
+    return events

@@ -1,0 +1,65 @@
+"""An exported document without what is as it is by default: something to read, and to keep in version control.
+
+An import takes what a new entry leaves out from the defaults, so on an empty installation both make the same. Of a
+proxy that is there, what an entry leaves out stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from api.import_export.entries import proxy_entry
+from api.services.proxy_views import account_form
+from config.model.accounts import ProxyAccount
+from config.model.proxies import blank_record
+
+_NO_DEFAULT = object()
+ALWAYS = frozenset({"name", "host", "port", "protocol", "username", "auth"})
+"""Fields that stay, whatever they are; `auth` unless all of it is as by default."""
+
+
+def minimal(document: Mapping[str, Any]) -> dict[str, Any]:
+    """`document` with entries that have only what differs. Timeouts of proxies stay: their default is a setting."""
+    return {
+        **document,
+        "proxies": [_proxy(entry) for entry in document["proxies"]],
+        "users": [_differing(entry, _BLANK_USER) for entry in document["users"]],
+        "webhooks": [_differing(entry, _BLANK_WEBHOOK) for entry in document["webhooks"]],
+        "settings": {group: values for group, values in document["settings"].items() if values} or None,
+    }
+
+
+def _proxy(entry: Mapping[str, Any]) -> dict[str, Any]:
+    where = (entry["name"], entry["host"], entry["port"], entry["protocol"])
+    blank = proxy_entry(blank_record("prx_blank", *where, now=0.0, default_timeout=0))
+    kept = _differing(entry, blank)
+    if entry["auth"] == blank["auth"]:
+        del kept["auth"]
+    if entry["accounts"]:
+        kept["accounts"] = [_differing(each, _BLANK_ACCOUNT) for each in entry["accounts"]]
+    return kept
+
+
+_BLANK_USER: dict[str, Any] = {
+    "email": None,
+    "permissions": None,
+    "status": "active",
+    "password": None,
+    "email_claimed": False,
+    "oauth": None,
+}
+_BLANK_WEBHOOK: dict[str, Any] = {"headers": {}, "enabled": True, "secret": None}
+_BLANK_ACCOUNT = account_form(ProxyAccount(id="", username="", created_at=0.0))
+
+
+def _differing(entry: Mapping[str, Any], blank: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in entry.items():
+        usual = blank.get(name, _NO_DEFAULT)
+        if name in ALWAYS or not isinstance(value, Mapping) or not isinstance(usual, Mapping):
+            if name in ALWAYS or value != usual:
+                kept[name] = value
+        elif inner := _differing(value, usual):
+            kept[name] = inner
+    return kept

@@ -1,0 +1,152 @@
+"""A plan: what an import would change, found by comparing what is there with what is wanted.
+
+Planning changes nothing and asks nobody; the modules for the kinds of resources do it, this one has what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from api.http.errors import invalid_fields
+from api.import_export.diff import Difference, differences
+from api.import_export.document import ConfigDocument
+from api.import_export.sealed_secrets import Secrets
+from api.import_export.state import State
+from api.services.upstream_addresses import UpstreamPolicy
+from api.store import Write
+from config.files.secret_box import Seal
+from config.settings.runtime import Grouped, Stored
+from config.settings.settings import ServerTls
+
+MOST_PROBLEMS = 100
+PASSWORDS_MAX = 100
+"""Passwords in the clear in one import, each of which takes a good part of a tenth of a second to hash."""
+
+Action = Literal["create", "update", "delete", "unchanged"]
+R = TypeVar("R", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for: a document with its secrets opened, by the user `caller_id`."""
+
+    document: ConfigDocument
+    secrets: Secrets
+    caller_id: str
+    prune: bool
+    dry_run: bool
+    if_match: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What planning needs to know besides: the settings in force, the seal of this installation, the time."""
+
+    seal: Seal
+    settings: Grouped
+    tls: ServerTls
+    default_timeout: int
+    upstream_policy: UpstreamPolicy
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[R]):
+    """One resource: as it is stored, and as it is to be. `path` is where the document has it.
+
+    `secret` was made up for what is new, and is told this once.
+    """
+
+    kind: str
+    collection: str
+    name: str
+    path: str
+    before: R | None
+    revision: int
+    after: R | None
+    entry: Callable[[R], Mapping[str, Any]]
+    secret: str | None = None
+    changes: list[Difference] = field(init=False)
+
+    def __post_init__(self) -> None:
+        entries = [None if each is None else self.entry(each) for each in (self.before, self.after)]
+        object.__setattr__(self, "changes", differences(*entries))
+
+    @property
+    def action(self) -> Action:
+        """What becomes of it."""
+        if self.before is None:
+            return "create"
+        if self.after is None:
+            return "delete"
+        return "update" if self.changes else "unchanged"
+
+    @property
+    def record(self) -> R:
+        """As it is to be; as it was, if it is to go."""
+        record = self.after or self.before
+        assert record is not None
+        return record
+
+    @property
+    def id(self) -> str:
+        """Its identifier here."""
+        return str(self.record.id)  # type: ignore[attr-defined]  # all records have one
+
+    def write(self) -> Write:
+        """For the store."""
+        body = None if self.after is None else self.after.model_dump(mode="json")
+        return Write(self.collection, self.id, body, self.revision)
+
+
+class Problems:
+    """What is wrong with a document, all of it rather than the first of it."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, str]] = []
+
+    def add(self, path: str, error: str) -> None:
+        """`path` is a field of the document, as `proxies[3].port`."""
+        self._found.append((path, error))
+
+    def refuse(self) -> None:
+        """Raise `ApiError` 400 if there are any."""
+        if self._found:
+            raise invalid_fields(self._found[:MOST_PROBLEMS])
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsStep:
+    """The settings that the document names, flat; `changed` are those that differ, `stored` what would be stored."""
+
+    changed: Stored
+    stored: Stored
+    changes: list[Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps. `settings` is None when the document has none."""
+
+    state: State
+    proxies: list[Step[Any]]
+    users: list[Step[Any]]
+    webhooks: list[Step[Any]]
+    settings: SettingsStep | None
+
+    def steps(self) -> list[Step[Any]]:
+        """Those of documents of their own."""
+        return [*self.proxies, *self.users, *self.webhooks]
+
+    def pending(self) -> list[Step[Any]]:
+        """Those that change something."""
+        return [step for step in self.steps() if step.action != "unchanged"]
+
+    @property
+    def changed_settings(self) -> Stored:
+        """Those that differ from what is in force."""
+        return {} if self.settings is None else self.settings.changed

@@ -1,0 +1,178 @@
+"""Planning of proxies."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Sequence
+from typing import Any
+
+from api.import_export.document import ProxyEntry
+from api.import_export.entries import proxy_entry
+from api.import_export.plan import Order, Problems, Step, Surroundings
+from api.import_export.sealed_secrets import ParentSecret, ProxySecrets
+from api.import_export.state import State
+from api.services.proxy_cache import COLLECTION, StoredProxy
+from api.services.proxy_upstreams import with_parents
+from api.store import StoreWriteError
+from config.files.secret_box import Seal, SealError
+from config.model.accounts import ProxyAccount
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord, apply, blank_record, check_certificate
+from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
+
+NOTHING_SEALED = ProxySecrets()
+
+
+def plan_proxies(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[ProxyRecord]]:
+    """A step for each entry, in their order; then, to prune, one for each proxy that has none."""
+    entries = order.document.proxies
+    if entries is None:
+        return []
+    steps, named = [], dict[str, int]()
+    for index, entry in enumerate(entries):
+        path = f"proxies[{index}]"
+        if entry.name in named:
+            problems.add(f"{path}.name", f"is the name of proxies[{named[entry.name]}], too")
+            continue
+        named[entry.name] = index
+        step = _plan_one(state.proxies.get(entry.name), entry, path, order, around, problems)
+        if step is not None:
+            steps.append(step)
+    if order.prune:
+        steps += [_step("proxies", each, None) for name, each in sorted(state.proxies.items()) if name not in named]
+    _refuse_upstreams(state, steps, around, problems)
+    return steps
+
+
+def _plan_one(
+    stored: StoredProxy | None,
+    entry: ProxyEntry,
+    path: str,
+    order: Order,
+    around: Surroundings,
+    problems: Problems,
+) -> Step[ProxyRecord] | None:
+    sealed = order.secrets.proxies.get(entry.name, NOTHING_SEALED)
+    try:
+        step = _step(path, stored, _wanted(stored, entry, sealed, around))
+        if step.action != "unchanged" and step.after is not None:
+            check_certificate(step.after, around.tls)
+    except InvalidProxy as error:
+        problems.add(f"{path}.{error.field}", error.error)
+        return None
+    except SealError as error:
+        raise StoreWriteError(str(error)) from error
+    return step
+
+
+def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> Step[ProxyRecord]:
+    before, revision = (None, 0) if stored is None else (stored.record, stored.revision)
+    name = (after or before).name  # type: ignore[union-attr]  # there is one of them
+    return Step("proxy", COLLECTION, name, path, before, revision, after, proxy_entry)
+
+
+def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
+    """The record as the entry wants it. Raises `InvalidProxy`, `SealError`."""
+    known = _blank(entry, around) if stored is None else stored.record
+    base, body = _with_secrets(known, entry, sealed, around), entry
+    if _is_closed(known, entry):
+        base = base.model_copy(update={"auth": base.auth.model_copy(update={"enabled": True})})
+        body = entry.model_copy(update={"auth": None})
+    record = with_parents(apply(base, body, around.now), body, around.seal)
+    for index, given in enumerate(entry.upstreams or ()):
+        if given.unsaid and record.upstreams[index].password is None:
+            raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
+    status = entry.status or ("active" if stored is None else known.status)
+    return record.model_copy(update={"status": status})
+
+
+def _is_closed(known: ProxyRecord, entry: ProxyEntry) -> bool:
+    """Is it a proxy that nobody gets into, as one is whose last account has gone? A single change doesn't make one."""
+    auth, accounts = entry.auth, known.accounts if entry.accounts is None else entry.accounts
+    named = known.auth.username or (auth and (auth.username or auth.password))
+    return auth is not None and auth.enabled is True and not accounts and not named
+
+
+def _blank(entry: ProxyEntry, around: Surroundings) -> ProxyRecord:
+    for name in ("port", "protocol"):
+        if getattr(entry, name) is None:
+            raise InvalidProxy(name, "is required for a new proxy")
+    return blank_record(
+        "prx_" + random.token_hex(8),
+        entry.name,
+        entry.host or "127.0.0.1",
+        entry.port or 0,
+        entry.protocol or "",
+        around.now,
+        around.default_timeout,
+    )
+
+
+# --- secrets that come with the document --------------------------------------------------------------------------
+
+
+def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
+    """`record` as if it had these secrets already, so that the entry keeps them where it gives none."""
+    auth = record.auth
+    if entry.auth is not None and entry.auth.password is None and sealed.auth is not None:
+        auth = auth.model_copy(update={"password_hash": sealed.auth})
+    if entry.accounts and not record.accounts and (entry.auth is None or entry.auth.enabled is None):
+        auth = auth.model_copy(update={"enabled": True})  # as the first account does; here it may be known already
+    return record.model_copy(
+        update={
+            "auth": auth,
+            "accounts": _accounts(record.accounts, entry, sealed, around.now),
+            "upstreams": _parents(record.upstreams, sealed.upstreams, around.seal),
+        }
+    )
+
+
+def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: ProxySecrets, now: float) -> list[ProxyAccount]:
+    """Those that are known, and those that the entry adds. They may have expired elsewhere already."""
+    by_name = {account.username: account for account in known}
+    for given in entry.accounts or ():
+        account = by_name.get(given.username) or ProxyAccount(
+            id="acc_" + random.token_hex(8), username=given.username, created_at=now
+        )
+        update: dict[str, Any] = {"expires_at": given.expires_at} if given.expires_at is not None else {}
+        if given.password is None and given.username in sealed.accounts:
+            update["password_hash"] = sealed.accounts[given.username]
+        by_name[given.username] = account.model_copy(update=update)
+    return list(by_name.values())
+
+
+def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[ParentSecret], seal: Seal) -> list[ProxyUpstream]:
+    by_identity = {parent.identity: parent for parent in known}
+    for each in sealed:
+        identity = (each.protocol, each.host, each.port, each.username)
+        before = by_identity.get(identity)
+        if before is None:
+            before = ProxyUpstream.model_validate({"name": each.host, **each.model_dump(exclude={"password"})})
+        if before.password is None or seal.open(before.password, PURPOSE) != each.password:
+            before = before.model_copy(update={"password": seal.seal(each.password, PURPOSE)})
+        by_identity[identity] = before
+    return list(by_identity.values())
+
+
+# --- all of them together -----------------------------------------------------------------------------------------
+
+
+def _refuse_upstreams(
+    state: State, steps: Sequence[Step[ProxyRecord]], around: Surroundings, problems: Problems
+) -> None:
+    """Circles of upstreams among the proxies as they would be, and upstreams that may not be used."""
+    wanted = {name: stored.record for name, stored in state.proxies.items()}
+    for step in steps:
+        if step.after is None:
+            del wanted[step.name]
+        else:
+            wanted[step.name] = step.after
+    for step in steps:
+        if step.after is None or step.action == "unchanged" or not step.after.upstreams:
+            continue
+        try:
+            refuse_circle(step.after, wanted.values())
+            if step.before is None or step.before.upstreams != step.after.upstreams:
+                around.upstream_policy.refuse(step.after, wanted.values())
+        except InvalidProxy as error:
+            problems.add(f"{step.path}.{error.field}", error.error)

@@ -1,0 +1,32 @@
+"""Planning of settings: of those that the document names, the ones that differ from what is in force.
+
+An export names those that were set through the API, since the others are the configuration file's. They are never
+pruned: `proxyfleet reset-settings` forgets them.
+"""
+
+from __future__ import annotations
+
+from api.import_export.diff import differences
+from api.import_export.plan import Order, Problems, SettingsStep, Surroundings
+from api.import_export.state import State
+from config.settings.runtime import FixedSetting, Stored, changes, groups, merge
+
+
+def plan_settings(state: State, order: Order, around: Surroundings, problems: Problems) -> SettingsStep | None:
+    """None when the document has no settings."""
+    wanted = order.document.settings
+    if wanted is None:
+        return None
+    try:
+        changed = changes(around.settings, wanted)
+    except FixedSetting as error:
+        problems.add(f"settings.{error.field}", error.error)
+        return None
+    now = groups(around.settings)
+    before = {group: {key: now[group][key] for key in values} for group, values in changed.items()}
+    return SettingsStep(changed, merge(state.settings, changed), differences(before, changed))
+
+
+def default_timeout(changed: Stored, now: int) -> int:
+    """`proxy.default_timeout` with a change of it."""
+    return int(changed.get("proxy", {}).get("default_timeout", now))

@@ -1,0 +1,154 @@
+"""Planning of webhooks. Their names need not be unique: where several have the same, the URL tells them apart."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections import Counter
+from typing import Any
+
+from api.import_export.document import WebhookEntry
+from api.import_export.entries import webhook_entry
+from api.import_export.plan import Order, Problems, Step, Surroundings
+from api.import_export.sealed_secrets import WebhookSecrets
+from api.import_export.state import State, StoredHook
+from api.services.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
+from api.store import StoreWriteError
+from config.files.secret_box import Seal, SealError
+from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
+
+
+def plan_webhooks(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[WebhookRecord]]:
+    """A step for each entry, in their order; then, to prune, one for each webhook that has none."""
+    entries = order.document.webhooks
+    if entries is None:
+        return []
+    _refuse_twins(entries, problems)
+    known = _matched(state.webhooks, entries)
+    steps = []
+    for index, entry in enumerate(entries):
+        step = _plan_one(known.get(index), entry, f"webhooks[{index}]", order, around, problems)
+        if step is not None:
+            steps.append(step)
+    matched = {each.record.id for each in known.values()}
+    left = [each for each in state.webhooks if each.record.id not in matched]
+    if order.prune:
+        steps += [_step("webhooks", each, None) for each in left]
+    if len(entries) + (0 if order.prune else len(left)) > MAX_WEBHOOKS:
+        problems.add("webhooks", f"there may be {MAX_WEBHOOKS} at most")
+    return steps
+
+
+def _refuse_twins(entries: list[WebhookEntry], problems: Problems) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for index, entry in enumerate(entries):
+        first = seen.setdefault((entry.name, entry.url), index)
+        if first != index:
+            problems.add(f"webhooks[{index}]", f"has the name and the url of webhooks[{first}]")
+
+
+def _matched(stored: list[StoredHook], entries: list[WebhookEntry]) -> dict[int, StoredHook]:
+    """Which webhook an entry is about: that of its name and URL, else the only one of its name."""
+    here, there = Counter(each.record.name for each in stored), Counter(entry.name for entry in entries)
+    exact = {(each.record.name, each.record.url): each for each in stored}
+    by_name = {each.record.name: each for each in stored}
+    found = {}
+    for index, entry in enumerate(entries):
+        only = here[entry.name] == there[entry.name] == 1
+        match = by_name.get(entry.name) if only else exact.get((entry.name, entry.url))
+        if match is not None:
+            found[index] = match
+    return found
+
+
+def _step(
+    path: str, stored: StoredHook | None, after: WebhookRecord | None, secret: str | None = None
+) -> Step[WebhookRecord]:
+    before, revision = (None, 0) if stored is None else (stored.record, stored.revision)
+    name = (after or before).name  # type: ignore[union-attr]  # there is one of them
+    return Step("webhook", COLLECTION, name, path, before, revision, after, webhook_entry, secret)
+
+
+def _plan_one(
+    stored: StoredHook | None, entry: WebhookEntry, path: str, order: Order, around: Surroundings, problems: Problems
+) -> Step[WebhookRecord] | None:
+    before = None if stored is None else stored.record
+    sealed = next((each for each in order.secrets.webhooks if (each.name, each.url) == (entry.name, entry.url)), None)
+    if before is None and entry.events is None:
+        problems.add(f"{path}.events", "is required for a new webhook")
+        return None
+    try:
+        headers = _headers(before, entry, sealed, around.seal, path, problems)
+        secret, made_up = _secret(before, entry, sealed, around.seal)
+    except SealError as error:
+        raise StoreWriteError(str(error)) from error
+    fresh = before or WebhookRecord(
+        id="wh_" + random.token_hex(8),
+        name=entry.name,
+        url=entry.url,
+        events=[],
+        headers={},
+        enabled=True,
+        secret_sealed=secret,
+        created_at=around.now,
+        updated_at=around.now,
+    )
+    return _step(path, stored, _changed(fresh, entry, headers, secret, around.now), made_up)
+
+
+def _changed(
+    before: WebhookRecord, entry: WebhookEntry, headers: dict[str, str], secret: str, now: float
+) -> WebhookRecord:
+    changed: dict[str, Any] = {"url": entry.url, "headers": headers, "secret_sealed": secret, "updated_at": now}
+    if entry.events is not None:
+        changed["events"] = entry.events
+    if entry.enabled is not None and entry.enabled != before.enabled:
+        changed |= {"enabled": entry.enabled, "disabled_reason": None}
+    if secret != before.secret_sealed:
+        older = PreviousSecret(sealed=before.secret_sealed, until=now + PREVIOUS_SECRET_FOR)
+        kept = [each for each in before.previous_secrets if each.until > now]
+        changed["previous_secrets"] = [older, *kept][:MAX_PREVIOUS_SECRETS]
+    return before.model_copy(update=changed)
+
+
+def _headers(
+    before: WebhookRecord | None,
+    entry: WebhookEntry,
+    sealed: WebhookSecrets | None,
+    seal: Seal,
+    path: str,
+    problems: Problems,
+) -> dict[str, str]:
+    """Sealed, as they are to be stored. Raises `SealError`."""
+    known = {} if before is None else before.headers
+    if entry.headers is None:
+        return known
+    headers: dict[str, str] = {}
+    for name, given in entry.headers.items():
+        value = given or (sealed.headers.get(name) if sealed else None)
+        if value is not None:
+            headers[name] = _kept(known.get(name), value, seal, HEADER_PURPOSE)
+        elif name in known:
+            headers[name] = known[name]
+        else:
+            problems.add(f"{path}.headers.{name}", "has no value, and none is known here")
+    return headers
+
+
+def _secret(
+    before: WebhookRecord | None, entry: WebhookEntry, sealed: WebhookSecrets | None, seal: Seal
+) -> tuple[str, str | None]:
+    """Sealed, as it is to be stored; and in the clear if it was made up. Raises `SealError`."""
+    given = entry.secret or (sealed.secret if sealed else None)
+    if given is not None:
+        return _kept(before.secret_sealed if before else None, given, seal, SECRET_PURPOSE), None
+    if before is not None:
+        return before.secret_sealed, None
+    fresh = new_secret()
+    return seal.seal(fresh, SECRET_PURPOSE), fresh
+
+
+def _kept(before: str | None, value: str, seal: Seal, purpose: str) -> str:
+    """A value that stays the same keeps its seal, so that no change is seen where there is none."""
+    if before is not None and seal.open(before, purpose) == value:
+        return before
+    return seal.seal(value, purpose)

@@ -1,0 +1,158 @@
+"""What happens around every request to the management API.
+
+In this order: the request gets its id and its client's address; who may not reach the API at all is refused
+(`security.ip_whitelist`, `security.https_only`); its caller is found out; the caller's rate is counted. At its end it
+is logged (`security.request_logging`): method, path without query, status, duration, caller, address and id.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import falcon
+
+from api.audit import Origin, serving
+from api.container import Services
+from api.http.body_limits import GATE, BodyGate
+from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.errors import ApiError, forbidden, rate_limited
+from api.server.connection_limits import counted_as
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
+requests_log = logging.getLogger("api.requests")
+
+
+class Everywhere:
+    """Falcon's middleware. `exempt` are the paths for machines that watch: no limits, no guards, no log."""
+
+    def __init__(self, services: Services, exempt: frozenset[str]) -> None:
+        self._services = services
+        self._exempt = exempt
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Find out whose request it is, whether it may come in, and count it."""
+        context = req.context
+        context.began = time.monotonic()
+        context.request_id = request_id(req.get_header("X-Request-Id"))
+        resp.set_header("X-Request-Id", context.request_id)
+        trusted = self._services.settings.server.trusted_proxies
+        context.address = client_address(req.remote_addr, req.get_header("X-Forwarded-For"), trusted)
+        context.caller, context.refusal = None, None
+        context.origin = Origin("anonymous", address=context.address, request_id=context.request_id)
+        serving(context.origin)
+        if req.path not in self._exempt:
+            self._admit(req, resp)
+
+    def process_resource(self, req: falcon.Request, _resp: Any, resource: object, _params: Any) -> None:
+        """A method that nobody knows is refused like one that isn't possible here; Falcon would call it malformed."""
+        if resource is not None and req.method not in falcon.COMBINED_METHODS:
+            allowed = [name.removeprefix("on_").upper() for name in dir(resource) if name.startswith("on_")]
+            raise falcon.HTTPMethodNotAllowed([*allowed, "OPTIONS"])
+
+    def process_response(self, req: falcon.Request, resp: falcon.Response, *_: Any) -> None:
+        """Nobody guesses at what a body is."""
+        resp.set_header("X-Content-Type-Options", "nosniff")
+        serving(None)
+        gate: BodyGate | None = req.env.get(GATE)
+        if gate is not None and gate.opened:
+            return  # it is called again when the body is here
+        if self._services.settings.security.request_logging and req.path not in self._exempt:
+            level = logging.DEBUG if _is_poll(req, resp) else logging.INFO
+            if requests_log.isEnabledFor(level):
+                _log(req, resp, level)
+
+    def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
+        address, limited = counted_as(req.context.address), self._services.rates.enabled
+        refusal = self._refusal(req)
+        if refusal is not None:
+            if limited:
+                self._count(address, req, resp)
+            raise refusal
+        if limited and self._services.rates.exhausted(address) and _costs_a_hash(req):
+            self._count(address, req, resp)
+        self._identify(req)
+        if limited:
+            caller = req.context.caller
+            if caller is None:
+                self._count(address, req, resp)
+            else:
+                self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
+
+    def _refusal(self, req: falcon.Request) -> ApiError | None:
+        """Why this client may not reach the API at all; None when it may."""
+        security, trusted = self._services.settings.security, self._services.settings.server.trusted_proxies
+        if security.ip_whitelist and not is_within(req.context.address, security.ip_whitelist):
+            return forbidden("the address of the client is not in security.ip_whitelist")
+        forwarded = req.get_header("X-Forwarded-Proto")
+        if security.https_only and not is_secure(req.env["wsgi.url_scheme"], req.remote_addr, forwarded, trusted):
+            return forbidden("security.https_only: the request did not come by TLS")
+        return None
+
+    def _identify(self, req: falcon.Request) -> None:
+        key, authorization = req.get_header("X-API-Key"), req.get_header("Authorization")
+        if key is None and authorization is None:
+            return
+        try:
+            caller = self._services.authenticator.caller(key, authorization, req.context.address)
+        except ApiError as error:
+            req.context.refusal = error  # for operations that need a caller; the others don't mind
+        else:
+            if caller.method == "basic" and req.method not in SAFE and _is_cross_site(req):
+                req.context.refusal = forbidden("a page of another origin can't use the credentials of a browser")
+                return
+            req.context.caller = req.context.origin.caller = caller
+
+    def _count(
+        self,
+        caller: str,
+        req: falcon.Request,
+        resp: falcon.Response,
+        interactive: bool = False,
+        owner: str | None = None,
+    ) -> None:
+        gate: BodyGate | None = req.env.get(GATE)
+        if gate is not None and gate.rate_headers is not None:  # it was counted before its body was read
+            resp.set_headers(gate.rate_headers)
+            return
+        verdict = self._services.rates.hit(caller, interactive, owner)
+        resp.set_headers(verdict.headers)
+        if gate is not None:
+            gate.rate_headers = verdict.headers
+        if verdict.retry_after:
+            raise rate_limited(verdict.retry_after)
+
+
+def _is_cross_site(req: falcon.Request) -> bool:
+    return is_cross_site(req.get_header("Sec-Fetch-Site"), req.get_header("Origin"), req.get_header("Host"))
+
+
+def _costs_a_hash(req: falcon.Request) -> bool:
+    """HTTP Basic may cost a bcrypt, so its address is judged before."""
+    return req.get_header("X-API-Key") is None and (req.get_header("Authorization") or "")[:6].lower() == "basic "
+
+
+def _is_poll(req: falcon.Request, resp: falcon.Response) -> bool:
+    """Whether somebody at a screen or a command line has read something: tools do that every few seconds."""
+    caller = req.context.caller
+    return caller is not None and caller.interactive and req.method in SAFE and str(resp.status) < "4"
+
+
+def _log(req: falcon.Request, resp: falcon.Response, level: int) -> None:
+    context = req.context
+    caller = context.caller
+    fields = {
+        "request_id": context.request_id,
+        "method": req.method,
+        "path": req.path.encode("unicode_escape").decode("ascii"),
+        "status": int(str(resp.status)[:3]),
+        "duration_ms": round((time.monotonic() - context.began) * 1000, 1),
+        "client_ip": context.address,
+        "user": caller.user.username if caller else None,
+        "credential": caller.method if caller else None,
+    }
+    who = f"{fields['user']} ({fields['credential']})" if caller else "nobody"
+    message = "%(method)s %(path)s %(status)s in %(duration_ms)s ms for " + who.replace("%", "%%")
+    requests_log.log(level, message + " at %(client_ip)s, %(request_id)s", fields, extra={"fields": fields})

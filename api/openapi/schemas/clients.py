@@ -1,0 +1,28 @@
+"""The form of what clients of a proxy copy."""
+
+from __future__ import annotations
+
+from api.openapi.schemas.resources import Form
+
+
+class SnippetTexts(Form):
+    """For each kind of client the lines to copy; null for one that can't speak the proxy's protocol.
+
+    `PASSWORD` stands for the password, which nobody can show.
+    """
+
+    url: str
+    curl: str
+    environment: str
+    git: str
+    pip: str
+    apt: str | None
+    docker: str | None
+    chromium: str
+    firefox: str
+
+
+class Snippets(Form):
+    """Lines to copy for clients of a proxy."""
+
+    snippets: SnippetTexts

@@ -1,0 +1,54 @@
+"""The forms of metrics."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from api.openapi.schemas.proxies import ListedProxy
+from api.openapi.schemas.resources import Form, Moment
+
+
+class TimeRange(Form):
+    """What was asked for."""
+
+    start: Moment
+    end: Moment
+    interval: Literal["1m", "5m", "1h", "1d"]
+
+
+class Point(Form):
+    """One bucket; `timestamp` is its beginning."""
+
+    timestamp: Moment
+    value: float
+
+
+class Metrics(Form):
+    """Series by name, oldest first."""
+
+    time_range: TimeRange
+    metrics: dict[str, list[Point]]
+
+
+class Snapshot(Form):
+    """Rates of the last 5 s, error rate (percent) and response times (ms) of the last 60 s, the rest of this moment."""
+
+    requests_per_second: float
+    active_connections: int
+    response_time_avg: float
+    response_time_p50: float
+    response_time_p95: float
+    response_time_p99: float
+    error_rate: float
+    cpu_usage: float
+    memory_usage: float
+    bandwidth_in: float
+    bandwidth_out: float
+
+
+class RealtimeMetrics(Form):
+    """Metrics of now; with `include=proxies` also the proxies."""
+
+    timestamp: Moment
+    metrics: Snapshot
+    proxies: list[ListedProxy] | None = None

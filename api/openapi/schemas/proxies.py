@@ -1,0 +1,368 @@
+"""The forms of proxies, their connections and their records."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from api.openapi.schemas.accounts import AccountForm, LimitsForm
+from api.openapi.schemas.resources import Form, Moment, Protocol, Reason, Wish
+
+
+class AuthForm(Form):
+    """Who may use it. There is no password in it."""
+
+    enabled: bool
+    username: str | None
+
+
+class TlsForm(Form):
+    """The files of its own certificate."""
+
+    cert_file: str
+    key_file: str
+
+
+class SettingsForm(Form):
+    """`timeout` in seconds."""
+
+    timeout: int
+    keep_alive: bool
+    max_connections: int
+
+
+class HeadersForm(Form):
+    """Which header fields the proxy adds; `via` is its entry in `Via`."""
+
+    via: Literal["pseudonym", "on", "off"]
+
+
+class AccessForm(Form):
+    """The access rules."""
+
+    allow_clients: list[str]
+    deny_clients: list[str]
+    allow_destinations: list[str]
+    deny_destinations: list[str]
+    mode: Literal["enforce", "report"]
+
+
+class UpstreamAuthForm(Form):
+    """The credentials that a parent gets. There is no password in it."""
+
+    username: str
+
+
+class UpstreamTlsForm(Form):
+    """How the certificate of an `https` parent is verified."""
+
+    verify: bool
+    ca_file: str | None = None
+    server_name: str | None = None
+
+
+class UpstreamForm(Form):
+    """A parent proxy."""
+
+    name: str
+    protocol: Protocol
+    host: str
+    port: int
+    weight: int
+    auth: UpstreamAuthForm | None = None
+    tls: UpstreamTlsForm | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
+
+
+class UpstreamCheckForm(Form):
+    """How parents are checked, seconds."""
+
+    enabled: bool
+    interval: float
+    timeout: float
+
+
+class UpstreamStateForm(Form):
+    """How a parent is."""
+
+    name: str
+    state: Literal["unknown", "up", "down"]
+    since: Moment
+    active_connections: int
+    total_connections: int
+    failures: int
+    bytes_in: int
+    bytes_out: int
+    latency_ms: float | None
+    last_error: str | None
+
+
+class ProblemForm(Form):
+    """One thing that is wrong and not over. `upstream` names the upstream that it concerns."""
+
+    reason: Reason
+    upstream: str | None
+    error: str
+    since: Moment
+
+
+class RuntimeForm(Form):
+    """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
+
+    `upstreams` is there in the detail form of a proxy with upstreams.
+    """
+
+    state: Literal["starting", "running", "degraded", "draining", "failed", "stopped"]
+    pid: int | None
+    since: Moment
+    restarts: int
+    error: str | None
+    problems: list[ProblemForm]
+    upstreams: list[UpstreamStateForm] | None = None
+
+
+class StatsForm(Form):
+    """Figures since the proxy was created; `uptime` since its process runs.
+
+    `refusals` and `reported` are by the word of the rule, `records_dropped` are access records that were lost.
+    """
+
+    total_requests: int
+    active_connections: int
+    uptime: str
+    uptime_seconds: int
+    bytes_transferred: str
+    bytes_in: int
+    bytes_out: int
+    errors: int
+    denied: int
+    refusals: dict[str, int]
+    reported: dict[str, int]
+    records_dropped: int
+    last_request: Moment | None
+
+
+class ListedProxy(Form):
+    """A proxy in a list."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: Protocol
+    status: Wish
+    auth_enabled: bool
+    tags: list[str]
+    created_at: Moment
+    updated_at: Moment
+    runtime: RuntimeForm | None
+    stats: StatsForm
+
+
+class CreatedProxy(Form):
+    """A proxy's configuration."""
+
+    id: str
+    name: str
+    host: str
+    port: int
+    protocol: Protocol
+    status: Wish
+    auth: AuthForm
+    tls: TlsForm | None
+    settings: SettingsForm
+    access: AccessForm
+    upstreams: list[UpstreamForm]
+    upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
+    upstream_check: UpstreamCheckForm
+    limits: LimitsForm
+    accounts: list[AccountForm]
+    accept_proxy_protocol: bool
+    bind_address: str
+    headers: HeadersForm
+    tags: list[str]
+    created_at: Moment
+    updated_at: Moment
+
+
+class DetailedProxy(CreatedProxy):
+    """A proxy with what it does."""
+
+    auth_enabled: bool
+    runtime: RuntimeForm | None
+    stats: StatsForm
+
+
+class Pagination(Form):
+    """Where a page is."""
+
+    page: int
+    per_page: int
+    total: int
+    pages: int
+    has_next: bool
+    has_prev: bool
+
+
+class Proxies(Form):
+    """A page of proxies, oldest first."""
+
+    proxies: list[ListedProxy]
+    pagination: Pagination
+
+
+class Warned(Form):
+    """What a field lets happen that is probably not meant."""
+
+    field: str
+    warning: str
+
+
+class NewProxy(Form):
+    """A proxy that was created."""
+
+    proxy: CreatedProxy
+    warnings: list[Warned]
+
+
+class OneProxy(Form):
+    """A proxy."""
+
+    proxy: DetailedProxy
+    warnings: list[Warned]
+
+
+class ActedProxy(Form):
+    """A proxy after an action; `changed` says whether there was anything to do."""
+
+    proxy: DetailedProxy
+    changed: bool
+    message: str
+    warnings: list[Warned]
+
+
+class Connection(Form):
+    """A live connection; `age` in seconds, rates in bytes per second."""
+
+    id: str
+    client: str
+    user: str | None
+    target: str | None
+    parent: str | None
+    state: Literal["announcing", "idle", "authorizing", "connecting", "active", "closing", "tunnel", "datagrams"]
+    started_at: Moment
+    age: float
+    bytes_in: int
+    bytes_out: int
+    rate_in: int
+    rate_out: int
+
+
+class Connections(Form):
+    """A page of live connections."""
+
+    connections: list[Connection]
+    total: int
+
+
+class Ended(Form):
+    """A connection that was ended."""
+
+    id: str
+    ended: Literal[True]
+
+
+class EndedMany(Form):
+    """How many connections were ended."""
+
+    ended: int
+
+
+class LogEntry(Form):
+    """One access record; `response_time` and `duration` in milliseconds."""
+
+    timestamp: Moment
+    level: Literal["debug", "info", "warning", "error", "critical"]
+    message: str
+    proxy_id: str
+    proxy_name: str
+    client_ip: str
+    target_url: str
+    response_time: int
+    status_code: int
+    user: str
+    method: str
+    duration: int
+    bytes_in: int
+    bytes_out: int
+    request_id: str
+    reason: str
+    parent: str
+    detail: str
+    rule: str
+
+
+class Logs(Form):
+    """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
+
+    Where counting would take too long there are `total` records or more. `tail_cursor` is where a tail goes on.
+    """
+
+    logs: list[LogEntry]
+    total: int
+    total_is_lower_bound: bool
+    has_more: bool
+    next_cursor: str | None
+    tail_cursor: str
+
+
+class LogTail(Form):
+    """Records in the order in which they were stored; `next_cursor` is where the next tail goes on."""
+
+    logs: list[LogEntry]
+    next_cursor: str
+
+
+class TestOutcome(Form):
+    """What came of a test; `response_time` in milliseconds."""
+
+    status: Literal["success", "failed", "timeout"]
+    response_time: int
+    status_code: int | None
+    external_ip: str | None
+    parent: str | None
+    timestamp: Moment
+    error: str | None
+
+
+class Tested(Form):
+    """A test that was done, whatever came of it."""
+
+    test_result: TestOutcome
+
+
+class Target(Form):
+    """Where to."""
+
+    host: str
+    port: int
+
+
+class JudgedAddress(Form):
+    """What is decided about one address of a target."""
+
+    address: str
+    decision: Literal["allow", "deny"]
+    reason: str
+    rule: str
+
+
+class Explanation(Form):
+    """What would happen to a request: the decision, the word for it, and what decides at which stage."""
+
+    decision: Literal["allow", "deny"]
+    reason: str
+    rule: str
+    stage: str
+    mode: Literal["enforce", "report"]
+    target: Target
+    addresses: list[JudgedAddress]

@@ -1,0 +1,118 @@
+"""The forms of the settings and of the audit trail."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.openapi.schemas.resources import Form, Moment
+
+
+class ServerSettings(Form):
+    """The management API: where it listens, and for how many connections."""
+
+    host: str
+    port: int
+    ssl_enabled: bool
+    max_connections: int
+
+
+class LoggingSettings(Form):
+    """The product's own log, and which access records are kept. `output` is where both go; see `docs/logs.md`."""
+
+    level: Literal["debug", "info", "warning", "error", "critical"]
+    access: Literal["all", "errors", "off"]
+    format: Literal["text", "json"]
+    output: str
+
+
+class AuthSettings(Form):
+    """`session_timeout` in seconds."""
+
+    enabled: Literal[True]
+    session_timeout: int
+    max_login_attempts: int
+
+
+class ProxyDefaults(Form):
+    """Seconds, seconds, and connections."""
+
+    default_timeout: int
+    keep_alive_timeout: int
+    max_idle_connections: int
+
+
+class SystemSettings(Form):
+    """The settings as they are in force."""
+
+    server: ServerSettings
+    logging: LoggingSettings
+    auth: AuthSettings
+    proxy: ProxyDefaults
+
+
+class RotatedKey(Form):
+    """The key that access tokens are signed with from now on, and until when those of the older one are taken."""
+
+    key_id: str
+    previous_accepted_until: Moment
+
+
+class AuditActor(Form):
+    """Who did it."""
+
+    type: Literal["user", "anonymous", "system", "command_line"]
+    user_id: str | None
+    username: str | None
+    role: str | None
+
+
+class AuditCredential(Form):
+    """By which credential; `id` is of the API key or of the sign-in, `name` of the key."""
+
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2"]
+    id: str | None
+    name: str | None = None
+
+
+class AuditResource(Form):
+    """To what."""
+
+    type: str
+    id: str | None
+    name: str | None
+
+
+class AuditEntry(Form):
+    """One row; of an update `before` and `after` are the parts that differ, without secrets."""
+
+    seq: int
+    timestamp: Moment
+    action: str
+    outcome: Literal["done", "failed"]
+    actor: AuditActor
+    credential: AuditCredential | None
+    address: str | None
+    request_id: str | None
+    operation: str | None
+    resource: AuditResource | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    details: dict[str, Any] | None
+    hash: str
+
+
+class AuditHead(Form):
+    """The last row of all."""
+
+    seq: int
+    hash: str
+
+
+class AuditTrail(Form):
+    """Rows, newest first."""
+
+    audit: list[AuditEntry]
+    total: int
+    has_more: bool
+    next_cursor: str | None
+    head: AuditHead

@@ -1,0 +1,173 @@
+"""The forms of an export and of what came of an import. Secrets are null where there are any, and absent where not."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from api.openapi.schemas.accounts import AccountLimitsForm, LimitsForm, QuotaForm
+from api.openapi.schemas.proxies import (
+    AccessForm,
+    HeadersForm,
+    SettingsForm,
+    TlsForm,
+    UpstreamCheckForm,
+    UpstreamTlsForm,
+)
+from api.openapi.schemas.resources import Form, Moment, Protocol, Wish
+
+
+class ExportedAuth(Form):
+    """`auth` of an exported proxy."""
+
+    enabled: bool
+    username: str | None = None
+    password: None = None
+
+
+class ExportedAccount(Form):
+    """An account of an exported proxy."""
+
+    username: str
+    enabled: bool
+    limits: AccountLimitsForm
+    quota: QuotaForm
+    expires_at: Moment | None
+    allow_clients: list[str]
+    password: None = None
+
+
+class ExportedUpstreamAuth(Form):
+    """What a parent gets."""
+
+    username: str
+    password: None = None
+
+
+class ExportedUpstream(Form):
+    """A parent of an exported proxy."""
+
+    name: str
+    protocol: Protocol
+    host: str
+    port: int
+    weight: int
+    auth: ExportedUpstreamAuth | None = None
+    tls: UpstreamTlsForm | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
+
+
+class ExportedProxy(Form):
+    """A proxy."""
+
+    name: str
+    status: Wish
+    host: str
+    port: int
+    protocol: Protocol
+    auth: ExportedAuth
+    settings: SettingsForm
+    access: AccessForm
+    upstreams: list[ExportedUpstream]
+    upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
+    upstream_check: UpstreamCheckForm
+    limits: LimitsForm
+    accounts: list[ExportedAccount]
+    tags: list[str]
+    accept_proxy_protocol: bool
+    bind_address: str
+    headers: HeadersForm
+    tls: TlsForm | None = None
+
+
+class ExportedLink(Form):
+    """Who a user is at an identity provider."""
+
+    provider: str
+    issuer: str
+    subject: str
+
+
+class ExportedUser(Form):
+    """A user. `permissions` null are those of the role, `oauth` null is no identity at a provider."""
+
+    username: str
+    email: str | None
+    role: Literal["administrator", "operator", "user", "auditor"]
+    permissions: list[str] | None
+    status: Literal["active", "disabled"]
+    password: None
+    email_claimed: bool
+    oauth: ExportedLink | None
+
+
+class ExportedWebhook(Form):
+    """A webhook. The values of its headers are null."""
+
+    name: str
+    url: str
+    events: list[str]
+    headers: dict[str, str | None]
+    enabled: bool
+    secret: None
+
+
+class Vault(Form):
+    """All secrets, under a key that is derived from the passphrase."""
+
+    kdf: Literal["scrypt"]
+    n: int
+    r: int
+    p: int
+    salt: str
+    cipher: Literal["AES-256-GCM"]
+    nonce: str
+    data: str
+
+
+class ExportedConfig(Form):
+    """The configuration as one document, which an import takes."""
+
+    kind: Literal["proxyfleet.config"]
+    version: Literal[1]
+    proxies: list[ExportedProxy]
+    users: list[ExportedUser]
+    webhooks: list[ExportedWebhook]
+    settings: dict[str, dict[str, Any]]
+    secrets: Vault | None = None
+
+
+class FieldChange(Form):
+    """One field that differs; a secret is `***`, what isn't there null."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+class ResourceChange(Form):
+    """What becomes of one resource. `id` is null for what isn't made yet; `secret` is that of a new webhook."""
+
+    kind: Literal["proxy", "user", "webhook", "settings"]
+    name: str
+    id: str | None
+    action: Literal["create", "update", "delete", "unchanged"]
+    fields: list[FieldChange]
+    secret: str | None = None
+
+
+class ImportSummary(Form):
+    """How many resources of each kind of action."""
+
+    create: int
+    update: int
+    delete: int
+    unchanged: int
+
+
+class Imported(Form):
+    """What an import has done, or with `dry_run` would do."""
+
+    dry_run: bool
+    changed: bool
+    summary: ImportSummary
+    changes: list[ResourceChange]

@@ -1,0 +1,64 @@
+"""The first start: somebody has to be able to sign in, and there is no default password."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from api.audit.store import audited
+from api.services import users
+from api.store import StoreWriteError, open_store
+from config.files.durable import write_synced
+from config.files.paths import DataDir
+from config.weak_passwords import weakness
+
+ADMINISTRATOR = "admin"
+SHORTEST_PASSWORD = 8
+
+
+class WeakPassword(ValueError):
+    """The password that the operator chose is not 8 to 128 characters long, or is guessed at once."""
+
+
+def ensure_administrator(data: DataDir, password: str | None) -> str | None:
+    """Create `admin` when there are no users.
+
+    Returns the random password that was made up and written to `data.initial_password`, or None when nothing was made
+    up: there are users already, or `password` was taken. The caller holds the lock of the data directory.
+    Raises `StoreError`, `WeakPassword`.
+    """
+    store = open_store(data)
+    try:
+        if store.find(users.COLLECTION):
+            return None
+        chosen = new_password() if password is None else check_strength(password)
+        if password is None:
+            _write_private(data.initial_password, chosen)
+        body = users.UserCreate(username=ADMINISTRATOR, password=chosen, role="administrator")
+        with audited(data, store, "system", "first-start") as recorded:
+            recorded.put(users.COLLECTION, users.new_user(body).model_dump(mode="json"), expect=0)
+        return chosen if password is None else None
+    finally:
+        store.close()
+
+
+def new_password() -> str:
+    """A random password of 120 bits."""
+    return secrets.token_urlsafe(15)
+
+
+def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
+    """`password`, if it may be the one of `username`; else `WeakPassword`."""
+    if not SHORTEST_PASSWORD <= len(password) <= 128:
+        raise WeakPassword("the password must have 8 to 128 characters")
+    if (why := weakness(password, username)) is not None:
+        raise WeakPassword(f"the password {why}")
+    return password
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Before the user exists: a password that nobody could read would lock everybody out."""
+    try:
+        write_synced(path, f"{text}\n".encode())
+    except OSError as error:
+        raise StoreWriteError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,36 @@
+"""Asking the product that runs for a new password of a user, from the command line (`api.services.command_link`
+answers)."""
+
+from __future__ import annotations
+
+from actors.bus.client import Asking, NotRunningError
+from actors.bus.messages import API, DescribeProgram, Failed, PasswordReset, Program, ResetPassword
+from api.services.password_reset import UnknownUser
+from config.files.paths import RunDir
+
+SUPERVISOR_ANSWERS_WITHIN = 5.0
+API_ANSWERS_WITHIN = 20.0
+"""Seconds that the API may take: it hashes the password and waits for the disk."""
+AGAIN = "try again in a moment"
+
+
+class NotReset(Exception):
+    """The password is not changed, or it is not known whether it is; the text says which and why."""
+
+
+def ask_reset(run: RunDir, username: str, password: str | None) -> PasswordReset:
+    """Have the product that runs in `run` change the password of a user. Raises `UnknownUser`, `NotReset`."""
+    try:
+        with Asking(run) as asking:
+            if not isinstance(asking.ask(DescribeProgram(), timeout=SUPERVISOR_ANSWERS_WITHIN), Program):
+                raise NotReset(
+                    f"not changed: the product is starting, or hangs, since its supervisor is silent; {AGAIN}"
+                )
+            reply = asking.ask(ResetPassword(username, password), API, API_ANSWERS_WITHIN)
+    except NotRunningError as error:
+        raise NotReset(f"not changed: the product is starting or ending; {AGAIN}") from error
+    if isinstance(reply, Failed):
+        raise UnknownUser(reply.error) if reply.field == "username" else NotReset(reply.error)
+    if not isinstance(reply, PasswordReset):
+        raise NotReset(f"the API does not confirm the change: {reply.reason}; {AGAIN}")
+    return reply

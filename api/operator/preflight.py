@@ -1,0 +1,87 @@
+"""What `proxyfleet serve --check` looks at: whether this program would start, beside the one that runs now.
+
+Nothing is written, bound or locked. The modules of all actors are loaded, which finds an installation that is broken;
+the settings with what was set through the API, and the files of the store, are read as a start would read them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from dataclasses import asdict
+
+from actors.supervision.config import Entries
+from actors.supervision.effective_settings import with_stored
+from api.operator.offline import peek_settings
+from api.store import StoreError, migration, migrations
+from api.store.storage import parse
+from config.files import data_format
+from config.files.certificates import CertificateError, server_context
+from config.files.paths import DataDir, PathError, unwritable
+from config.settings.runtime import BadStored
+from config.settings.settings import Settings
+from config.text.formatting import size_text
+
+LEAST_SPACE = 1024 * 1024
+"""Free bytes without which databases that were closed in good order can't be opened again, for their shared memory."""
+
+
+class WouldNotStart(Exception):
+    """The program would not start; the text says why."""
+
+
+def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) -> None:
+    """Raises `WouldNotStart`."""
+    for name, entry in asdict(entries or Entries()).items():
+        if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
+            _load(entry)
+    if trouble := unwritable(data.path):
+        raise WouldNotStart(trouble)
+    for file in sorted(data.store.glob("*.json")):
+        try:
+            parse(file, file.read_bytes())
+        except FileNotFoundError:
+            continue  # the program that runs has just replaced it
+        except (OSError, StoreError) as error:
+            raise WouldNotStart(str(error)) from error
+    try:
+        _check_space(data)
+        _check_format(data)
+        _check_certificate(with_stored(settings, peek_settings(data)))
+    except (BadStored, PathError, ValueError) as error:
+        raise WouldNotStart(str(error)) from error
+
+
+def _check_space(data: DataDir) -> None:
+    """The older program serves on a full disk; a new one would wait for space before its API answers."""
+    free = shutil.disk_usage(data.path).free if data.path.exists() else LEAST_SPACE
+    if free < LEAST_SPACE:
+        raise WouldNotStart(f"{data.path}: the disk is full; {size_text(LEAST_SPACE)} of free space are needed")
+
+
+def _check_format(data: DataDir) -> None:
+    """The older program has ended when its data are brought forward: so it has to be known before that they can be."""
+    mark = data_format.refuse_newer(data.path, migrations.DATA_FORMAT)
+    missing = migration.missing_space(data, mark, migrations.STEPS) if mark is not None else 0
+    if missing > 0:
+        raise WouldNotStart(
+            f"{data.path}: bringing the data to the new format needs {size_text(missing)} more of space"
+        )
+
+
+def _load(entry: str) -> None:
+    module, _, name = entry.partition(":")
+    try:
+        getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise WouldNotStart(f"{entry} can't be loaded: {type(error).__name__}: {error}") from error
+
+
+def _check_certificate(settings: Settings) -> None:
+    tls = settings.server.tls
+    if not tls.enabled or tls.cert_file is None or tls.key_file is None:
+        return
+    try:
+        server_context(tls.cert_file, tls.key_file)
+    except CertificateError as error:
+        raise WouldNotStart(f"server.tls.{error.field}: {error.error}") from error

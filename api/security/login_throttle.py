@@ -1,0 +1,81 @@
+"""Counting failed sign-ins, so that passwords can't be tried out.
+
+After `limit` failures within `WINDOW` from one address for one user name, that pair is locked for `LOCK`: whoever
+knows the password gets in from anywhere else, and nobody can lock out somebody else from another address. The IPv6
+addresses of one /64 are one (`api.server.connection_limits`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from api.server.connection_limits import counted_as
+from config.model.user_names import name_key
+
+WINDOW = 5 * 60.0
+LOCK = 15 * 60.0
+REMEMBERED = 20_000
+"""Pairs that are counted at the same time; with more of them the one that failed longest ago is forgotten."""
+
+
+@dataclass(slots=True)
+class _Record:
+    failures: list[float] = field(default_factory=list)
+    locked_until: float = 0.0
+
+
+class Attempts:
+    """The failures of all pairs, in memory. Thread-safe."""
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._records: OrderedDict[tuple[str, str], _Record] = OrderedDict()
+
+    def locked_for(self, username: str, address: str) -> int:
+        """Whole seconds until this pair may try again; 0 when it may now."""
+        with self._lock:
+            record = self._records.get(_pair(username, address))
+            return 0 if record is None else max(0, math.ceil(record.locked_until - self._clock()))
+
+    def failed(self, username: str, address: str) -> bool:
+        """Count a failure; True when this one locked the pair."""
+        now = self._clock()
+        pair = _pair(username, address)
+        with self._lock:
+            record = self._records.setdefault(pair, _Record())
+            self._records.move_to_end(pair)
+            record.failures = [each for each in record.failures if each > now - WINDOW] + [now]
+            locked = len(record.failures) >= self.limit
+            if locked:
+                record.failures = []
+                record.locked_until = now + LOCK
+            if len(self._records) > REMEMBERED:
+                self._records.popitem(last=False)
+            return locked
+
+    def succeeded(self, username: str, address: str) -> None:
+        """Forget the failures of a pair."""
+        with self._lock:
+            self._records.pop(_pair(username, address), None)
+
+    def forget(self, username: str) -> None:
+        """Forget the failures of this name from all addresses, and lift the locks that came of them."""
+        name = _name(username)
+        with self._lock:
+            for pair in [each for each in self._records if each[0] == name]:
+                del self._records[pair]
+
+
+def _pair(username: str, address: str) -> tuple[str, str]:
+    return _name(username), counted_as(address)
+
+
+def _name(username: str) -> str:
+    return name_key(username)[:256]

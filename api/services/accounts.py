@@ -1,0 +1,138 @@
+"""The accounts of a proxy one by one: changes of the proxy's record, and what the accounts have used."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from actors.bus.messages import (
+    METRICS,
+    AccountState,
+    AccountStates,
+    AccountUsage,
+    Done,
+    QueryAccounts,
+    QueryUsage,
+    ResetUsage,
+    Usage,
+    forwarding_name,
+)
+from api.bus_bridge import Bridge
+from api.http.errors import invalid, not_found
+from api.services.proxies import Proxies
+from api.services.proxy_cache import StoredProxy
+from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord, apply_auth
+from config.model.quotas import period_at
+
+log = logging.getLogger(__name__)
+
+ASK_TIMEOUT = 3.0
+READ_ONLY_FIELDS = frozenset({"id", "usage", "created_at"})
+
+_ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
+
+
+class CollectorLost(Exception):
+    """The metrics collector, which knows what was used, does not answer."""
+
+
+class Accounts:
+    """Reads and changes. Thread-safe. Changes raise as those of `Proxies`."""
+
+    def __init__(self, proxies: Proxies, bridge: Bridge) -> None:
+        self._proxies = proxies
+        self._bridge = bridge
+
+    def add(self, proxy_id: str, body: AccountInput, if_match: int | None) -> StoredProxy:
+        """One account more; the first one turns `auth.enabled` on."""
+
+        def alter(record: ProxyRecord) -> list[ProxyAccount]:
+            if any(account.username == body.username for account in record.accounts):
+                raise InvalidProxy("username", f"there is an account {body.username!r} already")
+            return [*record.accounts, new_account(body, record.protocol, time.time())]
+
+        return self._change(proxy_id, alter, if_match)
+
+    def update(self, proxy_id: str, username: str, body: AccountUpdate, if_match: int | None) -> StoredProxy:
+        """One account changed. Raises `ApiError` 404 when there is none of this name."""
+
+        def alter(record: ProxyRecord) -> list[ProxyAccount]:
+            before = find(record, username)
+            after = change_account(before, body, record.protocol, time.time())
+            return [after if account is before else account for account in record.accounts]
+
+        return self._change(proxy_id, alter, if_match)
+
+    def remove(self, proxy_id: str, username: str, if_match: int | None) -> StoredProxy:
+        """One account less. Raises as `update`."""
+
+        def alter(record: ProxyRecord) -> list[ProxyAccount]:
+            gone = find(record, username)
+            return [account for account in record.accounts if account is not gone]
+
+        return self._change(proxy_id, alter, if_match)
+
+    def reset(self, proxy: StoredProxy, account: ProxyAccount) -> None:
+        """It has used nothing from now on. Raises `CollectorLost`, and then nothing is changed."""
+        reply = self._bridge.ask(METRICS, ResetUsage(proxy.record.id, account.id), ASK_TIMEOUT)
+        if not isinstance(reply, Done):
+            raise CollectorLost(repr(reply))
+        self._states(proxy, settle=True)
+
+    def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
+        """By account id: of the proxy's process while there is one, else of the collector; zeros if nobody knows."""
+        states = self._states(proxy, settle=False)
+        if any(_is_unsettled(states.get(account.id)) for account in proxy.record.accounts):
+            reply: Any = self._bridge.ask(METRICS, QueryUsage(proxy.record.id), ASK_TIMEOUT)
+            for each, usage in reply.accounts.items() if isinstance(reply, Usage) else ():
+                state = states.get(each)
+                if _is_unsettled(state):
+                    states[each] = AccountState(usage, 0 if state is None else state.connections)
+        return {account.id: _current(account, states.get(account.id)) for account in proxy.record.accounts}
+
+    def _states(self, proxy: StoredProxy, settle: bool) -> dict[str, AccountState]:
+        if proxy.record.status != "active" or not proxy.record.accounts:
+            return {}
+        reply: Any = self._bridge.ask(forwarding_name(proxy.record.id), QueryAccounts(settle), ASK_TIMEOUT)
+        return reply.accounts if isinstance(reply, AccountStates) else {}
+
+    def _change(
+        self, proxy_id: str, alter: Callable[[ProxyRecord], list[ProxyAccount]], if_match: int | None
+    ) -> StoredProxy:
+        def altered(record: ProxyRecord) -> ProxyRecord:
+            try:
+                accounts = alter(record)
+                auth = apply_auth(record, None, accounts, record.protocol)
+                check_accounts(accounts, record.protocol, auth.username)
+            except InvalidProxy as error:
+                raise invalid(_ENTRY.sub("", error.field), error.error) from error
+            return record.model_copy(update={"accounts": accounts, "auth": auth, "updated_at": time.time()})
+
+        return self._proxies.change(proxy_id, altered, if_match)
+
+
+def find(record: ProxyRecord, username: str) -> ProxyAccount:
+    """The account of this name. Raises `ApiError` 404."""
+    account = next((each for each in record.accounts if each.username == username), None)
+    if account is None:
+        raise not_found("The account")
+    return account
+
+
+def _is_unsettled(state: AccountState | None) -> bool:
+    """Does the proxy's process not know yet what was used before it?"""
+    return state is None or state.usage.resets < 0
+
+
+def _current(account: ProxyAccount, state: AccountState | None) -> AccountState:
+    """`state`, if it is of the period that is now."""
+    since = period_at(account.quota.period, time.time())[0]
+    if state is not None and (state.usage.period, state.usage.since) == (account.quota.period, since):
+        return state
+    connections = 0 if state is None else state.connections
+    return AccountState(AccountUsage(account.quota.period, since, -1, 0, 0), connections)

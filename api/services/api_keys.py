@@ -1,0 +1,215 @@
+"""API keys: `pf_` and 40 base62 characters, of which only a SHA-256 and the first 11 characters are kept.
+
+The id of a key comes from its hash, so that a key is found without a search; the id tells nothing of the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import threading
+import time
+from ipaddress import ip_address, ip_network
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
+
+from api.services.users import Permissions
+from api.store import Document, RevisionConflict, Store, StoreWriteError
+from api.store.document_cache import Loaded
+from config.model import json_patterns
+from config.model.access import read_network
+from config.model.proxies import Name, refuse_nulls
+from config.text.formatting import parse_moment, timestamp_text
+
+COLLECTION = "api_keys"
+READ_ONLY_FIELDS = frozenset({"id", "prefix", "created_at", "last_used", "key", "user_id"})
+GRACE_MAX = 30 * 86_400
+LAST_USED_STEP = 60.0
+"""`last_used` is written at most once in so many seconds for each key."""
+
+_ALPHABET = string.digits + string.ascii_letters
+_KEY = re.compile(r"pf_[0-9A-Za-z]{40}", re.ASCII)
+
+
+def _future(moment: float) -> float:
+    if moment <= time.time():
+        raise ValueError("must be in the future")
+    return moment
+
+
+def _network(text: str) -> str:
+    try:
+        return str(read_network(text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an address or a CIDR range") from error
+
+
+_Network = Annotated[StrictStr, AfterValidator(_network), json_patterns.text(json_patterns.NETWORK)]
+
+
+class Scope(BaseModel):
+    """What a key is restricted to. None: not restricted in this respect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    proxies: Annotated[list[Annotated[StrictStr, Field(max_length=64)]], Field(max_length=1000)] | None = None
+    ip_whitelist: Annotated[list[_Network], Field(max_length=100)] | None = None
+
+
+_MOMENT = WithJsonSchema(json_patterns.MOMENT)
+
+
+class ApiKeyCreate(BaseModel):
+    """The body of a create. Without `permissions` the key may do what its owner may."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    permissions: Permissions | None = None
+    expires_at: Annotated[float, BeforeValidator(parse_moment), AfterValidator(_future), _MOMENT] | None = None
+    scope: Scope | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_the_optional_may_be_null(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return refuse_nulls({k: v for k, v in given.items() if not (k in ("expires_at", "scope") and v is None)})
+
+
+class ApiKeyRotate(BaseModel):
+    """The optional body of a rotation: for how many seconds the old key stays valid beside the new one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    grace: Annotated[StrictInt, Field(ge=0, le=GRACE_MAX)] = 0
+
+
+class ApiKey(BaseModel):
+    """A document of the collection `api_keys`."""
+
+    id: str
+    name: str
+    prefix: str
+    key_hash: str = Field(repr=False)
+    user_id: str
+    permissions: list[str]
+    scope: Scope | None = None
+    created_at: float
+    last_used: float | None = None
+    expires_at: float | None = None
+
+    def expired(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def admits(self, address: str) -> bool:
+        """Whether a client at `address` may use it."""
+        if self.scope is None or self.scope.ip_whitelist is None:
+            return True
+        client = ip_address(address)
+        plain = getattr(client, "ipv4_mapped", None) or client
+        return any(plain in ip_network(network) for network in self.scope.ip_whitelist)
+
+    def view(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "prefix": self.prefix,
+            "permissions": self.permissions,
+            "created_at": timestamp_text(self.created_at),
+            "last_used": None if self.last_used is None else timestamp_text(self.last_used),
+            "expires_at": None if self.expires_at is None else timestamp_text(self.expires_at),
+            "scope": None if self.scope is None else self.scope.model_dump(exclude_none=True),
+            "user_id": self.user_id,
+        }
+
+
+def new_key(body: ApiKeyCreate, user_id: str, granted: tuple[str, ...], now: float) -> tuple[ApiKey, str]:
+    """The record and the key itself, which is never seen again."""
+    text = "pf_" + "".join(secrets.choice(_ALPHABET) for _ in range(40))
+    hashed = hashlib.sha256(text.encode()).hexdigest()
+    record = ApiKey(
+        id=_identifier(hashed),
+        name=body.name,
+        prefix=text[:11],
+        key_hash=hashed,
+        user_id=user_id,
+        permissions=list(granted) if body.permissions is None else body.permissions,
+        scope=body.scope,
+        created_at=now,
+        expires_at=body.expires_at,
+    )
+    return record, text
+
+
+def rotated(key: ApiKey, now: float) -> tuple[ApiKey, str]:
+    """A key with the rights, the name and the lifetime of `key`, which begins now; and the key itself."""
+    ends = None if key.expires_at is None else now + max(key.expires_at - key.created_at, 1.0)
+    body = ApiKeyCreate.model_construct(name=key.name, permissions=key.permissions, scope=key.scope, expires_at=ends)
+    return new_key(body, key.user_id, (), now)
+
+
+def find_key(store: Store, text: str) -> ApiKey | None:
+    """The record of a key that a client sent, expired or not; None when there is none."""
+    if not _KEY.fullmatch(text):
+        return None
+    hashed = hashlib.sha256(text.encode()).hexdigest()
+    key = _loaded.get(store, _identifier(hashed))
+    return key if key is not None and hmac.compare_digest(key.key_hash, hashed) else None
+
+
+def about(key: ApiKey) -> dict[str, str]:
+    """What events say of a key."""
+    return {"key_id": key.id, "name": key.name, "prefix": key.prefix, "user_id": key.user_id}
+
+
+def load(document: Document) -> ApiKey:
+    """The key in a document."""
+    return ApiKey.model_validate(document.body)
+
+
+_loaded = Loaded(COLLECTION, load)
+
+
+class LastUsed:
+    """Writes `last_used` now and then. Thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._written: dict[str, float] = {}
+
+    def touch(self, key: ApiKey, now: float) -> None:
+        """The key was used now. A disk that refuses costs only this note."""
+        with self._lock:
+            if now - self._written.get(key.id, key.last_used or 0.0) < LAST_USED_STEP:
+                return
+            recent = {each: at for each, at in self._written.items() if now - at < LAST_USED_STEP}
+            self._written = {**recent, key.id: now}
+        document = self._store.get(COLLECTION, key.id)
+        if document is None:
+            return
+        try:
+            self._store.put(COLLECTION, {**document.body, "last_used": now}, expect=document.revision)
+        except (RevisionConflict, StoreWriteError):
+            return  # altered or revoked meanwhile, or a full disk; the request itself needs no write
+
+
+def _identifier(hashed: str) -> str:
+    return "key_" + hashed[:16]

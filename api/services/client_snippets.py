@@ -1,0 +1,115 @@
+"""Lines to copy for clients of a proxy: curl, the environment, git, pip, apt, docker, browsers.
+
+A password is never known here (only its hash is kept), so `PASSWORD` stands for it, and `CA.pem` for the certificate
+authority of an `https` proxy that clients don't trust by themselves. What a client can't speak is None; what it can't
+do is said in a comment in place of its lines.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from urllib.parse import quote
+
+from api.services.pac import authority
+from config.model.proxies import ProxyRecord
+
+LOCAL = "localhost,127.0.0.1,::1"
+_SCHEMES = {"http": "http", "https": "https", "socks4": "socks4a", "socks5": "socks5h"}
+"""As curl has them: with the `a` and the `h` the proxy resolves names, so that nothing is asked of the DNS here."""
+
+
+def of(proxy: ProxyRecord, own_host: str, private_ca: bool = False) -> dict[str, str | None]:
+    """The lines for each kind of client. `private_ca`: the proxy's certificate is of no public authority."""
+    url = url_of(proxy, own_host)
+    private = private_ca and proxy.protocol == "https"
+    return {
+        "url": url,
+        "curl": f"curl {'--proxy-cacert CA.pem ' if private else ''}--proxy {shlex.quote(url)} https://example.com/",
+        "environment": _environment(url),
+        "git": _git(url, private),
+        "pip": _pip(proxy, url, private),
+        "apt": _apt(proxy, url),
+        "docker": _docker(proxy, url),
+        "chromium": _chromium(proxy, own_host),
+        "firefox": _firefox(proxy, own_host),
+    }
+
+
+def url_of(proxy: ProxyRecord, own_host: str) -> str:
+    """The proxy as a URL, with the user name that it wants and a word in place of the password.
+
+    SOCKS4 has none: an empty one says so, for without the colon git asks for it.
+    """
+    username = proxy.auth.username or next((account.username for account in proxy.accounts), None)
+    who = ""
+    if proxy.auth.enabled and username is not None:
+        who = quote(username, safe="") + (":@" if proxy.protocol == "socks4" else ":PASSWORD@")
+    return f"{_SCHEMES[proxy.protocol]}://{who}{authority(proxy, own_host)}"
+
+
+def _environment(url: str) -> str:
+    """Both spellings: curl reads http_proxy in small letters alone, others the capitals first."""
+    names = ("http_proxy", "https_proxy", "all_proxy")
+    lines = [f"export {name}={shlex.quote(url)} {name.upper()}={shlex.quote(url)}" for name in names]
+    return "\n".join([*lines, f"export no_proxy={LOCAL} NO_PROXY={LOCAL}"])
+
+
+def _git(url: str, private_ca: bool) -> str:
+    lines = [f"git config --global http.proxy {shlex.quote(url)}"]
+    return "\n".join([*lines, 'git config --global http.proxySSLCAInfo "$PWD/CA.pem"'] if private_ca else lines)
+
+
+def _pip(proxy: ProxyRecord, url: str, private_ca: bool) -> str:
+    """One bundle is for proxies and packages alike, so that the private authority joins the public ones."""
+    lines = [f"pip config set global.proxy {shlex.quote(url)}"]
+    if private_ca:
+        own = "python3 -c 'import pip._vendor.certifi as own; print(own.contents())'"
+        lines = [f"{{ {own}; cat CA.pem; }} > pip-ca.pem", *lines, 'pip config set global.cert "$PWD/pip-ca.pem"']
+    return "\n".join(["pip install pysocks", *lines] if proxy.protocol.startswith("socks") else lines)
+
+
+def _apt(proxy: ProxyRecord, url: str) -> str | None:
+    """A file in /etc/apt/apt.conf.d; apt-transport-http(1) knows http, https and socks5h."""
+    if proxy.protocol == "socks4":
+        return None
+    return f'Acquire::http::Proxy "{url}";\nAcquire::https::Proxy "{url}";'
+
+
+def _docker(proxy: ProxyRecord, url: str) -> str | None:
+    """`/etc/docker/daemon.json`; Go's net/http knows http, https and socks5 (which resolves at the proxy)."""
+    if proxy.protocol == "socks4":
+        return None
+    spoken = url.replace("socks5h://", "socks5://")
+    return json.dumps({"proxies": {"http-proxy": spoken, "https-proxy": spoken, "no-proxy": LOCAL}}, indent=2)
+
+
+def _wants_credentials_by_socks(proxy: ProxyRecord) -> bool:
+    return proxy.auth.enabled and proxy.protocol.startswith("socks")
+
+
+def _chromium(proxy: ProxyRecord, own_host: str) -> str:
+    """It asks for a user name and a password by itself, but not with SOCKS."""
+    if _wants_credentials_by_socks(proxy):
+        return "# Chromium sends no credentials to a SOCKS proxy: use an http or https proxy"
+    return f"chromium --proxy-server={shlex.quote(f'{proxy.protocol}://{authority(proxy, own_host)}')}"
+
+
+def _firefox(proxy: ProxyRecord, own_host: str) -> str:
+    """Lines of `user.js`."""
+    if _wants_credentials_by_socks(proxy):
+        return "// Firefox sends no credentials to a SOCKS proxy: use an http or https proxy"
+    host, _, port = authority(proxy, own_host).rpartition(":")
+    host = host.strip("[]")
+    if proxy.protocol == "https":  # only a PAC can say it
+        text = f'function FindProxyForURL(url, host) {{ return "HTTPS {authority(proxy, own_host)}"; }}'
+        return _preferences({"type": 2, "autoconfig_url": "data:text/javascript," + quote(text)})
+    if proxy.protocol == "http":
+        return _preferences({"type": 1, "http": host, "http_port": int(port), "ssl": host, "ssl_port": int(port)})
+    version = int(proxy.protocol[-1])
+    settings: dict[str, object] = {"type": 1, "socks": host, "socks_port": int(port), "socks_version": version}
+    return _preferences({**settings, "socks_remote_dns": True})
+
+
+def _preferences(values: dict[str, object]) -> str:
+    return "\n".join(f'user_pref("network.proxy.{name}", {json.dumps(value)});' for name, value in values.items())

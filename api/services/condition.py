@@ -1,0 +1,89 @@
+"""What is wrong with the product at this moment, as one list: of proxies, of other actors, of webhooks.
+
+A proxy is degraded while it runs and has problems that it outlives, and failed while it should run and doesn't. A
+webhook fails while its last request has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Problem, Runtime, WebhookStatus
+from actors.bus.messages import Fleet as FleetMessage
+from actors.bus.messages.common import TLS
+from actors.bus.messages.problems import PROCESS
+from api.services.proxy_cache import StoredProxy
+from config.model.webhooks import WebhookRecord
+from config.text.formatting import timestamp_text
+
+ALWAYS = (METRICS, LOGS, WEBHOOKS)
+"""The actors that run beside proxies and API whatever is configured."""
+WEBHOOK_FAILING = "webhook_failing"
+
+
+class Flaw(NamedTuple):
+    """One thing that is wrong. `resource` is `proxy`, `actor` or `webhook`; `port` is that of a proxy."""
+
+    resource: str
+    id: str
+    name: str
+    port: int | None
+    problem: Problem
+
+    def view(self) -> dict[str, Any]:
+        """As the API shows it."""
+        about = {"resource": self.resource, "id": self.id, "name": self.name, "port": self.port}
+        return {**about, **problem_view(self.problem)}
+
+
+def problem_view(problem: Problem) -> dict[str, Any]:
+    """A problem as the API shows it; `upstream` is the name of the upstream that it concerns."""
+    return {
+        "reason": problem.reason,
+        "upstream": problem.subject or None,
+        "error": problem.detail,
+        "since": timestamp_text(problem.since),
+    }
+
+
+def of_proxies(fleet: FleetMessage, proxies: Iterable[StoredProxy]) -> list[Flaw]:
+    """The problems of the proxies that should run."""
+    return [
+        Flaw("proxy", each.record.id, each.record.name, each.record.port, problem)
+        for each in proxies
+        if each.record.status == "active" and (runtime := fleet.proxies.get(each.record.id)) is not None
+        for problem in _problems_of(runtime)
+    ]
+
+
+def of_actors(fleet: FleetMessage) -> list[Flaw]:
+    """Those of the actors beside the proxies; one that does not run at all has one."""
+    found = []
+    for name in (*ALWAYS, *({TLS} & fleet.actors.keys())):
+        runtime = fleet.actors.get(name)
+        problems = _problems_of(runtime) if runtime is not None and runtime.runs else (_absent(runtime),)
+        found += [Flaw("actor", name, name, None, problem) for problem in problems]
+    return found
+
+
+def of_webhooks(webhooks: Sequence[WebhookRecord], statuses: dict[str, WebhookStatus]) -> list[Flaw]:
+    """Those of enabled webhooks whose last request failed; one that was changed since has another chance."""
+    return [
+        Flaw("webhook", each.id, each.name, None, Problem(WEBHOOK_FAILING, status.last_error or "", failed_at))
+        for each in webhooks
+        if each.enabled and (status := statuses.get(each.id)) is not None
+        if (failed_at := status.last_failure_at) is not None
+        if failed_at > max(status.last_success_at or 0.0, each.updated_at)
+    ]
+
+
+def _problems_of(runtime: Runtime) -> tuple[Problem, ...]:
+    return runtime.problems or ((_absent(runtime),) if runtime.state == "failed" else ())
+
+
+def _absent(runtime: Runtime | None) -> Problem:
+    """Of an actor that does not run."""
+    if runtime is None:
+        return Problem(PROCESS, "does not run", 0.0, serves=False)
+    return Problem(PROCESS, runtime.error or f"does not run: {runtime.state}", runtime.since, serves=False)

@@ -1,0 +1,67 @@
+"""Metrics, asked of the collector: series over time and the snapshot of this moment."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.metrics.catalogue import INTERVALS
+from api.bus_bridge import Bridge
+from api.services.accounts import CollectorLost
+from config.text.formatting import timestamp_text
+
+TIMEOUT = 10.0
+
+
+class Proxy(NamedTuple):
+    """What a scraper is told of a proxy beside its figures."""
+
+    id: str
+    name: str
+    protocol: str
+    active: bool
+
+
+Series = dict[str, list[dict[str, Any]]]
+
+
+def read_series(
+    bridge: Bridge,
+    names: tuple[str, ...],
+    start: float,
+    end: float,
+    interval: str,
+    proxy_ids: tuple[str, ...] | None,
+    of_one: bool,
+) -> Series:
+    """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `CollectorLost`.
+
+    `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. Where there
+    is nothing to take a mean of, the bucket is left out.
+    """
+    step = INTERVALS[interval]
+    first = int(start // step) * step
+    question = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
+    reply = bridge.ask(METRICS, question, TIMEOUT)
+    if not isinstance(reply, MetricSeries):
+        raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
+    longest = max((len(values) for values in reply.values.values()), default=0)
+    times = [timestamp_text(first + number * step) for number in range(longest)]
+    return {name: _points(reply.values[name], times) for name in names}
+
+
+def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None, of_one: bool) -> Realtime:
+    """The snapshot. Raises `CollectorLost`."""
+    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids, of_one), TIMEOUT)
+    if not isinstance(reply, Realtime):
+        raise CollectorLost(repr(reply))
+    return reply
+
+
+def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"timestamp": timestamp, "value": value}
+        for timestamp, value in zip(times, values, strict=True)
+        if value is not None
+    ]

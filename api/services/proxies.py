@@ -1,0 +1,463 @@
+"""The life of proxy configurations: what is stored, and what the supervisor is told, in which order.
+
+The listening socket is bound before anything is stored, so a refused address leaves no trace; the supervisor hears of
+the change after it is durable, so it never runs what a crash would forget. One change at a time: that is what makes
+names unique.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
+
+from actors.bus.messages import (
+    METRICS,
+    SUPERVISOR,
+    AccessSpec,
+    AccountSpec,
+    CancelListeners,
+    DescribeFleet,
+    Done,
+    Fleet,
+    ForgetAccounts,
+    LimitsSpec,
+    ListenerRefused,
+    ListenerReserved,
+    ProxySpec,
+    PutProxy,
+    RemoveProxy,
+    ReserveListener,
+    RestartProxy,
+)
+from api.bus_bridge import Bridge
+from api.http.errors import ApiError, invalid, not_found
+from api.services.proxy_cache import COLLECTION, Catalogue, StoredProxy
+from api.services.proxy_upstreams import upstreams_spec, with_parents
+from api.services.supervisor_link import SupervisorLink, SupervisorLost
+from api.services.upstream_addresses import UpstreamPolicy
+from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.unchanged import is_same
+from config.files.secret_box import Seal, SealError
+from config.model.access import ProxyAccess
+from config.model.accounts import ProxyAccount, ProxyLimits
+from config.model.exposure_warnings import warnings
+from config.model.fields import InvalidProxy
+from config.model.proxies import (
+    ProxyCreate,
+    ProxyRecord,
+    ProxyUpdate,
+    apply,
+    check_certificate,
+    new_record,
+    refuse_ended_certificate,
+)
+from config.model.upstreams import refuse_circle
+from config.settings.settings import ServerTls
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT = 15.0
+"""Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
+
+Status = Literal["active", "inactive"]
+
+
+def spec_of(proxy: StoredProxy, seal: Seal) -> ProxySpec:
+    """What supervisor and forwarding actor need of it. Raises `SealError`."""
+    record = proxy.record
+    with_auth = record.auth.enabled
+    return ProxySpec(
+        id=record.id,
+        name=record.name,
+        host=record.host,
+        port=record.port,
+        protocol=record.protocol,
+        active=record.status == "active",
+        revision=proxy.revision,
+        timeout=float(record.settings.timeout),
+        keep_alive=record.settings.keep_alive,
+        max_connections=record.settings.max_connections,
+        auth_username=record.auth.username if with_auth else None,
+        auth_hash=record.auth.password_hash if with_auth else None,
+        tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
+        access=_access_spec(record.access),
+        upstreams=upstreams_spec(record, seal),
+        auth_required=with_auth,
+        accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
+        limits=_limits_spec(record.limits),
+        accept_proxy_protocol=record.accept_proxy_protocol,
+        bind_address=record.bind_address,
+        via=record.headers.via,
+    )
+
+
+def _access_spec(access: ProxyAccess) -> AccessSpec:
+    return AccessSpec(
+        tuple(access.allow_clients),
+        tuple(access.deny_clients),
+        tuple(access.allow_destinations),
+        tuple(access.deny_destinations),
+        access.mode,
+    )
+
+
+def _limits_spec(limits: ProxyLimits) -> LimitsSpec:
+    return LimitsSpec(
+        limits.bandwidth_in, limits.bandwidth_out, limits.connections_per_client, limits.requests_per_minute
+    )
+
+
+def _account_spec(account: ProxyAccount) -> AccountSpec:
+    limits = account.limits
+    return AccountSpec(
+        id=account.id,
+        username=account.username,
+        password_hash=account.password_hash,
+        enabled=account.enabled,
+        limits=LimitsSpec(limits.bandwidth_in, limits.bandwidth_out, limits.connections, limits.requests_per_minute),
+        quota=account.quota.bytes,
+        period=account.quota.period,
+        expires_at=account.expires_at or 0.0,
+        allow_clients=tuple(account.allow_clients),
+    )
+
+
+def read_specs(store: Store, seal: Seal) -> tuple[ProxySpec, ...]:
+    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    return _specs(Catalogue(store), seal)
+
+
+def _specs(catalogue: Catalogue, seal: Seal) -> tuple[ProxySpec, ...]:
+    try:
+        return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
+    except SealError as error:
+        raise StoreDamaged(str(error)) from error
+
+
+class Proxies:
+    """Reads and changes. Thread-safe.
+
+    Changes raise `ApiError` (400, 404, 412), `SupervisorLost` and `StoreWriteError`. `if_match` is a revision that
+    the proxy must have, or None.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        bridge: Bridge,
+        publish: Callable[[str, dict[str, Any]], None],
+        default_timeout: int,
+        tls: ServerTls,
+        seal: Seal,
+        upstream_policy: UpstreamPolicy,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`.
+
+        `told` is called when the supervisor was told something, after which the fleet is another.
+        """
+        self._tls = tls
+        self._seal = seal
+        self._upstream_policy = upstream_policy
+        self._store = store
+        self._catalogue = Catalogue(store)
+        self._bridge = bridge
+        self._publish = publish
+        self._default_timeout = default_timeout
+        self._lock = threading.Lock()
+        self.link = SupervisorLink(bridge, self.specs, self._one_change, told)
+
+    def close(self) -> None:
+        """End what runs in the background."""
+        self.link.close()
+
+    def take_over(self, default_timeout: int, tls: ServerTls, upstream_policy: UpstreamPolicy) -> None:
+        """The settings were read again; for the changes to come."""
+        self._default_timeout = default_timeout
+        self._upstream_policy = upstream_policy
+        self._tls = tls
+
+    def all(self) -> Sequence[StoredProxy]:
+        """All proxies, oldest first."""
+        return self._catalogue.all()
+
+    def specs(self) -> tuple[ProxySpec, ...]:
+        """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+        return _specs(self._catalogue, self._seal)
+
+    def get(self, proxy_id: str) -> StoredProxy:
+        """One proxy. Raises `ApiError` 404."""
+        found = self._catalogue.get(proxy_id)
+        if found is None:
+            raise not_found("The proxy")
+        return found
+
+    def name_of(self, proxy_id: str) -> str:
+        """What a proxy is called; its id where it is gone."""
+        found = self._catalogue.get(proxy_id)
+        return proxy_id if found is None else found.record.name
+
+    def create(self, body: ProxyCreate) -> StoredProxy:
+        """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
+        try:
+            record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+            record = self._with_parents(record, body)
+            check_certificate(record, self._tls)
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
+        with self._one_change():
+            self._refuse_taken_name(record)
+            with self._reserved(record):
+                stored = self._put(record, expect=0)
+            self._tell_wish(stored)
+        _warn(None, record)
+        self._say("proxy.created", record)
+        self.link.await_start(record.id)
+        return stored
+
+    def update(
+        self, proxy_id: str, body: ProxyUpdate, if_match: int | None, scope: frozenset[str] | None = None
+    ) -> StoredProxy:
+        """Changes of settings drop no connection; the address may change only while the proxy is inactive.
+
+        `scope` has the ids of the proxies that may be named as upstreams, None: all.
+        """
+        return self.change(proxy_id, lambda record: self._applied(record, body, scope), if_match)
+
+    def change(self, proxy_id: str, alter: Callable[[ProxyRecord], ProxyRecord], if_match: int | None) -> StoredProxy:
+        """What `alter` makes of the record; it may raise `InvalidProxy`.
+
+        The supervisor is told even when that changes nothing: an earlier change may have failed to reach it.
+        """
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            try:
+                record = alter(before.record)
+                check_certificate(record, self._tls)
+            except InvalidProxy as error:
+                raise invalid(error.field, error.error) from error
+            _refuse_move(before.record, record)
+            self._refuse_taken_name(record)
+            self._require_supervisor(proxy_id)
+            same = is_same(before.record, record)
+            stored = before if same else self._put(record, before.revision)
+            self._tell_wish(stored)
+        if same:
+            return stored
+        _warn(before.record, record)
+        self._forget_accounts(before.record, record)
+        self._say("proxy.updated", record)
+        return stored
+
+    def delete(self, proxy_id: str, if_match: int | None) -> None:
+        """Gone for good; its connections drain."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor(proxy_id)
+            try:
+                self._store.delete(COLLECTION, proxy_id, before.revision)
+            except (NotStored, RevisionConflict) as error:
+                raise not_found("The proxy") from error
+            self.link.tell_stored(RemoveProxy(proxy_id))
+        self._say("proxy.deleted", before.record)
+
+    def start(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+        """Active, and whether that is a change. With the address taken: 400, and the status stays."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_certificate(before.record)
+            with self._reserved(before.record):
+                after, changed = self._wish(before, "active")
+            self._tell_wish(after)
+        if changed:
+            self._say("proxy.started", after.record)
+        self.link.await_start(proxy_id)
+        return after, changed
+
+    def stop(self, proxy_id: str, if_match: int | None) -> tuple[StoredProxy, bool]:
+        """Inactive, and whether that is a change."""
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_supervisor(proxy_id)
+            after, changed = self._wish(before, "inactive")
+            self._tell_wish(after)
+        if changed:
+            self._say("proxy.stopped", after.record)
+        return after, changed
+
+    def restart(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+        """A new process on the same socket; an inactive proxy is started.
+
+        400 when the new process would serve worse than the present one, which then goes on.
+        """
+        with self._one_change():
+            before = self._matching(proxy_id, if_match)
+            self._require_certificate(before.record)
+            self._refuse_worse_certificate(before.record)
+            with self._reserved(before.record):
+                after, changed = self._wish(before, "active")
+            self._tell_wish(after)
+            if not changed:
+                self.link.demand(RestartProxy(proxy_id))
+        self._say("proxy.restarted", after.record)
+        self.link.await_start(proxy_id)
+        return after
+
+    def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None) -> ProxyRecord:
+        return self._with_parents(apply(record, body, time.time()), body, scope)
+
+    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> ProxyRecord:
+        try:
+            record = with_parents(record, body, self._seal)
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
+        if body.upstreams:
+            records = [each.record for each in self.all()]
+            refuse_circle(record, records)
+            self._upstream_policy.refuse(record, records, scope)
+        return record
+
+    def _require_certificate(self, record: ProxyRecord) -> None:
+        """A process that is made now could use the certificate. One that has ended is no worse than it was."""
+        try:
+            check_certificate(record, self._tls)
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
+
+    def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
+        """The process that runs may have read a better certificate than the one that is in the file now."""
+        if record.protocol != "https":
+            return
+        runtime = self._require_supervisor(record.id).proxies.get(record.id)
+        if runtime is None:
+            return
+        try:
+            refuse_ended_certificate(record, self._tls, runtime.certificate_ends, time.time())
+        except InvalidProxy as error:
+            raise invalid(error.field, error.error) from error
+
+    # --- for changes of many at once (`api.import_export`) ---
+
+    @property
+    def default_timeout(self) -> int:
+        """`proxy.default_timeout`."""
+        return self._default_timeout
+
+    @property
+    def upstream_policy(self) -> UpstreamPolicy:
+        """Which upstreams may be named."""
+        return self._upstream_policy
+
+    @property
+    def tls(self) -> ServerTls:
+        """`server.tls`."""
+        return self._tls
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Nobody else changes a proxy meanwhile. Raises `SupervisorLost` when an earlier change takes too long."""
+        return self._one_change()
+
+    def forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What accounts have used that are not in `after` needs to be kept by nobody."""
+        self._forget_accounts(before, after)
+
+    def say(self, kind: str, record: ProxyRecord) -> None:
+        """An event about a proxy."""
+        self._say(kind, record)
+
+    # --- the store ---
+
+    @contextmanager
+    def _one_change(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=LOCK_TIMEOUT):
+            raise SupervisorLost("an earlier change is still under way")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
+        stored = self.get(proxy_id)
+        if if_match is not None and if_match != stored.revision:
+            raise stale(stored.revision)
+        return stored
+
+    def _refuse_taken_name(self, record: ProxyRecord) -> None:
+        if self._catalogue.named(record.name) not in (None, record.id):
+            raise invalid("name", f'the name "{record.name}" is in use')
+
+    def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
+        if before.record.status == status:
+            return before, False
+        changed = before.record.model_copy(update={"status": status, "updated_at": time.time()})
+        return self._put(changed, before.revision), True
+
+    def _put(self, record: ProxyRecord, expect: int) -> StoredProxy:
+        document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
+        return StoredProxy(record, document.revision)
+
+    # --- the supervisor ---
+
+    @contextmanager
+    def _reserved(self, record: ProxyRecord) -> Iterator[None]:
+        """The address is bound within the block; let go when nothing comes of it, so that it can be tried again."""
+        try:
+            self._reserve(record)
+            yield
+        except BaseException:
+            self._bridge.ask(SUPERVISOR, CancelListeners((record.id,)), 0.0)
+            raise
+
+    def _reserve(self, record: ProxyRecord) -> None:
+        reply = self._bridge.ask(SUPERVISOR, ReserveListener(record.id, record.host, record.port))
+        if isinstance(reply, ListenerRefused):
+            raise invalid(reply.field, reply.error)
+        if not isinstance(reply, ListenerReserved):
+            raise SupervisorLost(repr(reply))
+
+    def _require_supervisor(self, proxy_id: str) -> Fleet:
+        """What the supervisor says of the proxy: nothing is stored that it could not be told."""
+        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((proxy_id,)))
+        if not isinstance(reply, Fleet):
+            raise SupervisorLost(repr(reply))
+        return reply
+
+    def _tell_wish(self, stored: StoredProxy) -> None:
+        self.link.tell_stored(PutProxy(spec_of(stored, self._seal)))
+
+    def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
+        """What removed accounts have used needs to be kept by nobody."""
+        gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
+        if gone:
+            reply = self._bridge.ask(METRICS, ForgetAccounts(after.id, tuple(gone)))
+            if not isinstance(reply, Done):
+                log.warning("what %d removed accounts of %s have used is kept: %r", len(gone), after.id, reply)
+
+    def _say(self, kind: str, record: ProxyRecord) -> None:
+        about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}
+        self._publish(kind, {**about, "protocol": record.protocol, "status": record.status})
+
+
+def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
+    if after.status == "active":
+        for name in ("host", "port", "protocol"):
+            if getattr(before, name) != getattr(after, name):
+                raise invalid(name, "can't be changed while the proxy is active; stop it first")
+
+
+def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
+    """Of what was not warned of before."""
+    told = [] if before is None else warnings(before)
+    for each in warnings(after):
+        if each not in told:
+            log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
+
+
+def stale(revision: int) -> ApiError:
+    """412 for an `If-Match` that isn't the revision."""
+    return invalid("If-Match", f'the ETag is "{revision}" now', 412)

@@ -1,0 +1,1 @@
+"""`POST /proxies/{id}/test`: one request through a proxy, as a client of it."""

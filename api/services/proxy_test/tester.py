@@ -1,0 +1,284 @@
+"""The test of a proxy: one GET through it, as an authorised client.
+
+The forwarding actor is told of credentials that are good for one use, so a test needs no stored password. All of the
+test, from the first byte to the last that is read, has one deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
+from actors.bus.startup_queue import STARTING
+from api.bus_bridge import Bridge
+from api.http.errors import rate_limited, unavailable
+from api.services.proxy_cache import StoredProxy
+from api.services.proxy_test.proxy_protocol_pool import ANNOUNCING_POOLS
+from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
+from config.model import json_patterns
+from config.model.proxies import ProxyRecord
+from config.text.formatting import timestamp_text
+
+BODY_READ = 64 * 1024
+"""Bytes of the answer that are read: enough for any service that tells an address."""
+
+AT_ONCE = 3
+"""Tests under way at the same time: each holds a thread of the API."""
+
+ADMIT_TIMEOUT = 3.0
+REPORT_TIMEOUT = 2.0
+_WEB_URL = re.compile(json_patterns.WEB_URL)
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})(?: ([^'\")]*))?", re.ASCII)
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # these are compared, not bound
+
+
+def test_target(url: str) -> str:
+    """`url`, if a test can ask for it; else `ValueError`."""
+    if not _WEB_URL.fullmatch(url):
+        raise ValueError("must be an absolute http or https URL in ASCII, without user information")
+    return url
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What is known of a test so far."""
+
+    status: str = "failed"
+    status_code: int | None = None
+    external_ip: str | None = None
+    error: str | None = None
+    parent: str | None = None
+    refused: bool = False
+    """Did the proxy refuse to connect, without a word why to the client?"""
+
+
+class ProxyTester:
+    """Runs tests. Thread-safe."""
+
+    def __init__(self, bridge: Bridge, default_url: str) -> None:
+        self._bridge = bridge
+        self.default_url = default_url
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+
+    def run(self, proxy: StoredProxy, url: str | None, timeout: float, request_id: str) -> dict[str, Any]:
+        """A `test_result`. Raises `ApiError` 429 when too many tests are under way, 503 while the proxy starts.
+
+        The access record that the test leaves has this request id.
+
+        The answer comes in time even if a target drips its head byte by byte: the thread that still reads it is left
+        to itself, and keeps its place until it has ended.
+        """
+        if not self._places.acquire(blocking=False):
+            raise rate_limited(1, f"{AT_ONCE} tests are under way")
+        began, moment = time.monotonic(), time.time()
+        outcome: Future[_Outcome] = Future()
+
+        def attempt() -> None:
+            try:
+                outcome.set_result(self._attempt(proxy, url or self.default_url, timeout, request_id))
+            except BaseException as error:  # noqa: BLE001  # the thread that waits raises it
+                outcome.set_exception(error)
+            finally:
+                self._places.release()
+
+        threading.Thread(target=attempt, name="proxy-test", daemon=True).start()
+        try:
+            return _result(outcome.result(timeout + ADMIT_TIMEOUT), began, moment)
+        except FutureTimeout:
+            return _result(_late(timeout), began, moment)
+
+    def _attempt(self, proxy: StoredProxy, url: str, timeout: float, request_id: str) -> _Outcome:
+        if proxy.record.status != "active":
+            return _Outcome(error="the proxy is inactive")
+        user, token = _one_use_credentials(proxy.record.protocol)
+        admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT, request_id)
+        reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
+        if isinstance(reply, Unreachable) and reply.reason == STARTING:
+            raise unavailable("The proxy's process is starting; try again in a moment")
+        if not isinstance(reply, Done):
+            return _Outcome(error="the proxy's process does not answer")
+        result = _get(url, proxy.record, user, token, timeout)
+        report = self._bridge.ask(forwarding_name(proxy.record.id), QueryTester(user), REPORT_TIMEOUT)
+        _complete(result, report if isinstance(report, ReportOfTest) else ReportOfTest())
+        return result
+
+
+def _one_use_credentials(protocol: str) -> tuple[str, str]:
+    """A user name and a token that nobody guesses; with socks4 the name is all there is."""
+    if protocol == "socks4":
+        return "test-" + secrets.token_hex(24), ""
+    return "test-" + secrets.token_hex(8), secrets.token_hex(16)
+
+
+def _proxy_url(protocol: str, host: str, port: int, user: str, token: str) -> str:
+    authority = f"[{host}]" if ":" in host else host
+    return f"{protocol}://{quote(user)}:{quote(token)}@{authority}:{port}"
+
+
+class _OwnProxies(HTTPAdapter):
+    """Takes any certificate of the proxy: it is our own listener, reached at its address and not by its name."""
+
+    def __init__(self, announced: bool) -> None:
+        """`announced`: the proxy wants a header of the PROXY protocol first."""
+        self._announced = announced
+        super().__init__()
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        manager = super().proxy_manager_for(proxy, **options, proxy_ssl_context=context, proxy_assert_hostname=False)
+        if self._announced:
+            manager.pool_classes_by_scheme = ANNOUNCING_POOLS
+        return manager
+
+
+def _send_through(session: requests.Session, record: ProxyRecord, user: str, token: str, timeout: float) -> Route:
+    """Let all of the session go through the proxy; with SOCKS, the route tells what the proxy refused."""
+    host = _WILDCARDS.get(record.host, record.host)
+    announced = record.accept_proxy_protocol
+    route = Route(record.protocol, (host, record.port), user, token, timeout, announced)
+    socks = record.protocol in ("socks4", "socks5")
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, SocksAdapter(route) if socks else _OwnProxies(announced))
+    if not socks:
+        url = _proxy_url(record.protocol, host, record.port, user, token)
+        session.proxies = {"http": url, "https": url}
+    return route
+
+
+def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -> _Outcome:
+    deadline = time.monotonic() + timeout
+    outcome = _Outcome()
+
+    def source() -> str | None:
+        if record.upstreams:
+            return None  # the connection leaves from the parent, wherever that is
+        return record.bind_address or _source_address(url)
+
+    with requests.Session() as session:
+        session.trust_env = False
+        session.headers.update({"User-Agent": "proxyfleet-test", "Accept-Encoding": "identity"})
+        route = _send_through(session, record, user, token, timeout)
+        try:
+            with session.get(url, timeout=timeout, allow_redirects=False, stream=True) as response:
+                outcome.status_code = response.status_code
+                _judge(outcome, response, _read(response, deadline), source)
+        except (requests.Timeout, TimeoutError):
+            late = _late(timeout)
+            outcome.status, outcome.error = late.status, late.error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            _explain(outcome, route.refusal or error)
+    return outcome
+
+
+def _late(timeout: float) -> _Outcome:
+    return _Outcome("timeout", error=f"no complete answer within {timeout:g} s")
+
+
+def _read(response: requests.Response, deadline: float) -> bytes:
+    """The beginning of the body as it came: a coding that was not asked for could make any size of few bytes.
+
+    A read ends with the session's timeout at the latest, all of them at the deadline.
+    """
+    content = b""
+    for chunk in response.raw.stream(4096, decode_content=False):
+        content += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        if len(content) >= BODY_READ:
+            break
+    return content
+
+
+def _judge(outcome: _Outcome, response: requests.Response, content: bytes, source: Callable[[], str | None]) -> None:
+    by_proxy = response.headers.get("Proxy-Status")
+    if response.status_code == 504 and by_proxy:
+        outcome.status, outcome.error = "timeout", f"the proxy answered 504: {by_proxy}"
+    elif by_proxy:
+        outcome.error = f"the proxy answered {response.status_code}: {by_proxy}"
+    elif response.status_code >= 400:
+        outcome.error = f"the target answered {response.status_code}"
+    else:
+        outcome.status = "success"
+        outcome.external_ip = told_address(content) or source()
+
+
+def _explain(outcome: _Outcome, error: Exception) -> None:
+    if isinstance(error, SocksRefused):
+        outcome.status_code, outcome.error, outcome.refused = error.status, error.said, True
+        outcome.status = "timeout" if error.status == 504 else "failed"
+        return
+    refused = _TUNNEL_REFUSED.search(str(error))
+    if refused is None:
+        outcome.error = f"{type(error).__name__}: {str(error)[:300]}"
+        return
+    outcome.status_code = int(refused[1])
+    outcome.status = "timeout" if refused[1] == "504" else "failed"
+    outcome.error, outcome.refused = f"the proxy answered {refused[1]} to CONNECT", True
+
+
+def _complete(outcome: _Outcome, report: ReportOfTest) -> None:
+    """Put in what the process of the proxy knows of the test."""
+    outcome.parent = report.parent
+    if outcome.refused and report.reason:
+        outcome.error = f"{outcome.error}: {report.reason}" + (f": {report.detail}" if report.detail else "")
+    elif outcome.refused:
+        outcome.error = f"{outcome.error}; its access record has the reason"
+
+
+def told_address(content: bytes) -> str | None:
+    """The address in a body that is one, or that is JSON with `ip` or `origin`; else None."""
+    text = content.decode("utf-8", "replace").strip()
+    try:
+        value = json.loads(text) if text.startswith("{") else {"ip": text}
+    except (ValueError, RecursionError):
+        return None
+    told = value.get("ip") or value.get("origin")
+    try:
+        return str(ip_address(str(told).partition(",")[0].strip()))
+    except ValueError:
+        return None
+
+
+def _source_address(url: str) -> str | None:
+    """The address of this machine from which the target is reached; None when that can't be told."""
+    parts = urlsplit(url)
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(
+            parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(target)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _result(outcome: _Outcome, began: float, moment: float) -> dict[str, Any]:
+    return {
+        "status": outcome.status,
+        "response_time": round((time.monotonic() - began) * 1000),
+        "status_code": outcome.status_code,
+        "external_ip": outcome.external_ip,
+        "parent": outcome.parent,
+        "timestamp": timestamp_text(moment),
+        "error": outcome.error,
+    }

@@ -1,0 +1,92 @@
+"""Parent proxies between the store, where their passwords are sealed, and the processes that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from actors.bus.messages import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState, forwarding_name
+from api.bus_bridge import Bridge
+from config.files.secret_box import Seal
+from config.model.proxies import ProxyRecord, ProxyUpdate
+from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
+from config.text.formatting import timestamp_text
+
+ASK_TIMEOUT = 2.0
+ASKED_AT_ONCE = 16
+
+
+def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: Seal) -> ProxyRecord:
+    """`record` with the parents of `body`, if it names any. Raises `InvalidProxy`, `SealError`."""
+    if body.upstreams is not None:
+        parents = replace_parents(record.upstreams, body.upstreams, seal)
+        record = record.model_copy(update={"upstreams": parents})
+    refuse_itself(record.upstreams, record.host, record.port)
+    return record
+
+
+def upstreams_spec(record: ProxyRecord, seal: Seal) -> UpstreamsSpec:
+    """What the forwarding actor needs, passwords in the clear. Raises `SealError`."""
+    check = record.upstream_check
+    return UpstreamsSpec(
+        parents=tuple(_parent_spec(parent, seal) for parent in record.upstreams),
+        policy=record.upstream_policy,
+        check_enabled=check.enabled,
+        check_interval=float(check.interval),
+        check_timeout=float(check.timeout),
+    )
+
+
+def _parent_spec(parent: ProxyUpstream, seal: Seal) -> UpstreamSpec:
+    return UpstreamSpec(
+        name=parent.name,
+        protocol=parent.protocol,
+        host=parent.host,
+        port=parent.port,
+        username=parent.username,
+        password=None if parent.password is None else seal.open(parent.password, PURPOSE),
+        weight=parent.weight,
+        verify=parent.verify,
+        ca_file=parent.ca_file,
+        server_name=parent.server_name,
+        proxy_protocol=parent.proxy_protocol,
+    )
+
+
+def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
+    """How the parents of an active proxy are; None when there are none, or when its process doesn't answer."""
+    if record.status != "active" or not record.upstreams:
+        return None
+    answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
+    return answer if isinstance(answer, Upstreams) else None
+
+
+def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[str, tuple[UpstreamState, ...]]:
+    """By proxy id, how the upstreams of these proxies are, as far as their processes answer; all asked at once."""
+    asked = [each for each in records if each.status == "active" and each.upstreams]
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE)) as pool:
+        answers = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
+    return {each.id: answer.parents for each, answer in zip(asked, answers, strict=True) if answer is not None}
+
+
+def shown_states(told: Upstreams | None) -> list[dict[str, Any]] | None:
+    """`runtime.upstreams`: how each parent is, None where nobody knows."""
+    return None if told is None else [_shown(state) for state in told.parents]
+
+
+def _shown(state: UpstreamState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "state": state.state,
+        "since": timestamp_text(state.since),
+        "active_connections": state.active,
+        "total_connections": state.connections,
+        "failures": state.failures,
+        "bytes_in": state.bytes_in,
+        "bytes_out": state.bytes_out,
+        "latency_ms": state.latency,
+        "last_error": state.last_error,
+    }

@@ -1,0 +1,149 @@
+"""Proxies as the API shows them: list form, detail form, create form."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from actors.bus.messages import ProxyStats, Runtime
+from api.services.condition import problem_view
+from api.services.proxy_cache import StoredProxy
+from api.services.runtime_view import NO_STATS, Fleet
+from config.model.accounts import ProxyAccount
+from config.model.upstreams import shown
+from config.text.formatting import size_text, timestamp_text, uptime_text
+
+RUNNING_STATES = ("running", "degraded", "draining")
+
+
+def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
+    """The list forms: those parts of the detail form that are short."""
+    runtimes, stats = fleet.runtimes(), fleet.stats()
+    return [
+        proxy.once(_listed_at_rest)
+        if _is_at_rest(proxy, runtimes, stats)
+        else {**proxy.once(_brief), **_present(proxy, runtimes, stats)}
+        for proxy in proxies
+    ]
+
+
+def detail(fleet: Fleet, proxy: StoredProxy) -> dict[str, Any]:
+    """The detail form. It holds the list form."""
+    runtimes, stats = fleet.runtimes(), fleet.stats()
+    return {**created(proxy), **_present(proxy, runtimes, stats)}
+
+
+def created(proxy: StoredProxy) -> dict[str, Any]:
+    """The create form: the configuration alone. There is no password in it."""
+    return {**proxy.once(_brief), **proxy.once(_at_length)}
+
+
+def _brief(proxy: StoredProxy) -> dict[str, Any]:
+    record = proxy.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "host": record.host,
+        "port": record.port,
+        "protocol": record.protocol,
+        "status": record.status,
+        "tags": record.tags,
+        "created_at": timestamp_text(record.created_at),
+        "updated_at": timestamp_text(record.updated_at),
+    }
+
+
+def _at_length(proxy: StoredProxy) -> dict[str, Any]:
+    record = proxy.record
+    return {
+        "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
+        "tls": record.tls.model_dump() if record.tls else None,
+        "settings": record.settings.model_dump(),
+        "access": record.access.model_dump(),
+        "upstreams": [shown(parent) for parent in record.upstreams],
+        "upstream_policy": record.upstream_policy,
+        "upstream_check": record.upstream_check.model_dump(),
+        "limits": record.limits.model_dump(),
+        "accounts": [account_form(account) for account in record.accounts],
+        "accept_proxy_protocol": record.accept_proxy_protocol,
+        "bind_address": record.bind_address,
+        "headers": record.headers.model_dump(),
+    }
+
+
+def account_form(account: ProxyAccount) -> dict[str, Any]:
+    """The configuration of an account, without its password."""
+    return {
+        "username": account.username,
+        "enabled": account.enabled,
+        "limits": account.limits.model_dump(),
+        "quota": account.quota.model_dump(),
+        "expires_at": timestamp_text(account.expires_at) if account.expires_at is not None else None,
+        "allow_clients": account.allow_clients,
+        "created_at": timestamp_text(account.created_at),
+    }
+
+
+def _present(
+    proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]
+) -> dict[str, Any]:
+    """What is so at this moment."""
+    runtime = _runtime_of(proxy, runtimes)
+    return {
+        "auth_enabled": proxy.record.auth.enabled,
+        "runtime": _runtime(runtime),
+        "stats": _stats(stats.get(proxy.record.id, NO_STATS), runtime),
+    }
+
+
+def _is_at_rest(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None, stats: Mapping[str, ProxyStats]) -> bool:
+    """Is it inactive, without a process, and has never done anything? Then it looks the same each time."""
+    proxy_id = proxy.record.id
+    unknown = runtimes is not None and proxy_id not in runtimes and proxy_id not in stats
+    return unknown and proxy.record.status == "inactive"
+
+
+def _listed_at_rest(proxy: StoredProxy) -> dict[str, Any]:
+    return {**proxy.once(_brief), **_present(proxy, {}, {})}
+
+
+def _runtime_of(proxy: StoredProxy, runtimes: Mapping[str, Runtime] | None) -> Runtime | None:
+    """A proxy of which the supervisor knows nothing is stopped, or is just about to be started."""
+    if runtimes is None:
+        return None
+    state = "stopped" if proxy.record.status == "inactive" else "starting"
+    return runtimes.get(proxy.record.id) or Runtime(state, None, proxy.record.updated_at, 0, None)
+
+
+def _runtime(runtime: Runtime | None) -> dict[str, Any] | None:
+    if runtime is None:
+        return None
+    return {
+        "state": runtime.state,
+        "pid": runtime.pid,
+        "since": timestamp_text(runtime.since),
+        "restarts": runtime.restarts,
+        "error": runtime.error,
+        "problems": [problem_view(each) for each in runtime.problems],
+    }
+
+
+def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
+    running = runtime is not None and runtime.state in RUNNING_STATES
+    uptime = max(0.0, time.time() - runtime.since) if runtime is not None and running else 0.0
+    return {
+        "total_requests": stats.requests,
+        "active_connections": stats.active_connections,
+        "uptime": uptime_text(uptime),
+        "uptime_seconds": int(uptime),
+        "bytes_transferred": size_text(stats.bytes_in + stats.bytes_out),
+        "bytes_in": stats.bytes_in,
+        "bytes_out": stats.bytes_out,
+        "errors": stats.errors,
+        "denied": stats.denied,
+        "refusals": stats.refusals,
+        "reported": stats.reported,
+        "records_dropped": stats.records_dropped,
+        "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
+    }

@@ -1,0 +1,126 @@
+"""What is really so, asked of those who know: the supervisor for processes, the collector for figures.
+
+Neither is needed to read a configuration: without the supervisor `runtime` is None, without the collector all figures
+are zero.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from actors.bus.messages import (
+    METRICS,
+    SUPERVISOR,
+    DescribeFleet,
+    ProxyStats,
+    QueryStats,
+    QuerySystem,
+    Runtime,
+    Stats,
+    SystemFigures,
+)
+from actors.bus.messages import Fleet as FleetMessage
+from api.bus_bridge import Bridge
+
+FLEET_TIMEOUT = 3.0
+STATS_TIMEOUT = 1.0
+REMEMBERED = 0.1
+"""Seconds that an answer is good for: many may ask, and asking costs both sides time."""
+REREAD = 300.0
+"""Seconds after which all totals are asked for again; those of proxies that were deleted go by that."""
+
+NO_STATS = ProxyStats(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+class Fleet:
+    """Questions to the supervisor and the collector. Thread-safe.
+
+    An answer is remembered for `remembered` seconds, but not beyond a change that we told the supervisor of.
+    """
+
+    def __init__(self, bridge: Bridge, remembered: float = REMEMBERED) -> None:
+        self.remembered = remembered
+        self._bridge = bridge
+        self._asking = threading.Lock()
+        self._changes = 0
+        self._whole: tuple[float, int, FleetMessage | None] = (-math.inf, 0, None)
+        self._stats = _Mirror(bridge)
+
+    def changed(self) -> None:
+        """The fleet is not what it was: what was answered before is forgotten."""
+        self._changes += 1
+
+    def whole(self) -> FleetMessage | None:
+        """All that has a process, as it was a moment ago; None when the supervisor doesn't answer."""
+        found = self._whole
+        if not self._is_good(found):
+            with self._asking:
+                found = self._whole
+                if not self._is_good(found):
+                    changes = self._changes  # one that comes while we ask may not be in the answer
+                    found = self._whole = (time.monotonic(), changes, self._describe())
+        return found[2]
+
+    def runtimes(self) -> dict[str, Runtime] | None:
+        """By proxy id, the runtime of those that have one; None when the supervisor doesn't answer."""
+        fleet = self.whole()
+        return None if fleet is None else fleet.proxies
+
+    def stats(self) -> Mapping[str, ProxyStats]:
+        """By proxy id, the totals of those that have any; none when the collector doesn't answer."""
+        return self._stats.get(self.remembered)
+
+    def totals(self, proxy_ids: tuple[str, ...] = ()) -> dict[str, ProxyStats] | None:
+        """All totals of these proxies, of all when none is named; None when the collector doesn't answer."""
+        reply = self._bridge.ask(METRICS, QueryStats(proxy_ids, detailed=True), STATS_TIMEOUT)
+        return reply.proxies if isinstance(reply, Stats) else None
+
+    def system(self) -> SystemFigures | None:
+        """The system's figures; None when the collector doesn't answer."""
+        reply: Any = self._bridge.ask(METRICS, QuerySystem(), STATS_TIMEOUT)
+        return reply if isinstance(reply, SystemFigures) else None
+
+    def _is_good(self, answer: tuple[float, int, FleetMessage | None]) -> bool:
+        asked, changes, _ = answer
+        return changes == self._changes and time.monotonic() - asked < self.remembered
+
+    def _describe(self) -> FleetMessage | None:
+        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((), stopped=False), FLEET_TIMEOUT)
+        return reply if isinstance(reply, FleetMessage) else None
+
+
+class _Mirror:
+    """The totals of all proxies, of which only those are asked for that have changed since. Thread-safe."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._asking = threading.Lock()
+        self._asked = self._read_whole = -math.inf
+        self._as_of = 0.0
+        self._known: dict[str, ProxyStats] = {}
+        self._answered = False
+
+    def get(self, remembered: float) -> Mapping[str, ProxyStats]:
+        """By proxy id; empty when the collector does not answer."""
+        if time.monotonic() - self._asked >= remembered:
+            with self._asking:
+                if time.monotonic() - self._asked >= remembered:
+                    self._ask()
+        return self._known if self._answered else {}
+
+    def _ask(self) -> None:
+        began = time.monotonic()
+        whole = began - self._read_whole >= REREAD
+        reply = self._bridge.ask(METRICS, QueryStats((), since=0.0 if whole else self._as_of), STATS_TIMEOUT)
+        self._answered = isinstance(reply, Stats)
+        if isinstance(reply, Stats):
+            self._as_of = reply.as_of
+            if whole:
+                self._known, self._read_whole = reply.proxies, began
+            else:
+                self._known.update(reply.proxies)
+        self._asked = began

@@ -1,0 +1,251 @@
+"""Users: what is stored of them, what is shown, and how they are found."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from typing import Annotated, Any, Literal
+from weakref import WeakKeyDictionary
+
+from email_validator import EmailNotValidError, validate_email
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+
+from api.security.permissions import GRANTABLE, ROLES
+from api.store import Document, Store
+from api.store.document_cache import REMEMBERED, Loaded
+from config.model import json_patterns
+from config.model.proxies import plain_text, refuse_nulls
+from config.model.user_names import name_key, new_name
+from config.passwords import hash_password
+from config.text.formatting import timestamp_text
+from config.weak_passwords import weakness
+
+COLLECTION = "users"
+
+one_change = threading.Lock()
+"""Held by whoever changes a user or issues a token for one. Names are unique, there is a last administrator, and no
+token outlives the password that it was given for, because one such thing happens at a time."""
+READ_ONLY_FIELDS = frozenset({"id", "last_login", "created_at", "updated_at"})
+
+LONGEST_NAME = 64
+
+Role = Literal["administrator", "operator", "user", "auditor"]
+Status = Literal["active", "disabled"]
+
+
+def _username(text: str) -> str:
+    if ":" in plain_text(text):
+        raise ValueError("must not contain a colon (RFC 7617)")
+    return text
+
+
+def _new_username(text: str) -> str:
+    name = new_name(_username(text))
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"must have at most {LONGEST_NAME} characters")
+    return _username(name)
+
+
+def _not_common(password: str) -> str:
+    if (why := weakness(password)) is not None:
+        raise ValueError(why)
+    return password
+
+
+def _email(text: str) -> str:
+    try:
+        return validate_email(text, check_deliverability=False, test_environment=True).normalized
+    except EmailNotValidError as error:
+        raise ValueError(f"is not an e-mail address: {error}") from error
+
+
+def permission_names(names: list[str]) -> list[str]:
+    """`names` without repetitions, if all of them are permissions; else `ValueError`."""
+    for name in names:
+        if name not in GRANTABLE:
+            raise ValueError(f"{name!r} is not a permission; allowed: {', '.join(sorted(GRANTABLE))}")
+    return list(dict.fromkeys(names))
+
+
+Username = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=LONGEST_NAME),
+    AfterValidator(_username),
+    json_patterns.text(json_patterns.USER_NAME, 1, LONGEST_NAME),
+]
+"""Of a user who may be there already, by the rules of an earlier release."""
+NewUsername = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=LONGEST_NAME),
+    AfterValidator(_new_username),
+    json_patterns.text(json_patterns.PERSON_NAME, 1, LONGEST_NAME),
+]
+Email = Annotated[
+    StrictStr, Field(max_length=254), AfterValidator(_email), json_patterns.text(highest=254, format="email")
+]
+NewPassword = Annotated[StrictStr, Field(min_length=8, max_length=128), AfterValidator(_not_common)]
+Permissions = Annotated[
+    list[Annotated[StrictStr, json_patterns.one_of(*sorted(GRANTABLE))]],
+    Field(max_length=50),
+    AfterValidator(permission_names),
+]
+
+
+class UserCreate(BaseModel):
+    """The body of a create. `permissions` replace those of the role."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    username: NewUsername
+    password: NewPassword = Field(repr=False)
+    email: Email | None = None
+    role: Role = "user"
+    permissions: Permissions | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+class UserUpdate(BaseModel):
+    """The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    email: Email | None = None
+    password: NewPassword | None = Field(None, repr=False)
+    current_password: Annotated[StrictStr, Field(max_length=1024)] | None = Field(None, repr=False)
+    role: Role | None = None
+    permissions: Permissions | None = None
+    status: Status | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_null(cls, given: Any) -> Any:
+        return refuse_nulls(given)
+
+
+class OAuthLink(BaseModel):
+    """Who somebody is at an identity provider, for good: `subject` as `issuer` calls them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    provider: str
+    issuer: str
+    subject: str
+
+
+class User(BaseModel):
+    """A document of the collection `users`. `permissions` None means: those of the role.
+
+    An `email_claimed` was given by the user alone, so it may be anybody's.
+    """
+
+    id: str
+    username: str
+    email: str | None
+    password_hash: str = Field(repr=False)
+    role: Role
+    permissions: list[str] | None = None
+    status: Status = "active"
+    last_login: float | None = None
+    oauth: OAuthLink | None = None
+    email_claimed: bool = False
+    created_at: float
+    updated_at: float
+
+    def granted(self) -> tuple[str, ...]:
+        """What this user may do at this moment."""
+        return ROLES[self.role] if self.permissions is None else tuple(self.permissions)
+
+    def view(self) -> dict[str, Any]:
+        """As the API shows it."""
+        return {
+            "id": self.id,
+            "username": self.username,
+            "email": self.email,
+            "role": self.role,
+            "status": self.status,
+            "permissions": list(self.granted()),
+            "oauth_provider": None if self.oauth is None else self.oauth.provider,
+            "last_login": None if self.last_login is None else timestamp_text(self.last_login),
+            "created_at": timestamp_text(self.created_at),
+            "updated_at": timestamp_text(self.updated_at),
+        }
+
+
+def new_user(body: UserCreate, now: float | None = None) -> User:
+    """The record of a user that is to be created."""
+    moment = time.time() if now is None else now
+    return User(
+        id="usr_" + secrets.token_hex(8),
+        username=body.username,
+        email=body.email,
+        password_hash=hash_password(body.password),
+        role=body.role,
+        permissions=body.permissions,
+        created_at=moment,
+        updated_at=moment,
+    )
+
+
+def apply(
+    user: User, body: UserUpdate, now: float, password_hash: str | None = None, by_themself: bool = False
+) -> User:
+    """`user` with the changes of `body`, whose password is hashed already, since that takes its time.
+
+    A new role brings its own permissions, unless some are given.
+    """
+    changed: dict[str, Any] = body.model_dump(include={"email", "role", "permissions", "status"}, exclude_none=True)
+    if body.role is not None:
+        changed.setdefault("permissions", None)
+    if body.email is not None and not (by_themself and body.email == user.email):
+        changed["email_claimed"] = by_themself
+    if password_hash is not None:
+        changed["password_hash"] = password_hash
+    return user.model_copy(update={**changed, "updated_at": now})
+
+
+def about(user: User) -> dict[str, str]:
+    """What events say of a user."""
+    return {"user_id": user.id, "username": user.username, "role": user.role, "status": user.status}
+
+
+def load(document: Document) -> User:
+    """The user in a document."""
+    return User.model_validate(document.body)
+
+
+_loaded = Loaded(COLLECTION, load)
+
+
+def by_id(store: Store, identifier: str) -> User | None:
+    """The user with this id."""
+    return _loaded.get(store, identifier)
+
+
+def by_name(store: Store, username: str) -> User | None:
+    """The user with this name, whatever its case and its form in Unicode."""
+    known = _ids.setdefault(store, {})
+    user = by_id(store, known.get(username, ""))
+    if user is not None and user.username.casefold() == username.casefold():
+        return user
+    user = _searched(store, username)
+    if user is not None:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        known[username] = user.id
+    return user
+
+
+_ids: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
+"""Whom names meant when they were asked for last; HTTP Basic asks with each request."""
+
+
+def _searched(store: Store, username: str) -> User | None:
+    wanted = name_key(username)
+    found = store.find(COLLECTION, lambda body: name_key(body["username"]) == wanted)
+    found.sort(key=lambda document: document.body["username"].casefold() != username.casefold())
+    return load(found[0]) if found else None

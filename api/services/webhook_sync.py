@@ -1,0 +1,60 @@
+"""What the webhook sender and the API say to each other: at their starts, and when a webhook is given up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from actors.bus.mailbox import Answer, Mailbox
+from actors.bus.messages import WEBHOOKS, DisableWebhook, Done, Failed, FetchWebhooks
+from api.bus_bridge import LoopBridge
+from api.http.errors import ApiError
+from api.services.webhooks import Webhooks
+from api.store import StoreError
+from config.files.secret_box import SealError
+
+log = logging.getLogger(__name__)
+
+
+class WebhookLink:
+    """For the loop thread of the API's process."""
+
+    def __init__(self, webhooks: Webhooks, mailbox: Mailbox, bridge: LoopBridge) -> None:
+        self._webhooks = webhooks
+        self._mailbox = mailbox
+        self._bridge = bridge
+
+    def tell(self) -> None:
+        """At the API's start. A sender that isn't there yet asks at its own start."""
+        try:
+            self._mailbox.tell(WEBHOOKS, self._webhooks.told())
+        except SealError as error:
+            log.error("no webhook can be delivered to: %s", error)
+
+    def receive(self, message: Any, answer: Answer) -> bool:
+        """Take a message of the sender; False when it is none."""
+        if isinstance(message, FetchWebhooks):
+            self._fetch(answer)
+        elif isinstance(message, DisableWebhook):
+            # Changing the store waits for the disk and asks the bus, which the loop's own thread must not do.
+            threading.Thread(target=self._disable, args=(message, answer), name="disable-webhook", daemon=True).start()
+        else:
+            return False
+        return True
+
+    def _fetch(self, answer: Answer) -> None:
+        try:
+            answer(self._webhooks.told())
+        except SealError as error:
+            log.error("no webhook can be delivered to: %s", error)
+            answer(Failed(str(error)))
+
+    def _disable(self, message: DisableWebhook, answer: Answer) -> None:
+        reply: Done | Failed = Done()
+        try:
+            self._webhooks.disable(message.webhook_id, message.reason, message.before)
+        except (StoreError, ApiError) as error:
+            log.error("the webhook %s can't be disabled: %s", message.webhook_id, error)
+            reply = Failed(str(error))
+        self._bridge.call(lambda: answer(reply))

@@ -1,0 +1,325 @@
+"""The life of webhooks: what is stored, and what the sender is told of it.
+
+The sender hears of a change after it is durable. One that was not there to hear it asks for everything at its start.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from actors.bus.messages import (
+    WEBHOOKS,
+    Deliveries,
+    Done,
+    ProbeWebhook,
+    QueryDeliveries,
+    QuerySender,
+    QueryWebhookStatus,
+    Redeliver,
+    SenderState,
+    SetWebhooks,
+    WebhookProbed,
+    WebhookSpec,
+    WebhookStatus,
+    WebhookStatuses,
+)
+from api.audit.context import on_behalf_of
+from api.bus_bridge import Bridge
+from api.http.errors import invalid, not_found
+from api.services.condition import Flaw, of_webhooks
+from api.services.proxies import stale
+from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
+from api.unchanged import is_same
+from config.files.secret_box import Seal, SealError
+from config.model.webhooks import (
+    HEADER_PURPOSE,
+    SECRET_PURPOSE,
+    PreviousSecret,
+    WebhookCreate,
+    WebhookRecord,
+    WebhookUpdate,
+    new_secret,
+)
+
+log = logging.getLogger(__name__)
+
+COLLECTION = "webhooks"
+MAX_WEBHOOKS = 1_000
+PREVIOUS_SECRET_FOR = 24 * 3600.0
+"""Seconds that the older secret is signed with beside the new one."""
+MAX_PREVIOUS_SECRETS = 3
+TOLD_MAX = 2.0
+ASK_TIMEOUT = 5.0
+
+
+REMEMBERED = 1.0
+"""Seconds for which it is known which webhooks fail; a health check may be asked for often."""
+
+
+class SenderLost(Exception):
+    """The webhook sender does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWebhook:
+    """A record, its revision, and its headers in the clear."""
+
+    record: WebhookRecord
+    revision: int
+    headers: dict[str, str]
+
+
+class Webhooks:
+    """Reads and changes. Thread-safe.
+
+    Changes raise `ApiError` (400, 404, 412) and `StoreWriteError`; questions to the sender raise `SenderLost`.
+    """
+
+    def __init__(
+        self, store: Store, bridge: Bridge, publish: Callable[[str, dict[str, Any]], None], seal: Seal
+    ) -> None:
+        self._store = store
+        self._bridge = bridge
+        self._publish = publish
+        self._seal = seal
+        self._lock = threading.Lock()
+        self._failing: list[Flaw] = []
+        self._failing_at = -math.inf
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Nobody else changes a webhook meanwhile."""
+        return self._lock
+
+    # --- reading ---
+
+    def all(self) -> list[StoredWebhook]:
+        """All of them, oldest first."""
+        found = [self._load(document) for document in self._store.find(COLLECTION)]
+        return sorted(found, key=lambda webhook: (webhook.record.created_at, webhook.record.id))
+
+    def get(self, webhook_id: str) -> StoredWebhook:
+        """One of them. Raises `ApiError` 404."""
+        document = self._store.get(COLLECTION, webhook_id)
+        if document is None:
+            raise not_found("The webhook")
+        return self._load(document)
+
+    def told(self) -> SetWebhooks:
+        """Everything, as the sender needs it. Raises `SealError`."""
+        revision = self._store.revision  # read first: what is found is of this revision or a later one
+        documents = self._store.find(COLLECTION)
+        return SetWebhooks(revision, tuple(self._spec(document) for document in documents))
+
+    # --- changes ---
+
+    def create(self, body: WebhookCreate) -> tuple[StoredWebhook, str]:
+        """A new webhook and its secret, which nobody is shown again."""
+        secret, now = new_secret(), time.time()
+        record = WebhookRecord(
+            id="wh_" + secrets.token_hex(8),
+            name=body.name,
+            url=body.url,
+            events=body.events,
+            headers=self._sealed(body.headers, {}),
+            enabled=body.enabled,
+            secret_sealed=self._seal_text(secret, SECRET_PURPOSE),
+            created_at=now,
+            updated_at=now,
+        )
+        with self._lock:
+            if len(self._store.find(COLLECTION)) >= MAX_WEBHOOKS:
+                raise invalid(None, f"there are {MAX_WEBHOOKS} webhooks already")
+            stored = self._put(record, 0)
+        return stored, secret
+
+    def update(
+        self,
+        webhook_id: str,
+        body: WebhookUpdate,
+        if_match: int | None,
+        check: Callable[[WebhookRecord], None] = lambda _record: None,
+    ) -> StoredWebhook:
+        """Partial. `check` may refuse what would result. Enabling lets what waits go on."""
+        with self._lock:
+            before = self._matching(webhook_id, if_match)
+            changed: dict[str, Any] = body.model_dump(exclude={"headers"}, exclude_none=True)
+            if body.headers is not None:
+                changed["headers"] = self._sealed(body.headers, before.record.headers)
+            if body.enabled is not None:
+                changed["disabled_reason"] = None
+            record = before.record.model_copy(update={**changed, "updated_at": time.time()})
+            check(record)
+            if is_same(before.record, record):
+                return before
+            return self._put(record, before.revision)
+
+    def delete(self, webhook_id: str, if_match: int | None) -> None:
+        """Gone, and what waits for it too."""
+        with self._lock:
+            before = self._matching(webhook_id, if_match)
+            try:
+                self._store.delete(COLLECTION, webhook_id, before.revision)
+            except (NotStored, RevisionConflict) as error:
+                raise not_found("The webhook") from error
+            self._tell()
+
+    def rotate(self, webhook_id: str, if_match: int | None) -> tuple[StoredWebhook, str]:
+        """A new secret; for a day what is sent is signed with the older one, too."""
+        secret, now = new_secret(), time.time()
+        with self._lock:
+            before = self._matching(webhook_id, if_match)
+            older = PreviousSecret(sealed=before.record.secret_sealed, until=now + PREVIOUS_SECRET_FOR)
+            kept = [each for each in before.record.previous_secrets if each.until > now]
+            record = before.record.model_copy(
+                update={
+                    "secret_sealed": self._seal_text(secret, SECRET_PURPOSE),
+                    "previous_secrets": [older, *kept][:MAX_PREVIOUS_SECRETS],
+                    "updated_at": now,
+                }
+            )
+            return self._put(record, before.revision), secret
+
+    def disable(self, webhook_id: str, reason: str, before: float) -> None:
+        """The sender gave it up. Nothing to do when it is gone, disabled, or was changed after `before`."""
+        with self._lock, on_behalf_of("system", "disableWebhook"):
+            document = self._store.get(COLLECTION, webhook_id)
+            record = None if document is None else WebhookRecord.model_validate(document.body)
+            if document is None or record is None or not record.enabled or record.updated_at > before:
+                return
+            update = {"enabled": False, "disabled_reason": reason, "updated_at": time.time()}
+            self._put(record.model_copy(update=update), document.revision)
+        self._publish("webhook.disabled", {"webhook_id": webhook_id, "name": record.name, "reason": reason})
+
+    # --- questions to the sender ---
+
+    def statuses(self) -> dict[str, WebhookStatus]:
+        """How deliveries go; empty when the sender doesn't answer."""
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookStatus(), TOLD_MAX)
+        return reply.webhooks if isinstance(reply, WebhookStatuses) else {}
+
+    def failing(self) -> list[Flaw]:
+        """The enabled webhooks whose last request failed, as of a moment ago; empty when the sender doesn't answer."""
+        now = time.monotonic()
+        if now - self._failing_at > REMEMBERED:
+            records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
+            enabled = [each for each in records if each.enabled]
+            self._failing = of_webhooks(enabled, self.statuses()) if enabled else []
+            self._failing_at = now
+        return self._failing
+
+    def with_statuses(self) -> list[tuple[str, str, WebhookStatus]]:
+        """Id and name of each webhook, oldest first, and how its deliveries go, where that is known."""
+        records = [WebhookRecord.model_validate(each.body) for each in self._store.find(COLLECTION)]
+        statuses = self.statuses() if records else {}
+        nothing = WebhookStatus(0, None, None, None)
+        return [(each.id, each.name, statuses.get(each.id, nothing)) for each in records] if statuses else []
+
+    def sender_state(self) -> SenderState | None:
+        """How the sender is; None when it doesn't answer."""
+        reply = self._bridge.ask(WEBHOOKS, QuerySender(), TOLD_MAX)
+        return reply if isinstance(reply, SenderState) else None
+
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
+        """Send `webhook.test` now, and wait for it as long as the sender may take."""
+        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id, request_id), timeout + ASK_TIMEOUT)
+        if not isinstance(reply, WebhookProbed):
+            raise SenderLost(repr(reply))
+        return reply
+
+    def deliveries(self, question: QueryDeliveries) -> Deliveries:
+        """A page of the delivery log."""
+        return self._answered(question)
+
+    def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
+        """Once more. Raises `ApiError` 404."""
+        reply = self._answered(Redeliver(webhook_id, delivery_id))
+        if not reply.deliveries:
+            raise not_found("The delivery")
+        return reply
+
+    # --- inside ---
+
+    def _answered(self, question: QueryDeliveries | Redeliver) -> Deliveries:
+        reply = self._bridge.ask(WEBHOOKS, question, ASK_TIMEOUT)
+        if not isinstance(reply, Deliveries):
+            raise SenderLost(repr(reply))
+        return reply
+
+    def _matching(self, webhook_id: str, if_match: int | None) -> StoredWebhook:
+        stored = self.get(webhook_id)
+        if if_match not in (None, stored.revision):
+            raise stale(stored.revision)
+        return stored
+
+    def _put(self, record: WebhookRecord, expect: int) -> StoredWebhook:
+        document = self._store.put(COLLECTION, record.model_dump(mode="json"), expect)
+        self._tell()
+        return self._load(document)
+
+    def tell(self) -> None:
+        """Tell the sender what the store has; it asks for everything when it is back."""
+        self._tell()
+
+    def _tell(self) -> None:
+        """The store has it already, and the sender asks for everything when it is back."""
+        try:
+            reply = self._bridge.ask(WEBHOOKS, self.told(), TOLD_MAX)
+        except SealError as error:
+            log.error("no webhook can be delivered to: %s", error)
+            return
+        if not isinstance(reply, Done):
+            log.warning("the webhook sender will hear of a change later: %r", reply)
+
+    def _load(self, document: Document) -> StoredWebhook:
+        record = WebhookRecord.model_validate(document.body)
+        try:
+            return StoredWebhook(record, document.revision, self._opened(record))
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
+
+    def _spec(self, document: Document) -> WebhookSpec:
+        record = WebhookRecord.model_validate(document.body)
+        sealed = [record.secret_sealed, *(each.sealed for each in record.previous_secrets)]
+        return WebhookSpec(
+            id=record.id,
+            name=record.name,
+            url=record.url,
+            events=tuple(record.events),
+            headers=self._opened(record),
+            enabled=record.enabled,
+            secrets=tuple(self._seal.open(each, SECRET_PURPOSE) for each in sealed),
+            previous_until=tuple(each.until for each in record.previous_secrets),
+            created_at=record.created_at,
+        )
+
+    def _opened(self, record: WebhookRecord) -> dict[str, str]:
+        return {name: self._seal.open(value, HEADER_PURPOSE) for name, value in record.headers.items()}
+
+    def _sealed(self, headers: dict[str, str], before: dict[str, str]) -> dict[str, str]:
+        """A value that stays the same keeps its seal, so that no change is seen where there is none."""
+        sealed = {}
+        for name, value in headers.items():
+            older = before.get(name)
+            same = older is not None and self._open_text(older) == value
+            sealed[name] = older if older is not None and same else self._seal_text(value, HEADER_PURPOSE)
+        return sealed
+
+    def _open_text(self, sealed: str) -> str:
+        try:
+            return self._seal.open(sealed, HEADER_PURPOSE)
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
+
+    def _seal_text(self, text: str, purpose: str) -> str:
+        try:
+            return self._seal.seal(text, purpose)
+        except SealError as error:
+            raise StoreWriteError(str(error)) from error
