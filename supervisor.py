@@ -18,8 +18,10 @@ import typer
 
 from api.cli.application import add_commands, new_application
 from api.cli.commands import RUN, guarded
+from api.cli.errors import Trouble
 from api.cli.flags import FlagsCommand
-from api.cli.offline import (
+from api.cli.help import run as run_commands
+from api.cli.local.offline import (
     ConfigOption,
     DataOption,
     bring_up_to_date,
@@ -29,9 +31,7 @@ from api.cli.offline import (
     take_lock,
     translated,
 )
-from api.cli.output import Output
-from api.cli.trouble import Trouble
-from api.cli.usage import run as run_commands
+from api.cli.terminal.output import Output
 from config import VERSION
 from config.settings.env import ENV_PREFIX
 

@@ -16,7 +16,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo
 
 from api.cli.commands import common_options
-from api.cli.trouble import MEANINGS
+from api.cli.errors import MEANINGS
 from supervisor import app
 
 COMMON = {option.name for option in common_options()}

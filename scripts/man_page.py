@@ -12,7 +12,7 @@ from cli_manual import Command, called, called_in_table, commands, kind_of, mean
 from typer.models import ArgumentInfo
 
 from api.cli.commands import common_options
-from api.cli.trouble import MEANINGS
+from api.cli.errors import MEANINGS
 from config import VERSION
 from supervisor import app
 

@@ -9,34 +9,28 @@ from typing import Annotated, Literal
 
 import typer
 
-from api.cli import (
+from api.cli.commands import OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
+from api.cli.errors import EXIT_STATUSES
+from api.cli.flags import FlagsGroup
+from api.cli.help import Commands
+from api.cli.local import backup, check, effective_settings, offline, reset_password, restore, upgrade
+from api.cli.remote import (
     accounts,
     audit,
-    backups,
-    check,
     connections,
-    effective,
-    fleet_file,
+    import_export,
     keys,
-    lost_password,
-    offline,
     proxies,
-    proxy_trials,
+    proxy_tests,
     records,
-    restoring,
     sign_in,
     system,
     top,
-    upgrade,
     users,
     webhooks,
 )
-from api.cli.commands import OTHER, RECOVER, RESOURCES, RUN, WATCH, command, guarded, local_command
-from api.cli.flags import FlagsGroup
-from api.cli.moments import PERIOD
-from api.cli.output import Output
-from api.cli.trouble import EXIT_STATUSES
-from api.cli.usage import Commands
+from api.cli.terminal.output import Output
+from api.cli.time_options import PERIOD
 from config import VERSION
 
 WIDTH = 110
@@ -67,26 +61,26 @@ def add_commands(app: typer.Typer) -> None:
     app.callback()(_options_of_all)
     local_command(app, "check-config", rich_help_panel=RUN)(check.check_config)
     whole = typer.Typer(help="The configuration as a whole.", no_args_is_help=True)
-    effective.add_commands(whole)
+    effective_settings.add_commands(whole)
     app.add_typer(whole, name="config", cls=FlagsGroup, rich_help_panel=RUN)
     sign_in.add_commands(app)
-    proxy_trials.add_commands(proxies.group)
+    proxy_tests.add_commands(proxies.group)
     for name, group in _GROUPS.items():
         app.add_typer(group, name=name, cls=FlagsGroup, rich_help_panel=RESOURCES)
     records.add_logs(app)
     system.add_commands(app)
     top.add_commands(app)
-    fleet_file.add_commands(app)
+    import_export.add_commands(app)
     trail = typer.Typer(help="The audit trail.", no_args_is_help=True)
     command(trail, "list", PERIOD)(audit.list_audit)
     command(trail, "show")(audit.show_audit)
     local_command(trail, "verify")(offline.verify_audit)
     app.add_typer(trail, name="audit", cls=FlagsGroup, rich_help_panel=WATCH)
-    backups.add_commands(app)
-    restoring.add_commands(app)
+    backup.add_commands(app)
+    restore.add_commands(app)
     local_command(app, "upgrade", rich_help_panel=RUN)(upgrade.upgrade)
     offline.add_commands(app)
-    local_command(app, "reset-password", rich_help_panel=RECOVER)(lost_password.reset_password)
+    local_command(app, "reset-password", rich_help_panel=RECOVER)(reset_password.reset_password)
     local_command(app, "completion", rich_help_panel=OTHER)(completion)
     local_command(app, "version", rich_help_panel=OTHER)(version)
 
@@ -121,7 +115,7 @@ def completion(
     out: Output, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")] = "bash"
 ) -> None:
     """Print the completion for a shell. For bash: eval "$(proxyfleet completion bash)" in ~/.bashrc."""
-    from api.cli.completion import script_of
+    from api.cli.terminal.completion import script_of
 
     script = script_of(shell)
     out.data({"shell": shell, "script": script}, lambda: out.line(script))

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from api.cli.credentials import Credentials, Tokens
+from api.cli.errors import Status, Trouble
 from api.cli.responses import Credential, cause_of, data_of, error_of, unreachable
-from api.cli.trouble import Status, Trouble
 from config import VERSION
 
 if TYPE_CHECKING:  # requests is loaded by the first call

@@ -21,9 +21,9 @@ from typer.models import OptionInfo
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
+from api.cli.errors import Status, Trouble
 from api.cli.flags import FlagsCommand
-from api.cli.output import Format, Output, safe
-from api.cli.trouble import Status, Trouble
+from api.cli.terminal.output import Format, Output, safe
 from config.settings.env import ENV_PREFIX
 
 Command = Callable[..., None]

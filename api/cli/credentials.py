@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from api.cli.trouble import Trouble
+from api.cli.errors import Trouble
 
 EARLY = 30.0
 """Seconds before its end that an access token counts as over."""

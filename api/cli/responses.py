@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from api.cli.trouble import Status, Trouble
+from api.cli.errors import Status, Trouble
 
 if TYPE_CHECKING:  # requests is loaded by the first call
     import requests

@@ -23,7 +23,7 @@ from api.audit import Head, verify
 from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
-from api.cli import restoring as restore_command
+from api.cli.local import restore as restore_command
 from api.operator.bootstrap import ADMINISTRATOR
 from api.security import tokens
 from api.services import users

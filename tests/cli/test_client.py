@@ -14,7 +14,7 @@ import pytest
 from api.cli import client
 from api.cli.client import Client, Window
 from api.cli.credentials import Credentials
-from api.cli.trouble import Trouble
+from api.cli.errors import Trouble
 
 
 class Crowded(ThreadingHTTPServer):

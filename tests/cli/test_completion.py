@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.completion import plain, script_of
-from api.cli.finding import PROXY
+from api.cli.lookup import PROXY
+from api.cli.terminal.completion import plain, script_of
 from tests.cli.shell import Shell, Terminal
 from tests.product import Product
 from tests.waiting import wait_until

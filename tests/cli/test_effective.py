@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.effective import BY_API
+from api.cli.local.effective_settings import BY_API
 from api.store.storage import compose
 from config.settings.settings import Settings
 from tests.cli.shell import Shell

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.cli.output import Output
-from api.cli.trouble import Trouble, together
-from api.cli.webhooks import DELIVERIES, sent_again
+from api.cli.errors import Trouble, together
+from api.cli.remote.webhooks import DELIVERIES, sent_again
+from api.cli.terminal.output import Output
 from config import VERSION
 from tests.cli.commands import all_commands
 from tests.cli.shell import Shell

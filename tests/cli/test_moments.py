@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api.cli.moments import ago, from_now, moment_of
-from api.cli.trouble import Status, Trouble
+from api.cli.errors import Status, Trouble
+from api.cli.time_options import ago, from_now, moment_of
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 

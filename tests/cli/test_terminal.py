@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from api.cli.audit import COLUMNS as AUDIT
-from api.cli.output import Column, Output, fitting, safe, wrapped
-from api.cli.webhooks import COLUMNS as WEBHOOKS
-from api.cli.webhooks import DELIVERIES
+from api.cli.remote.audit import COLUMNS as AUDIT
+from api.cli.remote.webhooks import COLUMNS as WEBHOOKS
+from api.cli.remote.webhooks import DELIVERIES
+from api.cli.terminal.output import Column, Output, fitting, safe, wrapped
 from tests.cli.shell import Shell
 from tests.product import PASSWORD, Product
 from tests.waiting import wait_until

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from api.cli.client import Allowance, Window
-from api.cli.keyboard import split
-from api.cli.top import View, drawn, figures, sparkline
+from api.cli.remote.top import View, drawn, figures, sparkline
+from api.cli.terminal.terminal_input import split
 from tests.cli.shell import Shell
 from tests.e2e.origins import Origin, serving
 from tests.product import Product

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.trouble import MEANINGS, Trouble
-from api.cli.usage import wants_json
+from api.cli.errors import MEANINGS, Trouble
+from api.cli.help import wants_json
 from tests.cli.commands import all_commands, options_of
 from tests.cli.shell import Shell
 

@@ -1,0 +1,1 @@
+"""Commands that open the files of the product on this machine, whether it runs or not."""

@@ -1,0 +1,91 @@
+"""`proxyfleet reset-password`: in the data of a product that is stopped, or by asking the one that runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from api.cli.errors import Status, Trouble
+from api.cli.local.offline import ConfigOption, DataOption, data_of, locked_data, refuse_others, settings_of, translated
+from api.cli.terminal.output import Output
+from api.cli.terminal.secret_input import StdinOption
+from api.cli.terminal.secret_input import password as ask_password
+from config.settings.env import ENV_PREFIX
+
+if TYPE_CHECKING:  # these take time to import, and only this command needs them
+    from config.files.paths import RunDir
+
+RunOption = Annotated[Path | None, typer.Option("--run-dir", help="Sockets and locks of the product, if it runs.")]
+
+
+def reset_password(
+    out: Output,
+    user: Annotated[str, typer.Argument(help="The user name.")],
+    config: ConfigOption = None,
+    data_dir: DataOption = None,
+    run_dir: RunOption = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask for the new one in place of a random one.")] = False,
+    password_stdin: StdinOption = False,
+) -> None:
+    """Give a user a new password, also while the product runs: a random one, or that of PROXYFLEET_NEW_PASSWORD."""
+    from api.services.password_reset import UnknownUser
+
+    chosen = os.environ.get(f"{ENV_PREFIX}NEW_PASSWORD")
+    if ask or password_stdin:
+        chosen = ask_password(f"New password of {user}", password_stdin, twice=True)
+    try:
+        running = _running(config, data_dir, run_dir)
+        fresh, disabled = (
+            _in_data(config, data_dir, user, chosen) if running is None else _by_asking(running, user, chosen)
+        )
+    except UnknownUser as error:
+        raise Trouble(str(error), status=Status.NOT_FOUND) from error
+    if disabled:
+        out.note(f"note: {user} is disabled, and can't sign in until an administrator makes the account active")
+    told = {"username": user, "password": fresh if chosen is None else None}
+    text = f"The password of {user} is now: {fresh}" if chosen is None else f"The password of {user} is changed."
+    out.data(told, lambda: out.message(text))
+
+
+def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
+    """The run directory of the product that holds the data directory; None when no process does. Raises `Trouble`."""
+    from actors.supervision.locks import holder
+    from api.operator.run_dir import run_dir_of
+    from config.files.paths import PathError
+
+    data = data_of(config, data_dir)
+    refuse_others(data.path)
+    pid = holder(data.lock)
+    if pid is None:
+        return None
+    given = {"data_dir": data_dir, "run_dir": run_dir}
+    settings = settings_of(config, {name: value for name, value in given.items() if value is not None})
+    found = translated(PathError, lambda: run_dir_of(settings, pid))
+    if found is None:
+        raise Trouble(
+            f"{data.path} is in use by process {pid}, and its run directory is not where it is by default",
+            "If that is the product, name its run directory with --run-dir; if it is a command, wait for its end",
+        )
+    return found
+
+
+def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
+    """The new password, and whether the account is disabled. Raises `UnknownUser`, `Trouble`."""
+    from api.operator.password_reset import NotReset, ask_reset
+
+    done = translated(NotReset, lambda: ask_reset(run, user, chosen))
+    return done.password, done.disabled
+
+
+def _in_data(config: Path | None, data_dir: Path | None, user: str, chosen: str | None) -> tuple[str, bool]:
+    """As `_by_asking`, in the data of a product that is stopped."""
+    from api.operator.bootstrap import WeakPassword
+    from api.operator.offline import is_disabled, reset_password
+    from api.store import StoreError
+
+    with locked_data(config, data_dir) as data:
+        fresh = translated((StoreError, WeakPassword), lambda: reset_password(data, user, chosen))
+        return fresh, translated(StoreError, lambda: is_disabled(data, user))

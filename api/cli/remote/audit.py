@@ -1,0 +1,117 @@
+"""`proxyfleet audit list` and `audit show`: who changed what, and who was refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.commands import Session
+from api.cli.errors import Status, Trouble
+from api.cli.terminal.output import Column, shown
+from api.cli.time_options import SinceOption, UntilOption, ago
+
+_IDENTIFIER = re.compile(r"(prx|usr|key|whk)_[0-9a-f]{16,}", re.ASCII)
+
+
+def _by(row: Any) -> str:
+    """Who, and with which key: programs of one owner are told apart by their keys."""
+    who = str(row["actor"]["username"] or row["actor"]["type"])
+    credential = row["credential"] or {}
+    if credential.get("method") != "api_key":
+        return who
+    return f"{who} (key {credential.get('name') or credential['id']})"
+
+
+def _resource(row: Any) -> str | None:
+    resource = row["resource"]
+    return f"{resource['type']} {resource['name'] or resource['id'] or ''}".strip() if resource else None
+
+
+def _changes(row: Any) -> str | None:
+    """The fields of an update; of what failed, why, with the operation that a permission was missing for."""
+    details = row["details"] or {}
+    if "required_permission" in details:
+        return f"{row['operation']} needs {details['required_permission']}"
+    if "reason" in details or "error" in details:
+        return str(details.get("reason", details.get("error")))
+    if row["before"] is None or row["after"] is None:
+        return None
+    return ", ".join(name for name, _, _ in _fields(row["before"], row["after"]))
+
+
+def _fields(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """What differs, field by field: its name with dots, and its values, None where there is none."""
+    for name in dict.fromkeys((*(before or {}), *(after or {}))):
+        was, now = (part.get(name) if part else None for part in (before, after))
+        if (isinstance(was, dict) or isinstance(now, dict)) and all(
+            isinstance(each, dict | None) for each in (was, now)
+        ):
+            yield from _fields(was, now, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", was, now
+
+
+COLUMNS = (
+    Column("SEQ", "seq", right=True),
+    Column("TIME", "timestamp", whole=True),
+    Column("ACTION", "action"),
+    Column("OUTCOME", "outcome"),
+    Column("BY", _by),
+    Column("FROM", "address", spare=True),
+    Column("RESOURCE", _resource),
+    Column("CHANGES", _changes, spare=True),
+)
+
+
+def list_audit(
+    session: Session,
+    action: Annotated[str | None, typer.Option("--action", help="Exactly this, or a group such as proxy.*")] = None,
+    username: Annotated[str | None, typer.Option("--username", help="Only by this user.")] = None,
+    resource: Annotated[
+        str | None, typer.Option("--resource-id", help="Only to this resource: its id, or the name it had.")
+    ] = None,
+    outcome: Annotated[Literal["done", "failed"] | None, typer.Option("--outcome", help="What became of it.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """Show who changed what, and who was refused, newest first."""
+    by_id = resource is not None and _IDENTIFIER.fullmatch(resource) is not None
+    data = session.api.get(
+        "/audit",
+        action=action,
+        username=username,
+        resource_id=resource if by_id else None,
+        resource_name=None if by_id else resource,
+        outcome=outcome,
+        start_time=ago(since) if since else None,
+        end_time=ago(until, "--until") if until else None,
+        limit=limit,
+    )
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["audit"], "There is no such row."))
+
+
+def show_audit(
+    session: Session, seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The number of the row.")]
+) -> None:
+    """Show one row whole, with what each field was and is."""
+    found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
+    if not found or found[0]["seq"] != seq:
+        raise Trouble(f"There is no row {seq}", "All of them: proxyfleet audit list", Status.NOT_FOUND)
+    row = found[0]
+    pairs = [
+        *((name, row[name]) for name in ("seq", "timestamp", "action", "outcome")),
+        ("by", _by(row)),
+        ("from", row["address"]),
+        ("resource", _resource(row)),
+        ("resource id", (row["resource"] or {}).get("id")),
+        ("operation", row["operation"]),
+        ("request", row["request_id"]),
+        *((f"details.{name}", value) for name, value in (row["details"] or {}).items()),
+        *((name, f"{shown(was)} → {shown(now)}") for name, was, now in _fields(row["before"], row["after"])),
+        ("hash", row["hash"]),
+    ]
+    session.out.data({"entry": row}, lambda: session.out.details(pairs))

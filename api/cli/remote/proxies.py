@@ -1,0 +1,371 @@
+"""`proxyfleet proxies …`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import typer
+
+from api.cli.client import quoted
+from api.cli.commands import Session, YesOption, command, either
+from api.cli.errors import Status, Trouble, together
+from api.cli.lookup import PROXY, find, find_id
+from api.cli.quantities import Size, Span
+from api.cli.request_body import FileOption, body_of, set_option
+from api.cli.terminal.completion import proxy_names
+from api.cli.terminal.field_groups import Fields
+from api.cli.terminal.output import Column
+from api.cli.terminal.secret_input import StdinOption, password
+
+group = typer.Typer(help="Proxies: list, create, change, start, stop, test.", no_args_is_help=True)
+
+ProxyArgument = Annotated[str, typer.Argument(metavar="PROXY", help="Its name or id.", autocompletion=proxy_names)]
+ProxiesArgument = Annotated[
+    list[str], typer.Argument(metavar="PROXY", help="Names or ids.", autocompletion=proxy_names)
+]
+Protocol = Literal["http", "https", "socks4", "socks5"]
+Wish = Literal["active", "inactive"]
+
+
+def address(row: Any) -> str:
+    """Where it listens."""
+    host = str(row["host"])
+    return f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}"
+
+
+def transferred(stats: Any) -> Size:
+    """What went through it, in both directions."""
+    return Size(stats["bytes_in"] + stats["bytes_out"])
+
+
+def state(runtime: dict[str, Any] | None) -> str:
+    """The state of a proxy, with the reasons where it is degraded."""
+    if runtime is None:
+        return "unknown"
+    reasons = dict.fromkeys(each["reason"] for each in runtime.get("problems", ()))
+    return f"degraded ({', '.join(reasons)})" if runtime["state"] == "degraded" else str(runtime["state"])
+
+
+COLUMNS = (
+    Column("NAME", "name"),
+    Column("PROTOCOL", "protocol", spare=1),
+    Column("ADDRESS", address, whole=True),
+    Column("STATUS", "status"),
+    Column("STATE", lambda row: state(row["runtime"])),
+    Column("CONNECTIONS", "stats.active_connections", right=True),
+    Column("REQUESTS", "stats.total_requests", right=True),
+    Column("TRANSFERRED", lambda row: transferred(row["stats"]), right=True, spare=3),
+    Column("UPTIME", lambda row: Span(row["stats"]["uptime_seconds"]), right=True, spare=2),
+    Column("TAGS", "tags", spare=1),
+    Column("ID", "id", spare=4, whole=True),
+)
+
+NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="A name that no other proxy has; or --name.")]
+NameOption = Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")]
+HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen at; 127.0.0.1 unless said.")]
+PortOption = Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")]
+ProtocolOption = Annotated[Protocol | None, typer.Option("--protocol", help="What clients speak.")]
+UsernameOption = Annotated[
+    str | None, typer.Option("--username", help="Whom clients must sign in as; the password is asked for.")
+]
+TimeoutSetting = Annotated[
+    int | None, typer.Option("--idle-timeout", help="Seconds without traffic after which a connection ends.")
+]
+ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", help="Connections at the same time.")]
+KeepAliveSetting = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
+    ),
+]
+ViaOption = Annotated[
+    Literal["pseudonym", "on", "off"] | None,
+    typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
+]
+CertOption = Annotated[
+    str | None,
+    typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
+]
+KeyFileOption = Annotated[
+    str | None,
+    typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    set_option("settings.timeout=60", "limits.bandwidth_in=1Mbit/s", 'access.deny_destinations=["*.example"]'),
+]
+OPTIONS = {
+    "settings.timeout": "--idle-timeout",
+    "settings.max_connections": "--max-connections",
+    "settings.keep_alive": "--keep-alive",
+    "headers.via": "--via",
+    "auth.username": "--username",
+    "tls.cert_file": "--cert-file",
+    "tls.key_file": "--key-file",
+    "tls": "--cert-file and --key-file",
+    "tags": "--tag",
+}
+"""What the API calls otherwise."""
+TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
+
+
+@command(group, "list")
+def list_proxies(
+    session: Session,
+    status: Annotated[Wish | None, typer.Option("--status", help="Only those of this status.")] = None,
+    protocol: Annotated[Protocol | None, typer.Option("--protocol", help="Only those of this protocol.")] = None,
+    tag: TagOption = None,
+) -> None:
+    """List proxies."""
+    found = list(session.api.pages("/proxies", "proxies", status=status, protocol=protocol))
+    proxies = [proxy for proxy in found if set(tag or ()) <= set(proxy["tags"])]
+    nothing = "There is no such proxy." if found or status or protocol or tag else FIRST_STEP
+    data = {"proxies": proxies, "pagination": one_page(len(proxies))}
+    session.out.data(data, lambda: session.out.table(COLUMNS, proxies, nothing))
+
+
+def one_page(total: int) -> dict[str, Any]:
+    """All on one page, as the API would say it."""
+    whole = {"page": 1, "per_page": total, "total": total, "pages": 1}
+    return {**whole, "has_next": False, "has_prev": False}
+
+
+FIRST_STEP = "There is no proxy yet. Create one: proxyfleet proxies create first --protocol http --port 3128"
+
+
+@command(group, "show")
+def show_proxy(session: Session, proxy: ProxyArgument) -> None:
+    """Show a proxy with all that is configured, and how it is."""
+    _show(session, session.api.get(path_of(session, proxy)))
+
+
+@command(group, "create", OPTIONS)
+def create_proxy(
+    session: Session,
+    name_: NameArgument = None,
+    name: NameOption = None,
+    protocol: ProtocolOption = None,
+    port: PortOption = None,
+    host: HostOption = None,
+    username: UsernameOption = None,
+    password_stdin: StdinOption = False,
+    idle_timeout: TimeoutSetting = None,
+    max_connections: ConnectionsSetting = None,
+    keep_alive: KeepAliveSetting = None,
+    via: ViaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyFileOption = None,
+    tag: TagOption = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Create a proxy and start it. A name, a protocol and a port are needed, as arguments or in a file."""
+    name = either("--name", name_, name)
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
+    body = body_of(given, settings, file)
+    socks4 = body.get("protocol") == "socks4"
+    _credentials(body, username, password_stdin, wants_password=not socks4)
+    data = session.api.post("/proxies", body)
+    made = data["proxy"]
+    session.out.data(data, lambda: session.out.message(f"{made['name']} listens at {address(made)} ({made['id']})."))
+    _warn(session, data)
+
+
+@command(group, "update", OPTIONS)
+def update_proxy(
+    session: Session,
+    proxy: ProxyArgument,
+    name: NameOption = None,
+    protocol: ProtocolOption = None,
+    port: PortOption = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen at.")] = None,
+    username: UsernameOption = None,
+    password_stdin: StdinOption = False,
+    idle_timeout: TimeoutSetting = None,
+    max_connections: ConnectionsSetting = None,
+    keep_alive: KeepAliveSetting = None,
+    via: ViaOption = None,
+    cert_file: CertOption = None,
+    key_file: KeyFileOption = None,
+    no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tags in place of those it has.")] = None,
+    add_tag: Annotated[list[str] | None, typer.Option("--add-tag", help="One more tag; may be repeated.")] = None,
+    remove_tag: Annotated[list[str] | None, typer.Option("--remove-tag", help="A tag to take away.")] = None,
+    settings: SetOption = None,
+    file: FileOption = None,
+) -> None:
+    """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
+    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
+    if no_sign_in:
+        given["auth.enabled"] = False
+    body = body_of(given, settings, file)
+    _credentials(body, username, password_stdin, wants_password=password_stdin)
+    path, headers = path_of(session, proxy), {}
+    if add_tag or remove_tag:
+        headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
+    if not body:
+        raise Trouble("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
+    data = session.api.call("PATCH", path, body=body, headers=headers)
+    session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
+    _warn(session, data)
+
+
+def _change_tags(
+    session: Session, path: str, body: dict[str, Any], more: list[str], fewer: list[str]
+) -> dict[str, str | bytes]:
+    """Put the tags that it has then into `body`; the header that binds the change to what was read."""
+    if "tags" in body:
+        raise Trouble("--tag replaces all tags", "Give either --tag, or --add-tag and --remove-tag", Status.USAGE)
+    tags = session.api.get(path)["proxy"]["tags"]
+    body["tags"] = [each for each in dict.fromkeys([*tags, *more]) if each not in fewer]
+    return {"If-Match": session.api.etag or "*"}
+
+
+@command(group, "delete")
+def delete_proxy(session: Session, proxies: ProxiesArgument, yes: YesOption = False) -> None:
+    """Delete proxies; their connections drain."""
+    found = [find(session.api, PROXY, each) for each in proxies]
+    names = ", ".join(one["name"] for one in found)
+    session.confirm(f"Delete {names}?", yes)
+    _each(session, found, lambda one: session.api.delete(f"/proxies/{one['id']}"), "is deleted")
+
+
+@command(group, "start")
+def start_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Start proxies."""
+    _act(session, proxies, "start")
+
+
+@command(group, "stop")
+def stop_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Stop proxies; their connections drain."""
+    _act(session, proxies, "stop")
+
+
+@command(group, "restart")
+def restart_proxy(session: Session, proxies: ProxiesArgument) -> None:
+    """Restart proxies, each with a new process on the same socket: no connection is refused."""
+    _act(session, proxies, "restart")
+
+
+def _given(
+    name: str | None,
+    protocol: str | None,
+    port: int | None,
+    host: str | None,
+    idle_timeout: int | None,
+    max_connections: int | None,
+    keep_alive: bool | None,
+    via: str | None,
+    cert_file: str | None,
+    key_file: str | None,
+    tag: list[str] | None,
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "protocol": protocol,
+        "port": port,
+        "host": host,
+        "settings.timeout": idle_timeout,
+        "settings.max_connections": max_connections,
+        "settings.keep_alive": keep_alive,
+        "headers.via": via,
+        "tls.cert_file": cert_file,
+        "tls.key_file": key_file,
+        "tags": tag or None,
+    }
+
+
+def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, wants_password: bool) -> None:
+    if username is None and not from_stdin:
+        return
+    auth = body.setdefault("auth", {})
+    if username is not None:
+        auth |= {"enabled": True, "username": username}
+    if wants_password:
+        auth["password"] = password("The proxy's password", from_stdin, twice=True)
+
+
+def path_of(session: Session, proxy: str) -> str:
+    """Where the API has the proxy with this name or id. Raises `Trouble`."""
+    return f"/proxies/{quoted(find_id(session.api, PROXY, proxy))}"
+
+
+def _act(session: Session, proxies: list[str], action: str) -> None:
+    found = [find(session.api, PROXY, each) for each in proxies]
+    _each(session, found, lambda one: session.api.post(f"/proxies/{one['id']}/{action}"), None)
+
+
+def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str | None) -> None:
+    """Act on each; what fails is reported at the end, the others are done all the same."""
+    results: list[Any] = []
+    failures: list[tuple[str, Trouble]] = []
+    for one in found:
+        try:
+            answer = act(one)
+        except Trouble as trouble:
+            failures.append((one["name"], trouble))
+            continue
+        results.append(answer)
+        _warn(session, answer)
+        session.out.message(f"{one['name']}: {done or answer['message']}")
+    session.out.data({"results": results}, lambda: None)
+    if failures:
+        raise together(failures)
+
+
+def _show(session: Session, data: dict[str, Any]) -> None:
+    proxy = data["proxy"]
+    runtime, stats = proxy["runtime"] or {}, proxy["stats"]
+    problems = runtime.get("problems") or []
+    pairs = [
+        ("name", proxy["name"]),
+        ("id", proxy["id"]),
+        ("address", f"{proxy['protocol']}://{address(proxy)}"),
+        ("status", proxy["status"]),
+        ("state", runtime.get("state", "unknown")),
+        ("error", [f"{each['error']} (since {each['since']})" for each in problems] or runtime.get("error")),
+        ("process", runtime.get("pid")),
+        ("restarts", runtime.get("restarts")),
+        ("uptime", Span(stats["uptime_seconds"])),
+        ("connections", stats["active_connections"]),
+        ("requests", f"{stats['total_requests']} ({stats['errors']} failed, {stats['denied']} denied)"),
+        ("transferred", transferred(stats)),
+        ("last request", stats["last_request"]),
+        ("sign-in", _sign_in(proxy)),
+        ("accounts", [each["username"] for each in proxy["accounts"]]),
+        ("settings", Fields(proxy["settings"])),
+        ("limits", Fields(proxy["limits"])),
+        ("access", Fields(proxy["access"])),
+        ("headers", Fields(proxy["headers"])),
+        ("parents", _parents(proxy, runtime.get("upstreams") or [])),
+        ("tags", proxy["tags"]),
+        ("created", proxy["created_at"]),
+        ("updated", proxy["updated_at"]),
+    ]
+    session.out.data(data, lambda: session.out.details(pairs))
+    _warn(session, data)
+
+
+def _sign_in(proxy: dict[str, Any]) -> str:
+    if not proxy["auth"]["enabled"]:
+        return "nobody needs to"
+    username = proxy["auth"]["username"]
+    return str(username) if username else "as an account" if proxy["accounts"] else NOBODY
+
+
+NOBODY = "needed, but there is no account: nobody gets in"
+
+
+def _parents(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]:
+    """Each with how it is, where that is known."""
+    known = {each["name"]: each["state"] for each in states}
+    names = [str(each["name"]) for each in proxy["upstreams"]]
+    return [f"{name} ({known[name]})" if name in known else name for name in names]
+
+
+def _warn(session: Session, data: dict[str, Any]) -> None:
+    """What the API warns of; programs have it in the data."""
+    for each in data.get("warnings", ()) if session.out.form != "json" else ():
+        session.out.note(f"warning: {each['field']}: {each['warning']}")

@@ -1,0 +1,110 @@
+"""`proxyfleet proxies test`, `explain` and `snippets`: what clients of a proxy get, and how they are set up for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from api.cli.commands import Session, command
+from api.cli.errors import Status, Trouble
+from api.cli.lookup import PROXY, find
+from api.cli.remote.proxies import ProxiesArgument, ProxyArgument, path_of
+from api.cli.terminal.output import Column
+from api.cli.terminal.secret_input import StdinOption, password
+
+
+def add_commands(group: typer.Typer) -> None:
+    """Put them into the commands on proxies."""
+    command(group, "test", {"url": "--target", "timeout": "--wait"})(try_proxies)
+    command(group, "snippets")(show_snippets)
+    command(group, "explain", {"client_ip": "--client"})(explain)
+
+
+def try_proxies(
+    session: Session,
+    proxies: ProxiesArgument,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The URL to ask for; proxy.test_url unless said.")
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0.1, max=60, help="Seconds that a test may take.")] = 15.0,
+) -> None:
+    """Send one request through each proxy; ends with 1 when one of them failed."""
+    found = [find(session.api, PROXY, each) for each in proxies]
+    body = {"timeout": wait} if target is None else {"timeout": wait, "url": target}
+    results = []
+    for one in found:
+        path = f"/proxies/{one['id']}/test"
+        answer = session.api.call("POST", path, body=body, timeout=wait + 15)
+        results.append({"proxy": one["name"], **answer["test_result"]})
+    session.out.data({"test_results": results}, lambda: session.out.table(TESTED, results))
+    if any(result["status"] != "success" for result in results):
+        raise typer.Exit(int(Status.FAILED))
+
+
+TESTED = (
+    Column("PROXY", "proxy"),
+    Column("RESULT", "status"),
+    Column("STATUS", "status_code", right=True),
+    Column("MS", "response_time", right=True),
+    Column("EXTERNAL IP", "external_ip"),
+    Column("PARENT", "parent"),
+    Column("ERROR", "error"),
+)
+
+
+def show_snippets(
+    session: Session,
+    proxy: ProxyArgument,
+    client: Annotated[
+        str | None,
+        typer.Argument(metavar="CLIENT", help="curl, environment, git, pip, apt, docker, chromium, firefox."),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="How clients call the proxy's machine.")] = None,
+    with_password: Annotated[
+        bool, typer.Option("--password", help="Ask for the password, and put it into the lines.")
+    ] = False,
+    password_stdin: StdinOption = False,
+) -> None:
+    """Show lines to copy for clients of a proxy.
+
+    PASSWORD stands for the password, which the product does not know; in its place it has to be percent-encoded, which
+    --password does.
+    """
+    data = session.api.get(f"{path_of(session, proxy)}/snippets", host=host)
+    snippets = data["snippets"]
+    if client is not None:
+        if client not in snippets:
+            raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
+        snippets = data["snippets"] = {client: snippets[client]}
+    if with_password or password_stdin:
+        secret = quote(password("The proxy's password", password_stdin), safe="")
+        for name, text in snippets.items():
+            snippets[name] = text and text.replace(":PASSWORD@", f":{secret}@")
+    elif any(":PASSWORD@" in (text or "") for text in snippets.values()):
+        session.out.note(
+            "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
+        )
+    if client is not None and snippets[client] is None:
+        raise Trouble(f"{client} doesn't speak the protocol of {proxy}", "All of its lines: without a client")
+    titled = [f"# {name}\n{text or '# (does not speak this protocol)'}\n" for name, text in snippets.items()]
+    session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
+
+
+def explain(
+    session: Session,
+    proxy: ProxyArgument,
+    target: Annotated[str, typer.Argument(help="A URL, or host:port.")],
+    client: Annotated[str, typer.Option("--client", help="The address of the client.")] = "127.0.0.1",
+    user: Annotated[str | None, typer.Option("--user", help="Whom the client signs in as; without it: nobody.")] = None,
+) -> None:
+    """Say what would happen to a request, and which rule decides.
+
+    On a proxy that requires credentials name a --user; without one the answer is that of a client that has none (407).
+    """
+    body = {"client_ip": client, "target": target, **({"user": user} if user else {})}
+    data = session.api.post(f"{path_of(session, proxy)}/explain", body)
+    names = ("decision", "reason", "rule", "stage", "mode")
+    addresses = [(each["address"], f"{each['decision']} {each['reason']}") for each in data["addresses"]]
+    session.out.data(data, lambda: session.out.details([*((name, data[name]) for name in names), *addresses]))

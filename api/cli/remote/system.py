@@ -1,0 +1,202 @@
+"""`proxyfleet status`, `metrics` and `settings …`: the system as a whole."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import typer
+
+from api.cli.client import quoted
+from api.cli.commands import WATCH, Session, command
+from api.cli.errors import Status, Trouble
+from api.cli.lookup import PROXY, find_id
+from api.cli.quantities import Size, Span, in_binary
+from api.cli.request_body import body_of
+from api.cli.terminal.completion import proxy_names
+from api.cli.terminal.output import Column, Row, shown
+from api.cli.time_options import PERIOD, SinceOption, UntilOption, ago
+
+settings_group = typer.Typer(help="System settings.", no_args_is_help=True)
+Interval = Literal["1m", "5m", "1h", "1d"]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put `status` and `metrics` into `app`."""
+    command(app, "status", rich_help_panel=WATCH)(status)
+    command(app, "metrics", {**PERIOD, "metrics": "METRIC"}, rich_help_panel=WATCH)(metrics)
+
+
+def status(session: Session) -> None:
+    """Show how the product is; ends with 1 when it is unhealthy."""
+    report, figures = session.api.get("/health"), session.api.get("/status")
+    checks = [(name.replace("_", " "), _check(check)) for name, check in report["checks"].items()]
+    server, proxy, network = figures["server"], figures["proxy"], figures["network"]
+    pairs = [
+        ("status", report["status"]),
+        ("version", report["version"]),
+        ("uptime", Span(report["uptime_seconds"])),
+        *checks,
+        ("process", server["pid"]),
+        ("resident", Size(server["memory"]["rss_bytes"])),
+        ("processor", server["cpu"]["usage"]),
+        ("proxies", _proxies(proxy)),
+        ("connections", proxy["active_connections"]),
+        ("requests", proxy["total_requests"]),
+        ("requests/s", proxy["requests_per_second"]),
+        ("error rate", proxy["error_rate"]),
+        ("in/s", Size(network["bandwidth_in_bytes"], per_second=True)),
+        ("out/s", Size(network["bandwidth_out_bytes"], per_second=True)),
+        ("in", Size(network["bytes_in"])),
+        ("out", Size(network["bytes_out"])),
+        *(("problem", _problem(each)) for each in figures.get("problems", ())),
+    ]
+    session.out.data({"health": report, "status": figures}, lambda: session.out.details(pairs))
+    if report["status"] == "unhealthy":
+        raise typer.Exit(int(Status.FAILED))
+
+
+def _proxies(proxy: dict[str, Any]) -> str:
+    """How many should run and do."""
+    text = f"{proxy['active_proxies']} of {proxy['wanted_proxies']} run"
+    counts = [f"{proxy[f'{word}_proxies']} {word}" for word in ("degraded", "failed") if proxy[f"{word}_proxies"]]
+    return f"{text} ({', '.join(counts)})" if counts else text
+
+
+def _problem(each: dict[str, Any]) -> str:
+    port = f" ({each['port']})" if each["port"] else ""
+    return f"{each['resource']} {each['name']}{port}: {each['reason']}: {each['error']}"
+
+
+TOLD_APART = ("status", "active_proxies", "wanted_proxies", "degraded_proxies", "failed_proxies", "reasons", "failing")
+"""Parts of checks that stand in lines of their own."""
+
+
+def _check(check: dict[str, Any]) -> str:
+    told = {name.replace("_", " "): in_binary(shown(value)) for name, value in check.items() if name not in TOLD_APART}
+    rest = ", ".join(f"{name} {text}" for name, text in told.items() if text != "-")
+    return f"{check['status']} ({rest})" if rest else str(check["status"])
+
+
+def metrics(
+    session: Session,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="METRIC", help="Names such as error_rate; all unless said.")
+    ] = None,
+    interval: Annotated[Interval, typer.Option("--interval", help="How wide the buckets are.")] = "5m",
+    proxy: Annotated[
+        str | None, typer.Option("--proxy", help="Only of this proxy; a name or id.", autocompletion=proxy_names)
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    now: Annotated[bool, typer.Option("--now", help="The values of this moment alone.")] = False,
+) -> None:
+    """Show metrics over time, one row for each bucket."""
+    if now:
+        if proxy or since or until:
+            raise Trouble(
+                "--now is of all proxies and of this moment", "Without --now, or without the others", Status.USAGE
+            )
+        _snapshot(session, names or [])
+        return
+    data = session.api.get(
+        "/metrics",
+        metrics=",".join(names) if names else None,
+        interval=interval,
+        proxy_id=find_id(session.api, PROXY, proxy) if proxy else None,
+        start_time=ago(since) if since else None,
+        end_time=ago(until, "--until") if until else None,
+    )
+    columns, rows = _by_moment(data["metrics"])
+    session.out.data(data, lambda: session.out.table(columns, rows, "There is nothing in this time."))
+
+
+def _snapshot(session: Session, names: list[str]) -> None:
+    data = session.api.get("/metrics/realtime")
+    unknown = [name for name in names if name not in data["metrics"]]
+    if unknown:
+        raise Trouble(
+            f"There is no metric {unknown[0]!r} of this moment",
+            f"There are: {', '.join(data['metrics'])}",
+            Status.USAGE,
+        )
+    if names:
+        data["metrics"] = {name: data["metrics"][name] for name in names}
+    session.out.data(data, lambda: session.out.details([("time", data["timestamp"]), *data["metrics"].items()]))
+
+
+def _by_moment(series: dict[str, list[dict[str, Any]]]) -> tuple[list[Column], list[Row]]:
+    """Series as a table: a row for each moment, a column for each metric."""
+    rows: dict[str, dict[str, Any]] = {}
+    for name, points in series.items():
+        for point in points:
+            rows.setdefault(point["timestamp"], {"timestamp": point["timestamp"]})[name] = point["value"]
+    columns = [Column("TIME", "timestamp"), *(Column(name, name, right=True, spare=True) for name in series)]
+    return columns, [rows[moment] for moment in sorted(rows)]
+
+
+SETTINGS_COLUMNS = (Column("SETTING", "name"), Column("VALUE", "value"))
+
+
+@command(settings_group, "show")
+def show_settings(session: Session) -> None:
+    """Show the settings that are in force."""
+    data = session.api.get("/settings")
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+@command(settings_group, "set")
+def set_settings(
+    session: Session,
+    values: Annotated[list[str], typer.Argument(metavar="GROUP.KEY=VALUE", help="Such as logging.level=debug")],
+) -> None:
+    """Change settings; they hold at once, and over the configuration file."""
+    for value in values:
+        if not value.partition("=")[1]:
+            raise Trouble(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
+    body = body_of({}, values)
+    before = session.api.get("/settings")["server"] if "server" in body else None
+    try:
+        data = session.api.patch("/settings", body)
+    except Trouble as trouble:
+        if any(error == "is not a known field" for _field, error in trouble.problems):
+            trouble.hint = (
+                "These can be set: proxyfleet settings show; all others belong into the configuration file or the "
+                "environment"
+            )
+        raise
+    if before is not None:
+        _follow(session, before, data["server"])
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+@command(settings_group, "unset")
+def unset_settings(
+    session: Session,
+    names: Annotated[list[str], typer.Argument(metavar="GROUP.KEY", help="Such as logging.level")],
+) -> None:
+    """Forget what was set through the API, while the product runs; the configuration's values hold again."""
+    for name in names:
+        before = session.api.get("/settings")["server"] if name.startswith("server.") else None
+        data = session.api.delete(f"/settings/{quoted(name)}")
+        if before is not None:
+            _follow(session, before, data["server"])
+    session.out.data(data, lambda: session.out.table(SETTINGS_COLUMNS, _flat(data)))
+
+
+def _follow(session: Session, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """The API listens elsewhere now: take the sign-in there, unless it is reached by something in front of it."""
+    parts = urlsplit(session.api.url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if (before["host"], before["port"]) == (after["host"], after["port"]) or port != before["port"]:
+        return
+    host = parts.hostname if before["host"] == after["host"] else after["host"]
+    url = (
+        f"{parts.scheme}://[{host}]:{after['port']}" if ":" in str(host) else f"{parts.scheme}://{host}:{after['port']}"
+    )
+    session.api.moved(url)
+    session.out.note(f"note: the API is at {url} now; PROXYFLEET_URL and --url of other commands must say so")
+
+
+def _flat(groups: dict[str, dict[str, Any]]) -> list[Row]:
+    return [{"name": f"{group}.{key}", "value": value} for group, keys in groups.items() for key, value in keys.items()]

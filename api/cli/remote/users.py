@@ -1,0 +1,115 @@
+"""`proxyfleet users …`"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from api.cli.commands import Session, YesOption, command
+from api.cli.errors import Status, Trouble
+from api.cli.lookup import USER, find, find_id
+from api.cli.request_body import body_of
+from api.cli.terminal.completion import user_names
+from api.cli.terminal.output import Column
+from api.cli.terminal.secret_input import StdinOption, password
+
+group = typer.Typer(help="Users of the management API.", no_args_is_help=True)
+
+UserArgument = Annotated[
+    str, typer.Argument(metavar="USER", help="The user name or the id.", autocompletion=user_names)
+]
+Role = Literal["administrator", "operator", "user", "auditor"]
+RoleOption = Annotated[Role | None, typer.Option("--role", help="A default set of permissions.")]
+PermissionOption = Annotated[
+    list[str] | None,
+    typer.Option("--permission", help="In place of those of the role; may be given several times."),
+]
+EmailOption = Annotated[str | None, typer.Option("--email", help="An e-mail address.")]
+
+COLUMNS = (
+    Column("USERNAME", "username"),
+    Column("ROLE", "role"),
+    Column("STATUS", "status"),
+    Column("EMAIL", "email"),
+    Column("PERMISSIONS", "permissions", spare=True),
+    Column("LAST LOGIN", "last_login", spare=True),
+    Column("ID", "id", spare=True),
+)
+
+
+@command(group, "list")
+def list_users(session: Session) -> None:
+    """List users."""
+    data = session.api.get("/users")
+    session.out.data(data, lambda: session.out.table(COLUMNS, data["users"]))
+
+
+@command(group, "show")
+def show_user(session: Session, user: UserArgument) -> None:
+    """Show a user."""
+    data = session.api.get(f"/users/{find_id(session.api, USER, user)}")
+    found = data["user"]
+    names = ("username", "id", "email", "role", "status", "permissions", "last_login", "created_at", "updated_at")
+    told = [(name.removesuffix("_at").replace("_", " "), found[name]) for name in names]
+    by = ("signs in by", found["oauth_provider"] or "password")
+    session.out.data(data, lambda: session.out.details([*told, by]))
+
+
+@command(group, "create", {"permissions": "--permission"})
+def create_user(
+    session: Session,
+    username: Annotated[str, typer.Argument(help="The user name.")],
+    role: RoleOption = None,
+    email: EmailOption = None,
+    permission: PermissionOption = None,
+    password_stdin: StdinOption = False,
+) -> None:
+    """Create a user; the password is asked for."""
+    secret = password(f"Password of {username}", password_stdin, twice=True)
+    given = {"username": username, "password": secret, "role": role, "email": email, "permissions": permission or None}
+    data = session.api.post("/users", body_of(given, None))
+    made = data["user"]
+    session.out.data(
+        data, lambda: session.out.message(f"{made['username']} is created as {made['role']} ({made['id']}).")
+    )
+
+
+@command(group, "update", {"permissions": "--permission"})
+def update_user(
+    session: Session,
+    user: UserArgument,
+    role: RoleOption = None,
+    email: EmailOption = None,
+    permission: PermissionOption = None,
+    status: Annotated[Literal["active", "disabled"] | None, typer.Option("--status", help="May they come in?")] = None,
+    new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
+    password_stdin: StdinOption = False,
+) -> None:
+    """Change a user: only what is given changes. A new password or `disabled` ends their sign-ins."""
+    found = find(session.api, USER, user)
+    body = body_of({"role": role, "email": email, "permissions": permission or None, "status": status}, None)
+    if new_password or password_stdin:
+        _put_password(session, body, found, password_stdin)
+    if not body:
+        raise Trouble("Nothing is given that should change", "See proxyfleet users update --help", Status.USAGE)
+    data = session.api.patch(f"/users/{found['id']}", body)
+    session.out.data(data, lambda: session.out.message(f"{found['username']} is changed."))
+
+
+@command(group, "delete")
+def delete_user(session: Session, user: UserArgument, yes: YesOption = False) -> None:
+    """Delete a user, with their sign-ins and API keys."""
+    found = find(session.api, USER, user)
+    session.confirm(f"Delete {found['username']}, with their API keys?", yes)
+    data = session.api.delete(f"/users/{found['id']}")
+    session.out.data(data, lambda: session.out.message(f"{found['username']} is deleted."))
+
+
+def _put_password(session: Session, body: dict[str, object], found: dict[str, object], from_stdin: bool) -> None:
+    """A new password. People who change their own without `users.write` must know the current one."""
+    me = session.api.get("/auth/test")
+    may = {"*", "admin", "users.write"} & set(me["permissions"])
+    if me.get("user_id") == found["id"] and not may:
+        body["current_password"] = password("Current password", from_stdin)
+    body["password"] = password(f"New password of {found['username']}", from_stdin, twice=True)

@@ -1,0 +1,71 @@
+"""What Tab offers after a command: names that the API knows. It has a second; without an answer it offers nothing.
+
+Shells put what is offered into the line as it is, and zsh even evaluates it before anything is chosen. Whoever may
+name a proxy must not run commands at the next person's Tab, so a name that any shell reads as more than its letters is
+offered by its id.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from api.cli.client import DEFAULT_URL, Client
+from api.cli.credentials import Credentials
+from api.cli.errors import Trouble
+from api.cli.lookup import KEY, PROXY, USER, WEBHOOK, Kind
+from config.settings.env import ENV_PREFIX
+
+PATIENCE = 1.0
+
+_PLAIN = re.compile(r"\w[\w.@+/-]*")
+"""Letters and digits of any script, and marks that bash, zsh and fish leave alone inside of a word."""
+
+_ZSH_TITLE = "#compdef proxyfleet\n"
+_ZSH_FIRST = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
+"""A zsh without a configuration of its own has no `compdef` yet."""
+
+
+def script_of(shell: str) -> str:
+    """What a shell must evaluate, or have as a file where it looks for completions."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    script = str(get_completion_script(prog_name="proxyfleet", complete_var=VARIABLE, shell=shell))
+    return script.replace(_ZSH_TITLE, _ZSH_TITLE + _ZSH_FIRST) if shell == "zsh" else script
+
+
+VARIABLE = "_PROXYFLEET_COMPLETE"
+
+
+def names_of(kind: Kind) -> Callable[[str], list[str]]:
+    """A completion with the names of `kind`."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            offered = [plain(one, kind) for one in kind.list_all(_client())]
+        except Trouble:
+            return []  # a completion must not print anything
+        return sorted(name for name in offered if name.startswith(incomplete))
+
+    return complete
+
+
+def plain(one: dict[str, Any], kind: Kind) -> str:
+    """Its name if it can stand in any shell as it is, else its id."""
+    name = str(one[kind.name_field])
+    return name if _PLAIN.fullmatch(name) else str(one["id"])
+
+
+def _client() -> Client:
+    """From the environment and the last login: options of the line that is being typed are not read."""
+    key, credentials = os.environ.get(f"{ENV_PREFIX}API_KEY"), Credentials()
+    url = os.environ.get(f"{ENV_PREFIX}URL") or (None if key else credentials.last_url) or DEFAULT_URL
+    return Client(url, key, credentials, PATIENCE, os.environ.get(f"{ENV_PREFIX}CA_FILE"))
+
+
+proxy_names = names_of(PROXY)
+user_names = names_of(USER)
+key_names = names_of(KEY)
+webhook_names = names_of(WEBHOOK)

@@ -1,0 +1,93 @@
+"""Times as people type them: `15m`, `2h`, `7d`; `12:30`, `yesterday`, `yesterday 12:30`, a date; or ISO 8601.
+
+Without an offset all of them are UTC, as the API reads and writes times.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from api.cli.errors import Status, Trouble
+from config.text.formatting import parse_moment, timestamp_text
+
+_SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?", re.ASCII)
+_DAY = re.compile(r"(today|yesterday|tomorrow|[0-9]{4}-[0-9]{2}-[0-9]{2})(?: +([0-9:]+))?", re.ASCII | re.IGNORECASE)
+_DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        help="Not before: 15m, 2h, 7d ago; 12:30, yesterday, 2030-01-31; or an ISO 8601 date and time. UTC; an hour "
+        "ago unless said.",
+    ),
+]
+PERIOD = {"start_time": "--since", "end_time": "--until"}
+"""How the API calls them."""
+
+UntilOption = Annotated[str | None, typer.Option("--until", help="Not after: the same; now unless said.")]
+
+
+def ago(text: str, option: str = "--since") -> str:
+    """The moment that lies so long back, or is named, as ISO 8601. Raises `Trouble`."""
+    return _moment(text, -1, option)
+
+
+def from_now(text: str, option: str = "--expires") -> str:
+    """The moment that lies so far ahead, or is named, as ISO 8601. Raises `Trouble`."""
+    return _moment(text, 1, option)
+
+
+def seconds(text: str, option: str) -> int:
+    """The seconds of a span such as `15m`. Raises `Trouble`."""
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise Trouble(f"{option} {text!r}: is no span of time", "Such as 15m, 2h, 7d", Status.USAGE)
+    return int(span[1]) * _SECONDS[span[2]]
+
+
+def _moment(text: str, direction: int, option: str) -> str:
+    now = datetime.fromtimestamp(time.time(), UTC)
+    try:
+        found = moment_of(text.strip(), direction, now)
+        return timestamp_text(parse_moment(text) if found is None else found.timestamp())
+    except ValueError as error:
+        hint = "Such as 15m, 2h, 7d, 12:30, yesterday, 2030-01-31, or 2030-01-31T12:00:00Z; all in UTC"
+        raise Trouble(f"{option} {text!r}: is no span of time and no date", hint, Status.USAGE) from error
+    except OverflowError as error:
+        raise Trouble(f"{option} {text!r}: is too far away", status=Status.USAGE) from error
+
+
+def moment_of(text: str, direction: int, now: datetime) -> datetime | None:
+    """What `text` means at `now`; None where it is none of the short forms. Raises `ValueError` and `OverflowError`.
+
+    A time of day alone is the nearest one in `direction`: the last one that has passed, or the next to come.
+    """
+    if span := _SPAN.fullmatch(text):
+        return now + timedelta(seconds=direction * int(span[1]) * _SECONDS[span[2]])
+    if _CLOCK.fullmatch(text):
+        found = _at(now.date(), text)
+        beyond = found > now if direction < 0 else found <= now
+        return found + timedelta(days=direction) if beyond else found
+    if day := _DAY.fullmatch(text):
+        return _at(_day(day[1].lower(), now), day[2] or "0:00")
+    return None
+
+
+def _day(word: str, now: datetime) -> date:
+    return now.date() + timedelta(days=_DAYS[word]) if word in _DAYS else date.fromisoformat(word)
+
+
+def _at(day: date, clock: str) -> datetime:
+    found = _CLOCK.fullmatch(clock)
+    if found is None:
+        raise ValueError("must be a time of day")
+    hour, minute, second = (int(each or 0) for each in found.groups())
+    return datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=UTC)
