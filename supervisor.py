@@ -18,7 +18,7 @@ import typer
 
 from api.cli.application import add_commands, new_application
 from api.cli.commands import RUN, guarded
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.flags import FlagsCommand
 from api.cli.help import run as run_commands
 from api.cli.local.offline import (
@@ -36,7 +36,7 @@ from config import VERSION
 from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
-    from actors.supervision.listeners.socket_activation import Inherited
+    from actors.supervision.listeners.socket_activation import InheritedListeners
     from actors.supervision.upgrade.handover import Legacy
     from config.files.paths import DataDir
     from config.settings.runtime import Stored
@@ -87,18 +87,18 @@ def serve(
 def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from actors.process import set_up_logging
-    from actors.supervision.listeners.socket_activation import Inherited, from_manager, stored_name
+    from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
     from actors.supervision.supervisor import Premises, Service
     from actors.supervision.upgrade.handover import received
     from api.operator.bootstrap import ensure_administrator
-    from api.operator.desired_state import read_stored_settings, read_wish
+    from api.operator.desired_state import read_desired_proxies, read_stored_settings
     from api.store import StoreError
     from config.files.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
     legacy = received(os.environ)
     left = [(stored_name(each), each) for each in legacy.sockets()]
-    inherited = Inherited([*left, *from_manager(os.environ)])
+    inherited = InheritedListeners([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path, make=True)))
@@ -114,11 +114,11 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
-        wish = read_wish(data)
+        wish = read_desired_proxies(data)
     except StoreError as error:
-        raise Trouble(str(error)) from error
+        raise CommandError(str(error)) from error
     except ValueError as error:  # nothing else is given to them than the password
-        raise Trouble(f"admin_password: {error}") from error
+        raise CommandError(f"admin_password: {error}") from error
     _show_password(data, password)
     premises = Premises(data, run_dir, locks, api_socket, inherited, legacy.elders)
     service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
@@ -172,7 +172,7 @@ def _locked(file: Path, what: str, legacy: Legacy) -> int:
     return take_lock(file, what) if held is None else held
 
 
-def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.socket:
+def _listen(settings: Settings, stored: Stored, inherited: InheritedListeners) -> socket.socket:
     from actors.supervision.listeners.registry import ListenError
 
     try:
@@ -181,7 +181,7 @@ def _listen(settings: Settings, stored: Stored, inherited: Inherited) -> socket.
         through_api = bool({"host", "port"} & stored.get("server", {}).keys())
         hint = "; it was set through the API, and `proxyfleet reset-settings` forgets that" if through_api else ""
         otherwise = f"Another one: --{error.field}, or server.{error.field} in the configuration"
-        raise Trouble(f"server.{error.field}: {error.error}{hint}", otherwise) from error
+        raise CommandError(f"server.{error.field}: {error.error}{hint}", otherwise) from error
 
 
 def _rehearse(settings: Settings) -> None:
@@ -203,18 +203,18 @@ def _check_certificate(settings: Settings) -> None:
     try:
         server_context(tls.cert_file, tls.key_file)
     except CertificateError as error:
-        raise Trouble(f"server.tls.{error.field}: {error.error}") from error
+        raise CommandError(f"server.tls.{error.field}: {error.error}") from error
 
 
 def _in_force(settings: Settings, stored: Stored) -> Settings:
-    from actors.supervision.effective_settings import with_stored
-    from config.settings.runtime import BadStored
+    from actors.supervision.effective_settings import with_overrides
+    from config.settings.runtime import InvalidOverride
 
     try:
-        return with_stored(settings, stored)
-    except BadStored as error:
+        return with_overrides(settings, stored)
+    except InvalidOverride as error:
         hint = "What was set through the API is forgotten by: proxyfleet reset-settings"
-        raise Trouble(f"{error}, as set through the API", hint) from error
+        raise CommandError(f"{error}, as set through the API", hint) from error
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from actors.bus.loop import Loop
-from actors.thread_pool import Workers
+from actors.thread_pool import ThreadPool
 
 WAITING_MAX = 1024
 """Jobs that may wait for one first label; what is submitted beyond that is dropped."""
@@ -33,12 +33,12 @@ class _Job(NamedTuple):
     starts: Callable[[], bool]
 
 
-class FairWorkers:
+class FairThreadPool:
     """At most `threads` threads, started when they are needed; `shares` are the most for a first and a second label."""
 
     def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
         self._loop = loop
-        self._workers = Workers(loop, threads)
+        self._workers = ThreadPool(loop, threads)
         self._free = threads
         self._shares = shares
         self._running: tuple[Counter[str], Counter[str]] = (Counter(), Counter())

@@ -25,7 +25,7 @@ SLOTS = 128 * 1024
 """Actors that can be alive at a time. Pages of the file that nobody touches take no memory."""
 
 
-class PulsePage:
+class LivenessPage:
     """The supervisor's side: gives slots away and reads them. `descriptor` is for the zygote to inherit."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ def message_of(record: logging.LogRecord) -> str:
     return f"{_subject}: {record.getMessage()}" if _subject else record.getMessage()
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO logger: message`.
 
     One line, whatever is in the message; those of a traceback are indented, so that none looks like a message.
@@ -42,7 +42,7 @@ class TextLines(logging.Formatter):
         return "\n  ".join(map(printable, (line, *trace)))
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """`{"time", "level", "logger", "message"}`, with `exception` when there is one.
 
     What a caller gave as `extra={"fields": {...}}` stands beside them.

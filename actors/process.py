@@ -29,7 +29,7 @@ from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
 from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
-from actors.log_format import JsonLines, TextLines
+from actors.log_format import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, let_in
 from config.files.paths import DataDir, RunDir
 
@@ -168,7 +168,7 @@ def _handler(style: str, output: str) -> logging.Handler:
         handler = JournalHandler()
     else:
         handler = logging.StreamHandler(sys.stdout if output == "stdout" else sys.stderr)
-    handler.setFormatter(JsonLines() if style == "json" else TextLines())
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     return handler
 
 

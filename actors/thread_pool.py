@@ -23,7 +23,7 @@ THREADS = 4
 _Job = tuple[Callable[[], Any], Callable[[Any], None]]
 
 
-class Workers:
+class ThreadPool:
     """`submit(work, done)`: `work()` runs in a thread, then `done(result)` in the loop's."""
 
     def __init__(self, loop: Loop, threads: int = THREADS) -> None:

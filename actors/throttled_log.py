@@ -9,7 +9,7 @@ from collections.abc import Callable
 PERIOD = 60.0
 
 
-class Complaint:
+class ThrottledLog:
     """One kind of trouble. `clock` is monotonic."""
 
     def __init__(

@@ -35,7 +35,7 @@ from api.http.errors import (
 )
 from api.http.idempotency import HEADER
 from api.http.query import Query
-from api.middleware import SAFE, Everywhere
+from api.middleware import SAFE, RequestMiddleware
 from api.oauth.errors import ProviderLost
 from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
 from api.operations.query_parameters import by_name
@@ -71,7 +71,7 @@ EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation
 
 def create_app(services: Services) -> falcon.App[Any, Any]:
     """All of it: the routes of `api.operations`, the error table, ids, rates."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[Everywhere(services, EXEMPT_PATHS)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, EXEMPT_PATHS)])
     app.req_options.auto_parse_qs_csv = False
     app.req_options.keep_blank_qs_values = True
     by_path: dict[str, list[Operation]] = defaultdict(list)

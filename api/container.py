@@ -31,7 +31,7 @@ from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.services.accounts import Accounts
 from api.services.api_keys import LastUsed
-from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
+from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.services.proxies import Proxies
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import Fleet
@@ -41,7 +41,7 @@ from api.services.users import User
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config.files.paths import DataDir
-from config.files.secret_box import seal_of
+from config.files.secret_box import secret_box_of
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
 from config.settings.settings import Auth, Proxy, Security, Server
@@ -105,8 +105,8 @@ class Services:
     ) -> None:
         self.ending = threading.Event()
         """The API is about to end: who waits for something should wait no longer."""
-        self.tails = Slots(TAILS_MAX, TAILS_EACH, "tails of the log")
-        self.exports = Slots(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
+        self.tails = ConcurrencyLimit(TAILS_MAX, TAILS_EACH, "tails of the log")
+        self.exports = ConcurrencyLimit(EXPORTS_MAX, EXPORTS_EACH, "exports of the log")
         self.audit = Trail(data)
         self.refused_actions = RefusedActions(self._append)
         self.store = store = AuditedStore(store, self.audit)
@@ -123,7 +123,7 @@ class Services:
         )
         self.rates = RateLimits(settings.security.rate_limiting)
         self.fleet = Fleet(bridge)
-        self.seal = seal_of(data)
+        self.seal = secret_box_of(data)
         self.idempotency = Idempotency(data, self.seal)
         self.proxies = Proxies(
             store,

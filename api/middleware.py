@@ -25,7 +25,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 requests_log = logging.getLogger("api.requests")
 
 
-class Everywhere:
+class RequestMiddleware:
     """Falcon's middleware. `exempt` are the paths for machines that watch: no limits, no guards, no log."""
 
     def __init__(self, services: Services, exempt: frozenset[str]) -> None:

@@ -12,17 +12,17 @@ from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
-from actors.bus.messages import SUPERVISOR, Done, LastRequests, PutWish, SetSettings
-from actors.net.listener_drain import LAST_CALL
+from actors.bus.messages import SUPERVISOR, Done, DrainConnections, ReplaceProxies, SetSettings
+from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
 from api.app import create_app
 from api.bus_bridge import LoopBridge
 from api.container import ApiSettings, Services
 from api.security.signing import SigningKeys
-from api.server.cpu_affinity import stay_on_one_core
+from api.server.cpu_affinity import pin_to_one_core
 from api.server.http_server import ApiServer
-from api.server.listener_handover import Door
-from api.server.rejected_requests import Refusals
+from api.server.listener_handover import ListenerReceiver
+from api.server.rejected_requests import RejectedRequestLog
 from api.services.command_link import CommandLink
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
@@ -45,7 +45,7 @@ class ApiActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
-        stay_on_one_core()
+        pin_to_one_core()
         super().__init__(boot, sockets)
         settings = ApiSettings.from_plain(boot.params.get("settings", {}))
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
@@ -59,11 +59,11 @@ class ApiActor(Actor):
             log.critical("the API can't start: %s", error)
             raise SystemExit(1) from None
         behind = bool(boot.params.get("behind_tls"))
-        application, refusals = create_app(self._services), Refusals(self._services)
+        application, refusals = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         self._commands = CommandLink(self._services, self._bridge)
-        self._door = None if behind else Door(self.loop, self.run_dir.api_door, self._move)
+        self._door = None if behind else ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
         _warn_of_a_locked_door(settings)
@@ -71,7 +71,7 @@ class ApiActor(Actor):
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """The settings were read again, or the webhook sender or the command line has something to ask."""
-        if isinstance(message, LastRequests):
+        if isinstance(message, DrainConnections):
             self._last_requests()
             answer(Done())
         elif isinstance(message, SetSettings):
@@ -111,7 +111,7 @@ class ApiActor(Actor):
 
     def _move(self, listener: socket.socket) -> None:
         self._server.move(listener)
-        self.loop.call_later(LAST_CALL, self._server.leave)
+        self.loop.call_later(DRAIN_SECONDS, self._server.leave)
 
     def _pass_through(self) -> None:
         if self._door is not None:
@@ -119,7 +119,7 @@ class ApiActor(Actor):
 
     def _tell_wish(self) -> None:
         """The supervisor may have missed a change when the API died; requests are served when it has it all."""
-        wish = PutWish(self._services.proxies.specs())
+        wish = ReplaceProxies(self._services.proxies.specs())
         self.mailbox.ask(SUPERVISOR, wish, self._wish_told, ASK_TIMEOUT)
 
     def _wish_told(self, reply: Any) -> None:

@@ -14,7 +14,7 @@ from benchmarks.rounds import QUICK, Bench, Entrant, medians
 from benchmarks.signin import REFERENCE, Answer, rows_of, timed
 from benchmarks.soak import Sample, growth
 
-from api.services.proxy_cache import Catalogue
+from api.services.proxy_cache import ProxyCache
 from api.store import open_store
 from config.files.paths import open_data_dir
 from tests.folders import FOLDERS
@@ -184,7 +184,7 @@ def test_proxies_that_the_benchmark_configures_are_those_of_the_product() -> Non
     with tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS) as folder:
         ids = servers.configure(Path(folder) / "data", 5)
         store = open_store(open_data_dir(Path(folder) / "data"))
-        found = Catalogue(store).all()
+        found = ProxyCache(store).all()
         store.close()
     assert [proxy.record.id for proxy in found] == ids
     assert {proxy.record.status for proxy in found} == {"inactive"}

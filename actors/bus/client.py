@@ -19,7 +19,7 @@ class NotRunningError(Exception):
     """Nothing runs in this run directory; the text names it."""
 
 
-class Asking:
+class BusClient:
     """A connection to the bus of the product that runs in `run`. Raises `NotRunningError`."""
 
     def __init__(self, run: RunDir) -> None:

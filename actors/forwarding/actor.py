@@ -16,11 +16,11 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import (
     SUPERVISOR,
     AccountStates,
-    AdmitTester,
+    AllowTestClient,
+    CloseConnections,
     Configure,
     Counters,
     Done,
-    EndConnections,
     Explain,
     Failed,
     Problem,
@@ -39,7 +39,7 @@ from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.records import RecordSender, Row, is_error
 from actors.forwarding.access.explain import explain
 from actors.forwarding.connections.client_connection import Client
-from actors.forwarding.connections.proxy_header_reader import Announcement
+from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.context import Serving
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.lingering_close import linger
@@ -48,8 +48,8 @@ from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.registry import turned_away
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT
 from actors.forwarding.reporting import trace
-from actors.forwarding.reporting.counter_publisher import Teller
-from actors.forwarding.reporting.usage_reporter import UsageTeller
+from actors.forwarding.reporting.counter_publisher import CounterPublisher
+from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.histogram import sparse
 from actors.log_format import set_subject
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
@@ -93,14 +93,16 @@ class ForwardingActor(Actor):
         )
         self.serving.problems.report = self._report
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
-        self._usage = UsageTeller(self.loop, self.mailbox, self.serving.limits, boot.instance)
+        self._usage = UsageReporter(self.loop, self.mailbox, self.serving.limits, boot.instance)
         self._listen_by = 0.0
         self._own_tls = _files(boot.params.get("tls"))
         self._certificate: CertificateWatch | None = None
         self._listener: socket.socket | None = None
         self._last_ip = ""
         self._label = ""
-        self._teller = Teller(self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said))
+        self._teller = CounterPublisher(
+            self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said)
+        )
         self.ready()
 
     # --- messages ---
@@ -118,7 +120,7 @@ class ForwardingActor(Actor):
                 self._listen_by = self._listen_by or self.loop.now + USAGE_AWAITED
                 self._listen_when_known()
             answer(Done())
-        elif isinstance(message, AdmitTester):
+        elif isinstance(message, AllowTestClient):
             self._admit(message, answer)
         elif isinstance(message, Explain):
             self._explain(message, answer)
@@ -131,7 +133,7 @@ class ForwardingActor(Actor):
             answer(Upstreams(()) if upstreams is None else upstreams.told())
         elif isinstance(message, QueryTester):
             answer(self.serving.testers.report_of(message.user))
-        elif isinstance(message, EndConnections):
+        elif isinstance(message, CloseConnections):
             self.serving.book.end(message, answer)
         elif isinstance(message, SetPooling):
             self.serving.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
@@ -160,7 +162,7 @@ class ForwardingActor(Actor):
             setthreadtitle(short)
             set_subject(label)
 
-    def _admit(self, message: AdmitTester, answer: Answer) -> None:
+    def _admit(self, message: AllowTestClient, answer: Answer) -> None:
         if self.serving.credentials is None:
             answer(Failed("not configured yet"))
         else:
@@ -229,12 +231,12 @@ class ForwardingActor(Actor):
 
     def _await_announcement(self, sock: socket.socket, peer_ip: str) -> None:
         if len(self.serving.open) < self.serving.max_connections:
-            Announcement(self.serving, sock, peer_ip, self._announced)
+            ProxyHeaderReader(self.serving, sock, peer_ip, self._announced)
         else:
             self._last_ip = peer_ip
             self._turn_away_from_full(sock)
 
-    def _announced(self, announcement: Announcement, header: Header) -> None:
+    def _announced(self, announcement: ProxyHeaderReader, header: Header) -> None:
         """The client is known. Its connection has a place already."""
         ends = header.ends
         self._admit_client(announcement.sock, ends[0][0] if ends else announcement.client_ip, places=1, ends=ends)
@@ -381,7 +383,7 @@ class ForwardingActor(Actor):
         for connection in tuple(self.serving.open):
             if isinstance(connection, Client):
                 connection.retire(patient=False)
-            elif isinstance(connection, Announcement):
+            elif isinstance(connection, ProxyHeaderReader):
                 connection.end("connection_terminated")
 
     def _cut(self) -> None:

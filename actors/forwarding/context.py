@@ -28,8 +28,8 @@ from actors.forwarding.net.connection_pool import Pool
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.resolver import Resolver, new_threads
 from actors.forwarding.net.source_address import Source
-from actors.forwarding.net.splice import AnyFlow, CopyingFlow, Flow, PipePool
-from actors.forwarding.net.timer_wheel import Deadlines
+from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
+from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
     BAD_ANNOUNCEMENT,
@@ -109,7 +109,7 @@ class Serving:
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
     ) -> None:
         self.loop = loop
-        self.deadlines = Deadlines(loop)
+        self.deadlines = TimerWheel(loop)
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
         self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)))
@@ -238,7 +238,7 @@ class Serving:
         """Bulk from one side to the other: by the kernel where it can, else through this process."""
         if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
             return Flow(self.pipes, source[1], destination[1], length, gate)
-        return CopyingFlow(source[0], destination[0], length, gate)
+        return CopyFlow(source[0], destination[0], length, gate)
 
     def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
         """There was no descriptor for a pipe: go on when somebody has given one back. Asked twice, it is done once."""

@@ -15,7 +15,7 @@ from actors.logs.index import LogIndex
 from actors.logs.record_schema import Row
 from actors.logs.retention import PERIOD, retain
 from actors.logs.search_service import Searches
-from actors.logs.sinks import Outlets
+from actors.logs.sinks import ActiveSink
 from actors.process import Actor, Boot
 from config.settings.groups import Logging
 
@@ -32,7 +32,7 @@ class LogsActor(Actor):
         super().__init__(boot, sockets)
         self._settings = Logging.model_validate(boot.params.get("logging", {}))
         folder = self.data_dir.logs
-        self._outlets = Outlets(folder)
+        self._outlets = ActiveSink(folder)
         self._index = LogIndex(folder, stored=self._on_stored)
         self._outlets.choose(self._settings.output, self._settings.template)
         self._searches = Searches(self.loop, folder, lambda: self._index.last)

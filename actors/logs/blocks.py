@@ -140,7 +140,7 @@ class Snapshot:
     whole: bool
 
 
-class Shelf:
+class LogReader:
     """The day files, for reading. Belongs to one thread."""
 
     def __init__(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages import LogPage, LogTail, QueryLogs
-from actors.logs.blocks import Key, OpenFile, Part, Shelf, Snapshot
+from actors.logs.blocks import Key, LogReader, OpenFile, Part, Snapshot
 from actors.logs.columns import conjunction
 from actors.logs.query_filter import MICRO, Selection, where
 
@@ -49,7 +49,7 @@ class Searcher:
     """Searches in a folder of day files. Belongs to one thread."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._shelf = Shelf(folder)
+        self._shelf = LogReader(folder)
         self._clock = clock
 
     def find(self, query: QueryLogs) -> LogPage:

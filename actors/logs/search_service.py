@@ -19,7 +19,7 @@ from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer
 from actors.bus.messages import Failed, LogTail, QueryLogs, TailLogs
 from actors.logs.search import Searcher, TooSlow
-from actors.thread_pool import Workers
+from actors.thread_pool import ThreadPool
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Searches:
         self._loop = loop
         self._folder = folder
         self._last = last
-        self._workers = Workers(loop, THREADS)
+        self._workers = ThreadPool(loop, THREADS)
         self._own = threading.local()
         self._pending = 0
         self._waiters: list[_Waiter] = []

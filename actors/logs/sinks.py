@@ -31,7 +31,7 @@ Record = dict[str, Any]
 """A record by the names of `LINE_FIELDS`."""
 
 
-class Outlet(Protocol):
+class RecordSink(Protocol):
     """Somewhere to hand records on to."""
 
     def write(self, rows: Sequence[Row], proxy_name: str) -> int:
@@ -114,14 +114,14 @@ class JournalOutlet:
         self._journal.close()
 
 
-class Outlets:
+class ActiveSink:
     """The outlet that is chosen, and what it did not take."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
         self._choice, self._template = "stderr", ""
-        self._outlet: Outlet | None = None
+        self._outlet: RecordSink | None = None
         self._complained = float("-inf")
         self.lost = 0
         """Records that were not taken."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actors.bus.messages import AccountUsage, TellUsage
+from actors.bus.messages import AccountUsage, ReportUsage
 from actors.sqlite import open_database
 from config.model.quotas import PERIODS, period_at
 
@@ -66,7 +66,7 @@ class _Account:
             self.words[_FOLDED] = _Word(total_in, total_out, now - FOLDED_AFTER)
 
 
-class UsageBook:
+class UsageLedger:
     """The usage of all accounts of all proxies. `clock` is monotonic, `wall` Unix seconds."""
 
     def __init__(
@@ -79,7 +79,7 @@ class UsageBook:
         self._changed: set[_Key] = set()
         self._load()
 
-    def take(self, told: TellUsage) -> dict[str, AccountUsage]:
+    def take(self, told: ReportUsage) -> dict[str, AccountUsage]:
         """A process said what it has counted; what all have."""
         return {each: self._take((told.proxy_id, each), told.instance, said) for each, said in told.accounts.items()}
 

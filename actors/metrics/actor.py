@@ -16,10 +16,10 @@ from actors.bus.messages import (
     SUPERVISOR,
     Counters,
     Done,
+    DropAccountUsage,
+    DropProxyMetrics,
     Event,
     Failed,
-    ForgetAccounts,
-    ForgetProxy,
     Listening,
     QueryMetrics,
     QueryRealtime,
@@ -27,24 +27,24 @@ from actors.bus.messages import (
     QuerySystem,
     QueryUsage,
     Realtime,
+    ReportUsage,
     ResetUsage,
     SetGroup,
     SetProxyNames,
     Stats,
-    SystemFigures,
-    TellUsage,
+    SystemMetrics,
     Usage,
 )
-from actors.metrics.account_usage import UsageBook
+from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices
-from actors.metrics.live_feed import PROXY, SYSTEM, PublicSocket, event_payload, figures_payload, proxy_fields
+from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, figures_payload, proxy_fields
 from actors.metrics.series_writer import History
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
-from actors.throttled_log import Complaint
+from actors.throttled_log import ThrottledLog
 from config.settings.groups import Alerts as AlertSettings
 from config.settings.types import tcp_parts
 
@@ -62,19 +62,17 @@ class MetricsActor(Actor):
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
-        self._usage = UsageBook(self.data_dir.metrics)
+        self._usage = UsageLedger(self.data_dir.metrics)
         self._history = History(self._totals)
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
-        self._disk = Complaint(log, "the totals and series can't be saved")
+        self._disk = ThrottledLog(log, "the totals and series can't be saved")
         self._forgotten: dict[str, None] = {}
         self._names = ProxyNames()
         self._save_due = False
         address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
-        self._public = PublicSocket(
-            self.loop, self.context, address, clients, self.data_dir.curve_key, self._tell_where
-        )
+        self._public = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._tell_where)
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
         self.loop.call_every(PERIOD, self._tick)
@@ -98,23 +96,23 @@ class MetricsActor(Actor):
             answer(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
             self._tell_series(message, answer)
-        elif isinstance(message, TellUsage):
+        elif isinstance(message, ReportUsage):
             self._take_usage(message, answer)
         elif isinstance(message, QueryUsage):
             answer(Usage(self._usage.usage(message.proxy_id)))
-        elif isinstance(message, (ResetUsage, ForgetAccounts)):
+        elif isinstance(message, (ResetUsage, DropAccountUsage)):
             self._change_usage(message, answer)
         elif isinstance(message, SetGroup):
             self._set_group(message)
             answer(Done())
-        elif isinstance(message, ForgetProxy):
+        elif isinstance(message, DropProxyMetrics):
             self._forget(message.proxy_id)
         elif isinstance(message, SetProxyNames):
             self._names.update(message)
         else:
             refuse(sender, message, answer)
 
-    def _take_usage(self, message: TellUsage, answer: Answer) -> None:
+    def _take_usage(self, message: ReportUsage, answer: Answer) -> None:
         known = message.proxy_id not in self._forgotten
         totals = self._usage.take(message) if known else {}
         if message.final:
@@ -131,7 +129,7 @@ class MetricsActor(Actor):
         except sqlite3.Error as error:
             log.error("what accounts have used can't be saved: %s", error)
 
-    def _change_usage(self, message: ResetUsage | ForgetAccounts, answer: Answer) -> None:
+    def _change_usage(self, message: ResetUsage | DropAccountUsage, answer: Answer) -> None:
         try:
             if isinstance(message, ResetUsage):
                 self._usage.reset(message.proxy_id, message.account_id)
@@ -243,11 +241,11 @@ class MetricsActor(Actor):
         else:
             self.loop.call_soon(lambda: self._go_on(reading, answer))
 
-    def _figures(self) -> SystemFigures:
+    def _figures(self) -> SystemMetrics:
         system, ours = psutil.virtual_memory(), self._machine.memory()
         disk_percent, disk_free = self._machine.disk()
         rates = self._history.figures()
-        return SystemFigures(
+        return SystemMetrics(
             cpu_percent=self._machine.cpu_percent,
             load_average=self._machine.load_average(),
             memory_percent=system.percent,

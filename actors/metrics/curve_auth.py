@@ -50,7 +50,7 @@ def server_keys(file: Path) -> KeyPair:
     return KeyPair(public, secret.decode())
 
 
-class Doorkeeper:
+class ZapAuthenticator:
     """Answers ZeroMQ for all sockets of `context`: only the keys in `allowed` may come in. `clock` is monotonic."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], clock: Callable[[], float] = time.monotonic) -> None:

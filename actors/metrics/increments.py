@@ -26,7 +26,7 @@ FRACTIONS = ("cpu_seconds", "response_seconds")
 PLACE = {name: place for place, name in enumerate(FIELDS)}
 
 
-class Amounts:
+class Increments:
     """`values` stand in the order of `FIELDS`; `latency` is a histogram (`actors.histogram`)."""
 
     __slots__ = ("latency", "values")
@@ -58,7 +58,7 @@ class Amounts:
     def __repr__(self) -> str:
         return f"<Amounts {dict(zip(FIELDS, self.values, strict=True))}>"
 
-    def add(self, other: Amounts, sign: int = 1) -> Self:
+    def add(self, other: Increments, sign: int = 1) -> Self:
         """Sum `other` up; with a `sign` of -1 take it away again."""
         mine = self.values
         for place, value in enumerate(other.values):
@@ -67,17 +67,17 @@ class Amounts:
         add_counts(self.latency, other.latency, sign)
         return self
 
-    def spread(self, parts: int) -> Iterator[Amounts]:
+    def spread(self, parts: int) -> Iterator[Increments]:
         """As so many amounts of about the same size, which add up to exactly this one."""
         for part in range(parts):
             values = [_share(value, part, parts) for value in self.values]
             latency = {number: int(_share(count, part, parts)) for number, count in self.latency.items()}
-            yield Amounts(values, {number: count for number, count in latency.items() if count})
+            yield Increments(values, {number: count for number, count in latency.items() if count})
 
 
-def sum_of(several: Iterable[Amounts]) -> Amounts:
+def sum_of(several: Iterable[Increments]) -> Increments:
     """All of them together."""
-    total = Amounts()
+    total = Increments()
     for amounts in several:
         total.add(amounts)
     return total

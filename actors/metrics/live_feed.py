@@ -22,7 +22,7 @@ import zmq
 
 from actors.bus.loop import Loop, new_socket
 from actors.bus.messages import Event, ProxyStats, Realtime
-from actors.metrics.curve_auth import Doorkeeper, server_keys
+from actors.metrics.curve_auth import ZapAuthenticator, server_keys
 from config.files.keyfile import KeyFileError
 from config.files.paths import PathError
 
@@ -45,7 +45,7 @@ SYSTEM, PROXY, EVENTS = "metrics.system", "metrics.proxy.", "events."
 _WHOLE_ID = re.compile(r"metrics\.proxy\.prx_[0-9a-f]{16}", re.ASCII)
 
 
-class PublicSocket:
+class LiveFeed:
     """Bound to `address`; with an empty one, nobody ever hears anything.
 
     With `clients`, public keys of subscribers, only they hear anything; our own key is in `key_file` then. A port that
@@ -68,7 +68,7 @@ class PublicSocket:
         self._address = address
         self._clients = tuple(clients)
         self._key_file = key_file
-        self._door: Doorkeeper | None = None
+        self._door: ZapAuthenticator | None = None
         self._everything = False
         self._system = False
         self._named: set[str] = set()
@@ -139,7 +139,7 @@ class PublicSocket:
                 raise OSError(errno.EPERM, "it can be reached from elsewhere and there is no metrics.curve_clients")
             return
         if self._door is None:
-            self._door = Doorkeeper(self._loop, self._context)
+            self._door = ZapAuthenticator(self._loop, self._context)
         self._door.allow(self._clients)
         keys = server_keys(self._key_file)
         socket.curve_server = True

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from actors.histogram import percentile
-from actors.metrics.increments import Amounts
+from actors.metrics.increments import Increments
 from actors.metrics.series import TOTAL
 from actors.metrics.system import CPUS
 
@@ -27,10 +27,10 @@ class _Window:
     __slots__ = ("_ticks", "minute")
 
     def __init__(self) -> None:
-        self._ticks: deque[tuple[int, Amounts]] = deque()
-        self.minute = Amounts()
+        self._ticks: deque[tuple[int, Increments]] = deque()
+        self.minute = Increments()
 
-    def add(self, tick: int, amounts: Amounts) -> None:
+    def add(self, tick: int, amounts: Increments) -> None:
         self._ticks.append((tick, amounts))
         self.minute.add(amounts)
 
@@ -40,9 +40,9 @@ class _Window:
             self.minute.add(self._ticks.popleft()[1], -1)
         return not self._ticks
 
-    def since(self, tick: int) -> Amounts:
+    def since(self, tick: int) -> Increments:
         """The sum from this tick on."""
-        recent = Amounts()
+        recent = Increments()
         for number, amounts in reversed(self._ticks):
             if number < tick:
                 break
@@ -59,7 +59,7 @@ class Live:
         self._times: deque[float] = deque([clock()], maxlen=RATE_TICKS + 1)
         self._windows: dict[str, _Window] = {}
 
-    def tick(self, grown: Mapping[str, Amounts]) -> None:
+    def tick(self, grown: Mapping[str, Increments]) -> None:
         """A second has passed, in which this was counted, by proxy and in total."""
         self._tick += 1
         self._times.append(self._clock())
@@ -73,7 +73,7 @@ class Live:
         """The proxy was deleted."""
         self._windows.pop(proxy_id, None)
 
-    def figures(self, proxy_ids: Iterable[str] | None = None, since_tick: Amounts | None = None) -> Figures:
+    def figures(self, proxy_ids: Iterable[str] | None = None, since_tick: Increments | None = None) -> Figures:
         """Rates per second, response times in ms, the error rate in percent; of all proxies when none is named.
 
         `cpu_usage` is of the processes of these proxies alone, in percent of all processors of the machine.
@@ -81,7 +81,7 @@ class Live:
         Where there was no request, a response time is 0. `since_tick` is what was counted for them since the last tick.
         """
         names = (TOTAL,) if proxy_ids is None else proxy_ids
-        recent, minute = Amounts(), Amounts()
+        recent, minute = Increments(), Increments()
         for window in (self._windows[each] for each in names if each in self._windows):
             recent.add(window.since(self._tick - RATE_TICKS + 1))
             minute.add(window.minute)
@@ -90,7 +90,7 @@ class Live:
             minute.add(since_tick)
         return {**self._rates(recent), **_means(minute)}
 
-    def _rates(self, recent: Amounts) -> Figures:
+    def _rates(self, recent: Increments) -> Figures:
         per_second = 1 / max(SHORTEST, self._clock() - self._times[0])
         return {
             "requests_per_second": recent["requests"] * per_second,
@@ -100,7 +100,7 @@ class Live:
         }
 
 
-def _means(minute: Amounts) -> Figures:
+def _means(minute: Increments) -> Figures:
     requests, answered = minute["requests"], minute["answered"]
     return {
         "error_rate": 100 * minute["errors"] / requests if requests > 0 else 0.0,

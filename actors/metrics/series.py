@@ -15,7 +15,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from actors.metrics.increments import FIELDS, Amounts, add_counts, pack_latency, unpack_latency
+from actors.metrics.increments import FIELDS, Increments, add_counts, pack_latency, unpack_latency
 from actors.metrics.sheets import Sheets
 from actors.sqlite import add_columns
 
@@ -63,7 +63,7 @@ class Bucket:
     """One bucket of an answer. `amounts` is None when nothing was counted."""
 
     start: int
-    amounts: Amounts | None
+    amounts: Increments | None
     machine: Machine
 
 
@@ -75,12 +75,12 @@ class Series:
         database.executescript(SCHEMA)
         older = add_columns(database, "points", FIELDS)
         self._sheets = Sheets(database, anew=older)
-        self._open: dict[_Key, Amounts] = {}
+        self._open: dict[_Key, Increments] = {}
         self._changed: set[_Key] = set()
         self._machine: dict[tuple[int, int], Machine] = {}
         self._machine_changed: set[tuple[int, int]] = set()
 
-    def add(self, proxy_id: str, amounts: Amounts, at: float) -> None:
+    def add(self, proxy_id: str, amounts: Increments, at: float) -> None:
         """Count for a proxy (or `TOTAL`) in the buckets of `at`, Unix seconds."""
         for step in KEPT:
             key = (step, int(at // step) * step, proxy_id)
@@ -172,12 +172,12 @@ class Series:
         }
         return [Bucket(t, sums.get(t), machines.get(t) or Machine()) for t in range(start, end, step)]
 
-    def _sums(self, step: int, slots: list[int], wanted: tuple[str, ...]) -> dict[int, Amounts]:
+    def _sums(self, step: int, slots: list[int], wanted: tuple[str, ...]) -> dict[int, Increments]:
         summed = ", ".join(f"SUM({name})" for name in FIELDS)
         rows = self._select(f"slot.t, {summed}", "GROUP BY slot.t", step, slots, wanted)
-        return {t: Amounts(list(values)) for t, *values in rows}
+        return {t: Increments(list(values)) for t, *values in rows}
 
-    def _add_latency(self, sums: dict[int, Amounts], step: int, slots: list[int], wanted: tuple[str, ...]) -> None:
+    def _add_latency(self, sums: dict[int, Increments], step: int, slots: list[int], wanted: tuple[str, ...]) -> None:
         for t, packed in self._select("slot.t, latency", "AND latency IS NOT NULL", step, slots, wanted):
             add_counts(sums[t].latency, unpack_latency(packed))
 
@@ -189,12 +189,12 @@ class Series:
         )
         return self._database.execute(sql, (json.dumps(slots), step, *wanted))
 
-    def _read(self, key: _Key) -> Amounts:
+    def _read(self, key: _Key) -> Increments:
         row = self._database.execute(
             f"SELECT {_COLUMNS}, latency FROM points WHERE step = ? AND t = ? AND proxy_id = ?",  # noqa: S608
             key,
         ).fetchone()
-        return Amounts() if row is None else Amounts(list(row[:-1]), unpack_latency(row[-1]))
+        return Increments() if row is None else Increments(list(row[:-1]), unpack_latency(row[-1]))
 
     def _read_machine(self, key: tuple[int, int]) -> Machine:
         row = self._database.execute(

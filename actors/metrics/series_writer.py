@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from actors.bus.messages import Counters
-from actors.metrics.increments import Amounts, sum_of
+from actors.metrics.increments import Increments, sum_of
 from actors.metrics.live_rates import RATE_TICKS, Figures, Live
 from actors.metrics.series import DAY, RAW, TOTAL, Series
 from actors.metrics.totals import Growth, Totals
@@ -39,7 +39,7 @@ class History:
         self._listened_until = min(self.series.last_filled() or self._began, self._began)
         self._ticked = self._stored = clock()
         self._cleaned = clock() - CLEAN_PERIOD
-        self._grown: dict[str, Amounts] = {}
+        self._grown: dict[str, Increments] = {}
         self._asked = False
         totals.beside = self
 
@@ -47,13 +47,13 @@ class History:
         """A process said its counters."""
         growth = self._totals.take(counters)
         if counters.resident:
-            self.series.add(counters.proxy_id, Amounts.of_resident(counters.resident), self._wall())
+            self.series.add(counters.proxy_id, Increments.of_resident(counters.resident), self._wall())
         if not growth.amounts:
             return
         since = self._unheard_since(growth, counters)
         if since is None or self._wall() - since <= RATE_TICKS:  # live figures are of so many seconds anyway
             self._count(counters.proxy_id, growth.amounts, self._wall())
-            self._grown.setdefault(counters.proxy_id, Amounts()).add(growth.amounts)
+            self._grown.setdefault(counters.proxy_id, Increments()).add(growth.amounts)
         else:
             self._spread(counters.proxy_id, growth.amounts, since)
 
@@ -107,16 +107,16 @@ class History:
         if lost := self.series.failed():
             log.error("%d buckets of metrics are lost: the disk can't be written to", lost)
 
-    def _count(self, proxy_id: str, amounts: Amounts, at: float) -> None:
+    def _count(self, proxy_id: str, amounts: Increments, at: float) -> None:
         self.series.add(proxy_id, amounts, at)
         self.series.add(TOTAL, amounts, at)
 
     def _count_active(self, at: float) -> None:
         open_now = {proxy_id: active for proxy_id, active in self._totals.active().items() if active}
         for proxy_id, active in open_now.items():
-            self.series.add(proxy_id, Amounts.of_active(active), at)
+            self.series.add(proxy_id, Increments.of_active(active), at)
         if open_now:
-            self.series.add(TOTAL, Amounts.of_active(sum(open_now.values())), at)
+            self.series.add(TOTAL, Increments.of_active(sum(open_now.values())), at)
 
     # --- what nobody listened to ---
 
@@ -127,7 +127,7 @@ class History:
         started = counters.instance / 1e6
         return max(self._listened_until, started) if growth.first and started < self._began else None
 
-    def _spread(self, proxy_id: str, amounts: Amounts, since: float) -> None:
+    def _spread(self, proxy_id: str, amounts: Increments, since: float) -> None:
         now = self._wall()
         since = max(min(since, now), now - DAY)
         parts = max(1, min(PARTS_MAX, round((now - since) / RAW)))

@@ -19,7 +19,7 @@ from math import isqrt
 
 import msgpack
 
-from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Amounts, unpack_latency
+from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Increments, unpack_latency
 
 PROXIES_MIN = 16
 """Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""
@@ -43,7 +43,7 @@ _MICRO = 1e6
 _SECONDS = tuple(PLACE[name] for name in FRACTIONS)
 _LANES = {2: "H", 4: "I", 8: "Q"}
 
-Row = tuple[str, Amounts]
+Row = tuple[str, Increments]
 """A proxy and what it counted in some bucket."""
 
 
@@ -83,7 +83,7 @@ class Sheets:
         known = dict(self._database.execute("SELECT step, until FROM sealed"))
         self._sealed = {step: known.get(step, 0) for step in KEPT}
 
-    def read(self, step: int, start: int, end: int, proxy_ids: tuple[str, ...], latency: bool) -> dict[int, Amounts]:
+    def read(self, step: int, start: int, end: int, proxy_ids: tuple[str, ...], latency: bool) -> dict[int, Increments]:
         """The sums of these proxies in those buckets that have a sheet, by their beginning."""
         if len(proxy_ids) < PROXIES_MIN or step not in self._sealed:
             return {}
@@ -116,7 +116,7 @@ class Sheets:
             (step, t),
         ).fetchall()
         if len(rows) >= PROXIES_MIN:
-            sheet = pack([(each, Amounts(list(values), unpack_latency(latency))) for each, latency, *values in rows])
+            sheet = pack([(each, Increments(list(values), unpack_latency(latency))) for each, latency, *values in rows])
             self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *sheet))
 
     def _seal_until(self, step: int, t: int) -> None:
@@ -156,13 +156,13 @@ def pack(rows: list[Row]) -> tuple[bytes, str, bytes, bytes]:
     return ids, form, msgpack.packb(numbers), b"".join([struct.pack(form, *record) for record in records])
 
 
-def _sum(records: bytes, form: str, numbers: bytes, latency: bool) -> Amounts:
+def _sum(records: bytes, form: str, numbers: bytes, latency: bool) -> Increments:
     total = struct.unpack(form, _added_up(records, struct.calcsize(form)))
     values: list[float] = list(total[: len(FIELDS)])
     for place in _SECONDS:
         values[place] /= _MICRO
     counts = zip(msgpack.unpackb(numbers), total[len(FIELDS) :], strict=True) if latency else ()
-    return Amounts(values, {number: count for number, count in counts if count})
+    return Increments(values, {number: count for number, count in counts if count})
 
 
 def _lane(most: int) -> str:

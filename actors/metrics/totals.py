@@ -16,7 +16,7 @@ from typing import Protocol
 
 from actors.bus.messages import Counters, ProxyStats
 from actors.metrics import labelled_counters
-from actors.metrics.increments import COUNTED, FIELDS, Amounts
+from actors.metrics.increments import COUNTED, FIELDS, Increments
 from actors.metrics.labelled_counters import Tally
 from actors.sqlite import add_columns, open_database
 
@@ -101,7 +101,7 @@ class _Process:
 class Growth:
     """What a process has counted since its last word. `first`: there was none; `restored`: it was read from disk."""
 
-    amounts: Amounts
+    amounts: Increments
     first: bool
     restored: bool
 
@@ -311,9 +311,9 @@ class Totals:
         processes[_FOLDED] = _Process(folded)
 
 
-def _grown(before: Word, after: Word) -> Amounts:
+def _grown(before: Word, after: Word) -> Increments:
     """Never less than nothing: the counters of a process only grow, whatever the disk says."""
     old, new = labelled_counters.histogram(before.tally), labelled_counters.histogram(after.tally)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
     counted = [max(0, getattr(after, name) - getattr(before, name)) for name in COUNTED if name != "answered"]
-    return Amounts([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)
+    return Increments([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)

@@ -92,7 +92,7 @@ class OwnListeners:
 
     def _is_one(self, address: str, port: int) -> bool:
         seen = _parse(address)
-        seen = hidden_v4(seen) or seen
+        seen = embedded_ipv4(seen) or seen
         for host, own_port in self._addresses:
             if own_port != port:
                 continue
@@ -156,7 +156,7 @@ class Guard:
     def _judge_address(self, written: str) -> tuple[str | None, float]:
         """The verdict, and the seconds for which it holds."""
         address = _parse(written)
-        inner = hidden_v4(address)
+        inner = embedded_ipv4(address)
         if any(each in network for network in self._allowed_networks for each in (address, inner or address)):
             return None, FOREVER
         if self._policy == "private":
@@ -206,7 +206,7 @@ def _parse(address: str) -> Address:
     return ip_address(address.partition("%")[0])
 
 
-def hidden_v4(address: Address) -> IPv4Address | None:
+def embedded_ipv4(address: Address) -> IPv4Address | None:
     """The IPv4 address that an IPv6 one carries: mapped, compatible, NAT64 (RFC 6052), 6to4, Teredo."""
     if isinstance(address, IPv4Address):
         return None
@@ -226,7 +226,7 @@ def is_public(address: Address) -> bool:
     """Is the address globally reachable, and whatever IPv4 address it carries too?"""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_V4)
-    inner = hidden_v4(address)
+    inner = embedded_ipv4(address)
     if inner is not None and not is_public(inner):
         return False
     if address in _NAT64:
@@ -236,7 +236,7 @@ def is_public(address: Address) -> bool:
 
 def is_never(address: Address) -> bool:
     """Is it, or the IPv4 address that it carries, link-local, a metadata service, multicast, or reserved?"""
-    inner = hidden_v4(address)
+    inner = embedded_ipv4(address)
     return any(each in network for network in _NEVER for each in (address, inner or address))
 
 

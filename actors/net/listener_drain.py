@@ -18,7 +18,7 @@ import struct
 
 log = logging.getLogger(__name__)
 
-LAST_CALL = 0.5
+DRAIN_SECONDS = 0.5
 """Seconds in which handshakes that are under way end; shorter than the second after which a SYN is sent again."""
 
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # socket(7); the module `socket` doesn't name them
@@ -33,7 +33,7 @@ _DROP_NEW = (
 """In the classic language of packet filters: code, jump if true, jump if false, operand."""
 
 
-def last_call(listener: socket.socket) -> bool:
+def reject_new_syns(listener: socket.socket) -> bool:
     """Whoever has not begun to connect doesn't get in any more; whether the kernel has allowed that.
 
     A socket of another kind than TCP is left as it is.
@@ -50,7 +50,7 @@ def last_call(listener: socket.socket) -> bool:
     return True
 
 
-def open_again(listener: socket.socket) -> None:
+def accept_syns_again(listener: socket.socket) -> None:
     """Everybody gets in again. Harmless without a last call."""
     try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)

@@ -27,7 +27,7 @@ UNKNOWN_ADDRESS_TYPE = Failure(400, "http_request_error", "the address type is n
 Endpoint = tuple[str, int]
 """An address in its usual text form, without a scope, and a port."""
 
-NOWHERE: Endpoint = ("0.0.0.0", 0)  # noqa: S104 - written where there is no address to tell
+UNSPECIFIED: Endpoint = ("0.0.0.0", 0)  # noqa: S104 - written where there is no address to tell
 
 
 def pack_address(endpoint: Endpoint) -> bytes:
@@ -48,7 +48,8 @@ def read_address(data: bytes | bytearray, at: int) -> tuple[Authority, int] | No
 
 
 def read_source(data: bytes | bytearray, at: int) -> tuple[Authority, int] | None:
-    """As `read_address`, where a client says from where its datagrams will come; `NOWHERE`'s host for what is no name.
+    """As `read_address`, where a client says from where its datagrams will come; `UNSPECIFIED`'s host for what is no
+    name.
 
     Only the port of it is ever used. PySocks writes the name `0` for "not known yet".
     """

@@ -21,24 +21,24 @@ from actors.bus.messages import (
     METRICS,
     TELEMETRY,
     WEBHOOKS,
+    ApplyProxy,
     AwaitProxy,
     CancelListeners,
     Configure,
-    DescribeFleet,
     Done,
+    DrainConnections,
+    DropProxyMetrics,
     Failed,
-    ForgetProxy,
     Hello,
-    LastRequests,
     ListenerRefused,
     ListenerReserved,
     Listening,
     ProxySpec,
-    PutProxy,
-    PutWish,
-    RecalledEvents,
-    RecallEvents,
+    QueryRuntime,
     RemoveProxy,
+    ReplaceProxies,
+    ReplayedEvents,
+    ReplayEvents,
     ReportProblems,
     ReserveListener,
     RestartProxy,
@@ -51,22 +51,22 @@ from actors.bus.messages import (
     Fleet as FleetReport,
 )
 from actors.supervision.actor_specs import helpers
-from actors.supervision.broadcast import Telling
+from actors.supervision.broadcast import Broadcaster
 from actors.supervision.callbacks import Gate, nothing, once, once_with
 from actors.supervision.config import Entries, Orders
-from actors.supervision.egress_config import OwnAddresses
-from actors.supervision.listeners.registry import ListenerKeeper, ListenError, Scarce
+from actors.supervision.egress_config import EgressConfigPublisher
+from actors.supervision.listeners.registry import ListenerRegistry, ListenError, Scarce
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import Managed, Plan, World
+from actors.supervision.processes.managed_actor import ManagedActor, Plan, World
 from actors.supervision.processes.proxy_actors import ProxyActors
 from actors.supervision.processes.start_waiters import Starting
-from actors.supervision.proxy_events import Announcer
+from actors.supervision.proxy_events import ProxyEventPublisher
 from actors.supervision.proxy_names import ProxyNames
 from actors.supervision.reconcile import reconcile
-from actors.supervision.shutdown import Ending
+from actors.supervision.shutdown import PhasedShutdown
 from actors.supervision.upgrade.handover import Elder
-from actors.supervision.upgrade.predecessors import Elders
+from actors.supervision.upgrade.predecessors import Predecessors
 
 log = logging.getLogger(__name__)
 
@@ -87,21 +87,21 @@ class Fleet:
         entries: Entries,
         orders: Orders,
         *api: Plan,
-        keeper: ListenerKeeper | None = None,
+        keeper: ListenerRegistry | None = None,
         elders: Iterable[Elder] = (),
     ) -> None:
         """`api` are the plans of the API and of what stands in front of it; `elders` are of an older program."""
         self._world = world
         self._events = events
         self._orders = orders
-        self._keeper = keeper or ListenerKeeper(time.monotonic)
+        self._keeper = keeper or ListenerRegistry(time.monotonic)
         self._wish: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
-        self._announcer = Announcer(events, self._spec_of, lambda: world.loop.now)
+        self._announcer = ProxyEventPublisher(events, self._spec_of, lambda: world.loop.now)
         self._problems = ProblemBook()
-        self._telling = Telling(world.exchange)
-        self._own = OwnAddresses(world.loop, self._keeper, orders, self._own_changed)
-        self._elders = Elders(world.loop, world.exchange, elders, orders.drain_timeout)
+        self._telling = Broadcaster(world.exchange)
+        self._own = EgressConfigPublisher(world.loop, self._keeper, orders, self._own_changed)
+        self._elders = Predecessors(world.loop, world.exchange, elders, orders.drain_timeout)
         self._elders.on_end = self._look_at_the_end
         self._actors = ProxyActors(
             world, self, entries.forwarding, orders, self._keeper, self._elders, self._forget_problems
@@ -110,10 +110,10 @@ class Fleet:
         self._starting = Starting(world.loop, self._is_starting)
         self._started_at = time.time()
         self._looked = world.loop.now
-        self._ending: Ending | None = None
+        self._ending: PhasedShutdown | None = None
         self.on_ready: Callable[[], None] = nothing
         """Called once, when API, collector, indexer and sender run for the first time."""
-        self._fixed = {plan.name: Managed(plan, world, self) for plan in (*helpers(entries, orders), *api)}
+        self._fixed = {plan.name: ManagedActor(plan, world, self) for plan in (*helpers(entries, orders), *api)}
         self._names = ProxyNames(world.exchange, self._fixed)
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers = self._by_message()
@@ -124,15 +124,15 @@ class Fleet:
             Hello: self._hello,
             ReserveListener: self._reserve,
             CancelListeners: self._cancel,
-            PutProxy: self._put,
+            ApplyProxy: self._put,
             RemoveProxy: self._remove,
             RestartProxy: self._restart,
             AwaitProxy: self._await,
-            PutWish: self._put_wish,
-            DescribeFleet: self._describe,
+            ReplaceProxies: self._put_wish,
+            QueryRuntime: self._describe,
             Listening: self._listening,
             ReportProblems: self._report,
-            RecallEvents: self._recall,
+            ReplayEvents: self._recall,
         }
 
     # --- orders from the supervisor ---
@@ -170,17 +170,17 @@ class Fleet:
         elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
         return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
 
-    def _finish(self, first: list[Managed], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
+    def _finish(self, first: list[ManagedActor], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
         """What stands in front of the API ends before it: a connection that it has taken is served."""
         api, *front = self._api
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
-            self._world.exchange.tell(api.name, LastRequests())
+            self._world.exchange.tell(api.name, DrainConnections())
         phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
-        self._ending = Ending(phases, self._end_actor, on_end, busy)
+        self._ending = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._ending.look()
 
-    def _end_actor(self, actor: Managed) -> None:
+    def _end_actor(self, actor: ManagedActor) -> None:
         proxy_id = self._proxy_id(actor)
         if proxy_id:
             self._actors.stop(proxy_id, nothing)
@@ -200,7 +200,7 @@ class Fleet:
         self._own.take_over(orders)
         self._own_changed()
 
-    def _tell_groups(self, actor: Managed, groups: dict[str, dict[str, Any]]) -> None:
+    def _tell_groups(self, actor: ManagedActor, groups: dict[str, dict[str, Any]]) -> None:
         changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
         actor.plan = replace(actor.plan, params={**actor.plan.params, **groups})
         for name, group in changed.items():
@@ -255,14 +255,14 @@ class Fleet:
         spec = self._wish.get(name.removeprefix(forwarding_name("")))
         return name if spec is None else proxy_label(spec.name, spec.port)
 
-    def actor_ready(self, actor: Managed, instance: int) -> None:
+    def actor_ready(self, actor: ManagedActor, instance: int) -> None:
         """Configure a forwarding actor before anything else can reach it."""
         proxy_id = self._proxy_id(actor)
         if proxy_id in self._wish:
             # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
             self._actors.configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
 
-    def actor_up(self, actor: Managed) -> None:
+    def actor_up(self, actor: ManagedActor) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", self.label(actor.name), actor.runtime().pid)
         self._elders.dismiss(actor.name, self._orders.drain_timeout)
@@ -276,7 +276,7 @@ class Fleet:
         self._say_problems(actor)
         self._starting.look(proxy_id)
 
-    def actor_down(self, actor: Managed) -> None:
+    def actor_down(self, actor: ManagedActor) -> None:
         """Say that a proxy is down."""
         proxy_id = self._proxy_id(actor)
         self._actors.died(proxy_id)
@@ -284,7 +284,7 @@ class Fleet:
             self._announcer.down(proxy_id, actor.life)
             self._starting.look(proxy_id)
 
-    def actor_ended(self, actor: Managed) -> None:
+    def actor_ended(self, actor: ManagedActor) -> None:
         """It has stopped."""
         log.info("%s has stopped", self.label(actor.name))
         self._starting.look(self._proxy_id(actor))
@@ -293,7 +293,7 @@ class Fleet:
         else:
             self._reconcile()
 
-    def actor_due(self, actor: Managed) -> None:
+    def actor_due(self, actor: ManagedActor) -> None:
         """Try again."""
         if self._ending is not None:
             return
@@ -326,7 +326,7 @@ class Fleet:
         self._own.refresh(len(self._proxies))
         answer(Done())
 
-    def _put(self, _sender: str, message: PutProxy, answer: Answer) -> None:
+    def _put(self, _sender: str, message: ApplyProxy, answer: Answer) -> None:
         spec = message.spec
         known = self._wish.get(spec.id)
         if spec.id in self._removed or (known is not None and known.revision > spec.revision):
@@ -344,7 +344,7 @@ class Fleet:
         self._removed.append(message.proxy_id)
         self._keeper_forget(message.proxy_id)
         self._reconcile(once(lambda: answer(Done())))
-        self._world.exchange.tell(METRICS, ForgetProxy(message.proxy_id))
+        self._world.exchange.tell(METRICS, DropProxyMetrics(message.proxy_id))
 
     def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
         spec = self._wish.get(message.proxy_id)
@@ -370,7 +370,7 @@ class Fleet:
         actor = self._proxies.get(proxy_id)
         return actor is not None and actor.life.state is State.STARTING
 
-    def _put_wish(self, _sender: str, message: PutWish, answer: Answer) -> None:
+    def _put_wish(self, _sender: str, message: ReplaceProxies, answer: Answer) -> None:
         before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
         self._removed.clear()
         self._names.changed(before, self._wish)
@@ -379,9 +379,9 @@ class Fleet:
                 self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
         for proxy_id in before.keys() - self._wish.keys():
-            self._world.exchange.tell(METRICS, ForgetProxy(proxy_id))
+            self._world.exchange.tell(METRICS, DropProxyMetrics(proxy_id))
 
-    def _describe(self, _sender: str, message: DescribeFleet, answer: Answer) -> None:
+    def _describe(self, _sender: str, message: QueryRuntime, answer: Answer) -> None:
         wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
@@ -396,7 +396,7 @@ class Fleet:
         actors = {name: self._runtime(actor) for name, actor in self._fixed.items()}
         answer(FleetReport(proxies, actors, self._started_at))
 
-    def _runtime(self, actor: Managed) -> Runtime:
+    def _runtime(self, actor: ManagedActor) -> Runtime:
         return self._problems.applied(actor.name, actor.instance, actor.runtime())
 
     def _report(self, sender: str, message: ReportProblems, _answer: Answer) -> None:
@@ -405,7 +405,7 @@ class Fleet:
             self._problems.put(sender, message)
             self._say_problems(actor)
 
-    def _say_problems(self, actor: Managed) -> None:
+    def _say_problems(self, actor: ManagedActor) -> None:
         begun, over = self._problems.news(actor.name, actor.instance)
         proxy_id = self._proxy_id(actor)
         self._announcer.problems(self.label(actor.name), proxy_id, begun, over)
@@ -425,8 +425,8 @@ class Fleet:
     def _own_group(self) -> dict[str, dict[str, Any]]:
         return {EGRESS: {"own": [list(each) for each in self._own.told.own]}}
 
-    def _recall(self, _sender: str, message: RecallEvents, answer: Answer) -> None:
-        answer(RecalledEvents(self._events.recall(message.since)))
+    def _recall(self, _sender: str, message: ReplayEvents, answer: Answer) -> None:
+        answer(ReplayedEvents(self._events.recall(message.since)))
 
     # --- carrying out ---
 
@@ -462,7 +462,7 @@ class Fleet:
     def _spec_of(self, proxy_id: str) -> ProxySpec | None:
         return self._wish.get(proxy_id)
 
-    def _all(self) -> list[Managed]:
+    def _all(self) -> list[ManagedActor]:
         return [*self._fixed.values(), *self._proxies.values()]
 
     def terminated(self, name: str) -> None:
@@ -471,9 +471,9 @@ class Fleet:
         if actor is not None:
             actor.terminated()
 
-    def _by_name(self, name: str) -> Managed | None:
+    def _by_name(self, name: str) -> ManagedActor | None:
         return self._fixed.get(name) or self._proxies.get(name.removeprefix(forwarding_name("")))
 
-    def _proxy_id(self, actor: Managed) -> str:
+    def _proxy_id(self, actor: ManagedActor) -> str:
         prefix = forwarding_name("")
         return actor.name.removeprefix(prefix) if actor.name.startswith(prefix) else ""

@@ -8,13 +8,13 @@ from typing import Any
 from actors.bus.mailbox import Exchange
 from actors.supervision.callbacks import Gate
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import Managed
+from actors.supervision.processes.managed_actor import ManagedActor
 
 TOLD_MAX = 1.0
 """Seconds that an actor may take to answer that it has heard of other settings."""
 
 
-class Telling:
+class Broadcaster:
     """Of each kind of message the last one is kept."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -22,17 +22,17 @@ class Telling:
         self._for_all: dict[type[Any], Any] = {}
         self._for_proxies: dict[type[Any], Any] = {}
 
-    def all(self, actors: Iterable[Managed], message: Any, gate: Gate) -> None:
+    def all(self, actors: Iterable[ManagedActor], message: Any, gate: Gate) -> None:
         """Tell all actors, which these are at present; `gate` waits for them."""
         self._for_all[type(message)] = message
         self.these(actors, message, gate)
 
-    def proxies(self, actors: Iterable[Managed], message: Any, gate: Gate) -> None:
+    def proxies(self, actors: Iterable[ManagedActor], message: Any, gate: Gate) -> None:
         """Tell all forwarding actors, which these are at present; `gate` waits for them."""
         self._for_proxies[type(message)] = message
         self.these(actors, message, gate)
 
-    def these(self, actors: Iterable[Managed], message: Any, gate: Gate) -> None:
+    def these(self, actors: Iterable[ManagedActor], message: Any, gate: Gate) -> None:
         """Tell these alone; `gate` waits for those of them that run."""
         for actor in actors:
             if actor.life.state is State.RUNNING:

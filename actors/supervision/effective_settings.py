@@ -20,21 +20,21 @@ UNTIL_RESTART = ("data_dir", "run_dir", "server.host", "server.port", "server.tl
 
 
 @dataclass(slots=True)
-class InForce:
-    """`now` is what is in force. Raises `config.settings.runtime.BadStored` when `stored` is no good."""
+class EffectiveSettings:
+    """`now` is what is in force. Raises `config.settings.runtime.InvalidOverride` when `stored` is no good."""
 
     base: Settings
     stored: Stored
     now: Settings
 
     @classmethod
-    def of(cls, base: Settings, stored: Stored) -> InForce:
+    def of(cls, base: Settings, stored: Stored) -> EffectiveSettings:
         """At the start."""
-        return cls(base, stored, with_stored(base, stored))
+        return cls(base, stored, with_overrides(base, stored))
 
     def preview(self, stored: Stored) -> Settings:
         """What would be in force with `stored`."""
-        return with_stored(self.base, stored)
+        return with_overrides(self.base, stored)
 
     def put(self, stored: Stored) -> None:
         """`stored` was set through the API."""
@@ -49,12 +49,12 @@ class InForce:
         return waiting
 
 
-def with_stored(base: Settings, stored: Stored) -> Settings:
-    """`base` with `stored` laid over it. Raises `config.settings.runtime.BadStored`."""
+def with_overrides(base: Settings, stored: Stored) -> Settings:
+    """`base` with `stored` laid over it. Raises `config.settings.runtime.InvalidOverride`."""
     return base.model_copy(update=dict(overlay(base, stored)))
 
 
-def hidden_keys(base: Settings, stored: Stored) -> list[str]:
+def shadowed_keys(base: Settings, stored: Stored) -> list[str]:
     """A sentence for each key of which the configuration says something else than what was set through the API."""
     found = []
     for group, values in stored.items():

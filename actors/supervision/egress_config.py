@@ -11,7 +11,7 @@ from collections.abc import Callable
 from actors.bus.loop import Loop
 from actors.bus.messages import EgressSpec
 from actors.supervision.config import Orders
-from actors.supervision.listeners.registry import ListenerKeeper
+from actors.supervision.listeners.registry import ListenerRegistry
 
 PERIOD = 0.1
 """Seconds between two changes that are told to many."""
@@ -19,10 +19,10 @@ AT_ONCE = 50
 """Actors up to which every change is told without waiting for the next."""
 
 
-class OwnAddresses:
+class EgressConfigPublisher:
     """`told` is what the actors should know; `changed` is called when it is another."""
 
-    def __init__(self, loop: Loop, keeper: ListenerKeeper, orders: Orders, changed: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, keeper: ListenerRegistry, orders: Orders, changed: Callable[[], None]) -> None:
         self._loop = loop
         self._keeper = keeper
         self._changed = changed

@@ -18,7 +18,7 @@ SUBJECTS_WITHIN = 60.0
 """Of problems with parts of one proxy, at most so many are said within so many seconds: it may have hundreds."""
 
 
-class Announcer:
+class ProxyEventPublisher:
     """`spec_of` gives a proxy by its id; one that has none is gone. `clock` is monotonic."""
 
     def __init__(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import Managed
+from actors.supervision.processes.managed_actor import ManagedActor
 
 
-class Ending:
+class PhasedShutdown:
     """The actors of a phase are asked to stop when all of the phase before have stopped, and nobody is `busy` there.
 
     `look` is to be called whenever an actor has ended; `on_end` is called once, when all have.
@@ -16,8 +16,8 @@ class Ending:
 
     def __init__(
         self,
-        phases: Sequence[Sequence[Managed]],
-        stop: Callable[[Managed], None],
+        phases: Sequence[Sequence[ManagedActor]],
+        stop: Callable[[ManagedActor], None],
         on_end: Callable[[], None],
         busy: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -39,7 +39,7 @@ class Ending:
             on_end, self._on_end = self._on_end, None
             on_end()
 
-    def _is_over(self, phase: list[Managed]) -> bool:
+    def _is_over(self, phase: list[ManagedActor]) -> bool:
         for actor in phase:
             if actor.life.state not in (State.STOPPED, State.DRAINING):
                 self._stop(actor)

@@ -35,7 +35,6 @@ from actors.bus.messages import (
     Done,
     Failed,
     ListenerRefused,
-    PrepareSettings,
     Program,
     ProxySpec,
     PutSettings,
@@ -46,26 +45,27 @@ from actors.bus.messages import (
     SetSettings,
     Terminated,
     Upgrade,
+    ValidateSettings,
 )
 from actors.bus.messages.common import TLS
 from actors.process import Boot, set_up_logging
 from actors.supervision.actor_supervisor import Fleet
 from actors.supervision.callbacks import Gate
 from actors.supervision.config import Entries, Orders
-from actors.supervision.effective_settings import InForce, hidden_keys
-from actors.supervision.listeners.api import ApiAddress
-from actors.supervision.listeners.registry import BACKLOG, ListenerKeeper, ListenError
-from actors.supervision.listeners.socket_activation import Inherited
+from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
+from actors.supervision.listeners.api import ApiListener
+from actors.supervision.listeners.registry import BACKLOG, ListenerRegistry, ListenError
+from actors.supervision.listeners.socket_activation import InheritedListeners
 from actors.supervision.processes import reaping
 from actors.supervision.processes.managed_actor import Plan, World
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
 from actors.supervision.upgrade.handover import SIGNALS, Elder, Legacy, become, last_signals, let_signals_in
 from actors.supervision.upgrade.preflight import own_command
-from actors.supervision.upgrade.upgrade import Succession
+from actors.supervision.upgrade.upgrade import ProgramUpgrade
 from config import VERSION
 from config.files.paths import DataDir, RunDir
-from config.settings.runtime import BadStored, Stored
+from config.settings.runtime import InvalidOverride, Stored
 from config.settings.settings import ConfigError, Settings, plain
 from config.settings.types import tcp_parts
 
@@ -89,7 +89,7 @@ class Premises:
     run: RunDir
     locks: tuple[int, ...]
     api_socket: socket.socket
-    inherited: Inherited = field(default_factory=Inherited)
+    inherited: InheritedListeners = field(default_factory=InheritedListeners)
     """The listening sockets that were there before; the API's is taken already."""
     elders: Sequence[Elder] = ()
     """The forwarding actors of an older program that this process was."""
@@ -110,12 +110,12 @@ class Service:
         entries: Entries | None = None,
         stored: Stored | None = None,
     ) -> None:
-        self._in_force = InForce.of(settings, stored or {})
+        self._in_force = EffectiveSettings.of(settings, stored or {})
         settings = self._in_force.now
         self._premises = premises
         address = settings.server.host, settings.server.port
         inherited = premises.inherited
-        self._api = ApiAddress(premises.api_socket, address, premises.run, time.monotonic, inherited.store)
+        self._api = ApiListener(premises.api_socket, address, premises.run, time.monotonic, inherited.store)
         self._reload = reload
         self._on_ready = on_ready
         self._last_instance = 0
@@ -131,7 +131,7 @@ class Service:
         _raise_descriptor_limit()
         run = premises.run
         self._loop = Loop()
-        self._succession = Succession(self._loop, self._objection, self._hand_over)
+        self._succession = ProgramUpgrade(self._loop, self._objection, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
         self._exchange = Exchange(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
@@ -141,7 +141,7 @@ class Service:
         self._tls_params: dict[str, Any] = {}
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
         plans = self._api_plans(entries or Entries())
-        keeper = ListenerKeeper(time.monotonic, inherited.listen, inherited.store)
+        keeper = ListenerRegistry(time.monotonic, inherited.listen, inherited.store)
         self._fleet = Fleet(
             world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper, elders=premises.elders
         )
@@ -153,7 +153,7 @@ class Service:
         period = watchdog_period()
         if period is not None:
             self._loop.call_every(period, self._reassure)
-        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+        for sentence in shadowed_keys(self._in_force.base, self._in_force.stored):
             log.warning("%s", sentence)
         self._loop.call_every(STATUS_PERIOD, self._api.lapse)
         self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
@@ -234,7 +234,7 @@ class Service:
         return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
 
     def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
-        if isinstance(message, PrepareSettings):
+        if isinstance(message, ValidateSettings):
             self._prepare(message, answer)
         elif isinstance(message, PutSettings):
             self._put_settings(message, answer)
@@ -307,7 +307,7 @@ class Service:
         notify_reloading()
         try:
             waiting = self._in_force.reread(self._reload())
-        except (ConfigError, BadStored) as error:
+        except (ConfigError, InvalidOverride) as error:
             log.error("the configuration is not taken over: %s", error)
             notify("READY=1", "STATUS=the configuration was not taken over; see the log")
             return
@@ -316,19 +316,19 @@ class Service:
         log.info("the configuration was read again")
         if waiting:
             log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
-        for sentence in hidden_keys(self._in_force.base, self._in_force.stored):
+        for sentence in shadowed_keys(self._in_force.base, self._in_force.stored):
             log.warning("%s", sentence)
 
     # --- settings of the API ---
 
-    def _prepare(self, message: PrepareSettings, answer: Callable[[Any], None]) -> None:
+    def _prepare(self, message: ValidateSettings, answer: Callable[[Any], None]) -> None:
         try:
             server = self._in_force.preview(message.stored).server
             if not self._is_over:
                 self._api.prepare((server.host, server.port))
             elif (server.host, server.port) != self._api.address:
                 raise ListenError("port", "can't be tried now: the product is ending")
-        except BadStored as error:
+        except InvalidOverride as error:
             answer(Failed(str(error)))
         except ListenError as error:
             answer(ListenerRefused(error.field, error.error))
@@ -342,7 +342,7 @@ class Service:
             if not self._is_over:
                 self._api.switch((server.host, server.port))
             self._in_force.put(message.stored)
-        except (BadStored, ListenError) as error:
+        except (InvalidOverride, ListenError) as error:
             answer(Failed(str(error)))
             return
         if self._is_over:

@@ -18,13 +18,13 @@ from actors.bus.mailbox import Answer
 from actors.bus.messages import (
     METRICS,
     SUPERVISOR,
-    DescribeFleet,
     Fleet,
+    QueryRuntime,
     QueryStats,
     QuerySystem,
     SetProxyNames,
     Stats,
-    SystemFigures,
+    SystemMetrics,
 )
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
@@ -32,7 +32,7 @@ from actors.telemetry.identity import read_identity
 from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.otlp_client import Collector, Outcome
 from actors.telemetry.records import RecordPush, export_of_records
-from actors.thread_pool import Workers
+from actors.thread_pool import ThreadPool
 from config.settings.telemetry import Otlp
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class _Asked:
     """What was heard so far of what a push is made of."""
 
     stats: Stats | None = None
-    system: SystemFigures | None = None
+    system: SystemMetrics | None = None
     fleet: Fleet | None = None
 
 
@@ -58,7 +58,7 @@ class TelemetryActor(Actor):
         self._settings = Otlp.model_validate(boot.params["otlp"])
         self._identity = read_identity(self.data_dir.telemetry)
         self._collector = Collector(self._settings)
-        self._workers = Workers(self.loop, 2)
+        self._workers = ThreadPool(self.loop, 2)
         self._pushing = False
         self._complaints: dict[str, tuple[float, str]] = {}
         if self._settings.metrics:
@@ -100,8 +100,8 @@ class TelemetryActor(Actor):
         self.mailbox.ask(METRICS, QuerySystem(), lambda reply: self._system(asked, reply), ASKED_MAX)
 
     def _system(self, asked: _Asked, reply: Any) -> None:
-        asked.system = reply if isinstance(reply, SystemFigures) else None
-        self.mailbox.ask(SUPERVISOR, DescribeFleet(()), lambda reply: self._fleet(asked, reply), ASKED_MAX)
+        asked.system = reply if isinstance(reply, SystemMetrics) else None
+        self.mailbox.ask(SUPERVISOR, QueryRuntime(()), lambda reply: self._fleet(asked, reply), ASKED_MAX)
 
     def _fleet(self, asked: _Asked, reply: Any) -> None:
         asked.fleet = reply if isinstance(reply, Fleet) else None

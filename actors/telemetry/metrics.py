@@ -25,7 +25,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from actors.bus.messages import ProxyStats, Runtime, SystemFigures
+from actors.bus.messages import ProxyStats, Runtime, SystemMetrics
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from actors.telemetry.identity import Identity, attributes, resource_of
 from config import VERSION
@@ -41,7 +41,7 @@ class Figures:
 
     runtimes: Mapping[str, Runtime]
     stats: Mapping[str, ProxyStats]
-    system: SystemFigures | None
+    system: SystemMetrics | None
     at: float
 
 
@@ -66,7 +66,7 @@ _SUMS_BY: tuple[tuple[str, str, str, str, Callable[[ProxyStats], Mapping[str, in
     ("proxyfleet.refusals", "{request}", "Refused, by reason", "reason", lambda stats: stats.refusals),
     ("proxyfleet.reported", "{request}", "What would have been refused", "reason", lambda stats: stats.reported),
 )
-_SYSTEM: tuple[tuple[str, str, str, Callable[[SystemFigures], float]], ...] = (
+_SYSTEM: tuple[tuple[str, str, str, Callable[[SystemMetrics], float]], ...] = (
     ("proxyfleet.system.cpu_usage", "1", "Processors in use, 0 to 1", lambda seen: seen.cpu_percent / 100),
     ("proxyfleet.system.memory_usage", "1", "Memory in use, 0 to 1", lambda seen: seen.memory_percent / 100),
     ("proxyfleet.memory", "By", "Resident memory of all processes of the product", lambda seen: seen.rss),

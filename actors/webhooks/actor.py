@@ -25,21 +25,21 @@ from actors.bus.messages import (
     Event,
     Failed,
     FetchWebhooks,
-    ProbeWebhook,
     QueryDeliveries,
-    QuerySender,
+    QueryWebhookSender,
     QueryWebhookStatus,
-    RecalledEvents,
-    RecallEvents,
     Redeliver,
-    SenderState,
+    ReplayedEvents,
+    ReplayEvents,
+    SendTestEvent,
     SetGroup,
     SetWebhooks,
+    WebhookSenderState,
     WebhookStatuses,
 )
 from actors.process import Actor, Boot
-from actors.throttled_log import Complaint
-from actors.webhooks.missed_events import Owed
+from actors.throttled_log import ThrottledLog
+from actors.webhooks.missed_events import MissedEvents
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import DISK_PAUSE, Sender
 from config.settings.groups import Webhooks as Settings
@@ -71,8 +71,8 @@ class WebhooksActor(Actor):
         self._taken = 0
         self._telling: set[str] = set()
         self._recalling = False
-        self._owed = Owed()
-        self._disk = Complaint(log, "events are not stored, and are asked for again")
+        self._owed = MissedEvents()
+        self._disk = ThrottledLog(log, "events are not stored, and are asked for again")
         self._since = max(0.0, self._outbox.newest_event() - START_OVERLAP)
         self._subscription = Subscription(
             self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
@@ -122,7 +122,7 @@ class WebhooksActor(Actor):
                 self._settings = Settings.model_validate(settings)
                 self._sender.take_over(self._settings)
                 answer(Done())
-            case ProbeWebhook():
+            case SendTestEvent():
                 if not self._sender.probe(message.webhook_id, answer, message.request_id):
                     answer(Failed("there is no such webhook", "webhook_id"))
             case QueryDeliveries():
@@ -134,8 +134,8 @@ class WebhooksActor(Actor):
                 answer(self._sender.redeliver(message.webhook_id, message.delivery_id))
             case QueryWebhookStatus():
                 answer(WebhookStatuses(self._sender.statuses()))
-            case QuerySender():
-                answer(SenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._owed.lost))
+            case QueryWebhookSender():
+                answer(WebhookSenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._owed.lost))
             case _:
                 refuse(sender, message, answer)
 
@@ -198,10 +198,10 @@ class WebhooksActor(Actor):
     def _recall(self) -> None:
         self._recalling = False
         owed = self._owed.asked_for()
-        self.mailbox.ask(SUPERVISOR, RecallEvents(self._since), lambda reply: self._recalled(reply, owed))
+        self.mailbox.ask(SUPERVISOR, ReplayEvents(self._since), lambda reply: self._recalled(reply, owed))
 
     def _recalled(self, reply: Any, owed: frozenset[str]) -> None:
-        if isinstance(reply, RecalledEvents):
+        if isinstance(reply, ReplayedEvents):
             for event in reply.events:
                 if not self._stored(event):
                     self._recall_soon()

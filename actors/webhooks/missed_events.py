@@ -9,7 +9,7 @@ from __future__ import annotations
 from actors.bus.events import REMEMBERED
 
 
-class Owed:
+class MissedEvents:
     """The ids, in the order in which they were heard."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from actors.bus.messages import Delivery, DeliveryAttempt, Event, WebhookStatus
 from actors.sqlite import open_database
-from actors.throttled_log import Complaint
+from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Outbox:
 
     def __init__(self, folder: Path) -> None:
         self._database = open_database(folder / "outbox.sqlite", _SCHEMA)
-        self._full = Complaint(log, "the oldest events are dropped undelivered")
+        self._full = ThrottledLog(log, "the oldest events are dropped undelivered")
 
     # --- events ---
 

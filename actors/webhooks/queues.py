@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Lane:
+class DeliveryQueue:
     under_way: Request | None = None
     noting: bool = False
     """Does what came of the last request wait for the disk?"""
@@ -33,16 +33,17 @@ class Target:
     given_up: bool = False
     last_success: float | None = None
     failed_requests: int = 0
-    ordered: Lane = field(default_factory=Lane)
-    apart: Lane = field(default_factory=Lane)
+    ordered: DeliveryQueue = field(default_factory=DeliveryQueue)
+    apart: DeliveryQueue = field(default_factory=DeliveryQueue)
 
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """A request from when it is due. `began` is wall time, `since` the loop's; `quick` is what `Turns` has said."""
+    """A request from when it is due. `began` is wall time, `since` the loop's; `quick` is what `SlotScheduler` has
+    said."""
 
     webhook: WebhookSpec
-    lane: Lane
+    lane: DeliveryQueue
     delivery: Waiting
     event: Event
     request: Request

@@ -32,7 +32,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class AttemptResult:
     """An attempt that has ended at `now`. `status_code` None means no answer."""
 
     now: float
@@ -43,7 +43,7 @@ class Tried:
 
 def judge(
     delivery: Waiting,
-    tried: Tried,
+    tried: AttemptResult,
     schedule: tuple[float, ...],
     once: bool,
     last_success: float | None,

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages import Deliveries, DeliveryAttempt, Event, WebhookProbed, WebhookSpec, WebhookStatus
+from actors.bus.messages import Deliveries, DeliveryAttempt, Event, TestEventSent, WebhookSpec, WebhookStatus
 from actors.net.own_requests import OutgoingGuard
-from actors.thread_pool import Workers
-from actors.throttled_log import Complaint
+from actors.thread_pool import ThreadPool
+from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
-from actors.webhooks.queues import Lane, Sending, Target
-from actors.webhooks.retry_policy import Tried, judge
-from actors.webhooks.slot_scheduler import Turns
+from actors.webhooks.queues import DeliveryQueue, Sending, Target
+from actors.webhooks.retry_policy import AttemptResult, judge
+from actors.webhooks.slot_scheduler import SlotScheduler
 from config.model.webhooks import matches
 from config.settings.groups import Webhooks as Settings
 
@@ -40,7 +40,7 @@ DISK_PAUSE = 5.0
 TEST = "webhook.test"
 BUG = "the request could not be made"
 
-OnProbed = Callable[[WebhookProbed], None]
+OnProbed = Callable[[TestEventSent], None]
 
 
 class Sender:
@@ -70,10 +70,10 @@ class Sender:
         """Numbers of events that were heard as they happened and are not fanned out yet."""
         self._fanning = False
         self._closed = False
-        self._turns = Turns()
-        self._disk = Complaint(log, "deliveries wait for the disk")
+        self._turns = SlotScheduler()
+        self._disk = ThrottledLog(log, "deliveries wait for the disk")
         self._own: tuple[tuple[str, int], ...] = ()
-        self._workers = Workers(loop, settings.max_concurrent)
+        self._workers = ThreadPool(loop, settings.max_concurrent)
         self.take_over(settings)
 
     @property
@@ -143,7 +143,7 @@ class Sender:
         event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by})
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
         self._probes[delivery.number] = on_probed
-        self._start(target, Lane(), delivery)
+        self._start(target, DeliveryQueue(), delivery)
         return True
 
     def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
@@ -233,7 +233,7 @@ class Sender:
         if target is not None:
             self._pump(target)
 
-    def _run(self, target: Target, lane: Lane, next_one: Callable[[str], Waiting | None]) -> None:
+    def _run(self, target: Target, lane: DeliveryQueue, next_one: Callable[[str], Waiting | None]) -> None:
         if lane.under_way is not None or lane.noting:
             return
         delivery = next_one(target.webhook.id)
@@ -251,12 +251,12 @@ class Sender:
         lane.waits_for = delivery.number, delivery.next_at
         lane.timer = self._loop.call_later(pause, lambda: self._due(target, lane, delivery))
 
-    def _due(self, target: Target, lane: Lane, delivery: Waiting) -> None:
+    def _due(self, target: Target, lane: DeliveryQueue, delivery: Waiting) -> None:
         lane.rest()
         if self._targets is not None and self._targets.get(target.webhook.id) is target and not self._closed:
             self._start(target, lane, delivery)
 
-    def _start(self, target: Target, lane: Lane, delivery: Waiting) -> None:
+    def _start(self, target: Target, lane: DeliveryQueue, delivery: Waiting) -> None:
         from actors.webhooks.request import Request  # see `set_webhooks`
 
         event = self._outbox.event(delivery.event)
@@ -301,7 +301,7 @@ class Sender:
     def _done(
         self,
         target: Target,
-        lane: Lane,
+        lane: DeliveryQueue,
         delivery: Waiting,
         event: Event,
         attempt: DeliveryAttempt,
@@ -309,7 +309,7 @@ class Sender:
     ) -> None:
         now = self._clock()
         delivered = outcome is not None and outcome.delivered
-        tried = Tried(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
+        tried = AttemptResult(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
         once = event.type == TEST or not target.webhook.enabled
         verdict = judge(delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter)
         if delivered:
@@ -319,7 +319,7 @@ class Sender:
         self._probed(delivery, attempt)
         self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
 
-    def _settle(self, target: Target, lane: Lane, note: Callable[[], None]) -> None:
+    def _settle(self, target: Target, lane: DeliveryQueue, note: Callable[[], None]) -> None:
         """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""
         if self._closed or (self._targets or {}).get(target.webhook.id) is not target:
             return
@@ -360,10 +360,10 @@ class Sender:
         if on_probed is not None:
             self._probes[delivery.number] = _told  # until it is noted, it isn't to be sent by anybody else
             answered = None if attempt.status_code is None else attempt.response_time
-            on_probed(WebhookProbed(attempt.error is None, attempt.status_code, answered, attempt.error))
+            on_probed(TestEventSent(attempt.error is None, attempt.status_code, answered, attempt.error))
 
 
-def _told(_probed: WebhookProbed) -> None:
+def _told(_probed: TestEventSent) -> None:
     """Whoever asked for the test has its answer."""
 
 

@@ -13,7 +13,7 @@ QUICK = 2.0
 """Seconds within which a request to a quick target has ended."""
 
 
-class Turns:
+class SlotScheduler:
     """Of requests that are begun by a function of no arguments. All in one thread."""
 
     def __init__(self) -> None:

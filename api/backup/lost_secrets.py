@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from api.store import Store
 from api.store.interface import Write
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE, ProxyUpstream
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord, new_secret
@@ -26,8 +26,9 @@ class LostSecret:
     field: str
 
 
-def remove(store: Store, seal: Seal) -> list[LostSecret]:
-    """Remove from `store` each secret that `seal` does not open, in one commit. Raises `SealError`, `StoreError`."""
+def remove(store: Store, seal: SecretBox) -> list[LostSecret]:
+    """Remove from `store` each secret that `seal` does not open, in one commit. Raises `SecretBoxError`,
+    `StoreError`."""
     lost: list[LostSecret] = []
     writes = [*_from_proxies(store, seal, lost), *_from_webhooks(store, seal, lost)]
     if writes:
@@ -35,15 +36,15 @@ def remove(store: Store, seal: Seal) -> list[LostSecret]:
     return lost
 
 
-def _opens(seal: Seal, sealed: str, purpose: str) -> bool:
+def _opens(seal: SecretBox, sealed: str, purpose: str) -> bool:
     try:
         seal.open(sealed, purpose)
-    except SealError:
+    except SecretBoxError:
         return False
     return True
 
 
-def _from_proxies(store: Store, seal: Seal, lost: list[LostSecret]) -> Iterator[Write]:
+def _from_proxies(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
     for document in store.find("proxies"):
         record = ProxyRecord.model_validate(document.body)
         kept = [_without_password(each, seal) for each in record.upstreams]
@@ -56,13 +57,13 @@ def _from_proxies(store: Store, seal: Seal, lost: list[LostSecret]) -> Iterator[
             yield Write("proxies", document.id, body)
 
 
-def _without_password(upstream: ProxyUpstream, seal: Seal) -> ProxyUpstream:
+def _without_password(upstream: ProxyUpstream, seal: SecretBox) -> ProxyUpstream:
     if upstream.password is None or _opens(seal, upstream.password, PURPOSE):
         return upstream
     return upstream.model_copy(update={"password": None})
 
 
-def _from_webhooks(store: Store, seal: Seal, lost: list[LostSecret]) -> Iterator[Write]:
+def _from_webhooks(store: Store, seal: SecretBox, lost: list[LostSecret]) -> Iterator[Write]:
     """A webhook gets a new signing secret, which a rotation shows."""
     for document in store.find("webhooks"):
         record = WebhookRecord.model_validate(document.body)

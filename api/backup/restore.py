@@ -29,7 +29,7 @@ from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark
 from config.files.paths import DataDir
-from config.files.secret_box import SealError, seal_of
+from config.files.secret_box import SecretBoxError, secret_box_of
 from config.model.webhooks import SECRET_PURPOSE, WebhookRecord
 from config.passwords import check_password
 from config.settings.runtime import SettingsUpdate
@@ -190,14 +190,14 @@ def _put_keys(now: Present, fresh: DataDir, archive: Opened, sealed: bytes | Non
 
 def _remove_lost_secrets(fresh: DataDir) -> list[LostSecret]:
     try:
-        seal = seal_of(fresh)
+        seal = secret_box_of(fresh)
         seal.ensure()
         store = open_store(fresh)
         try:
             return lost_secrets.remove(store, seal)
         finally:
             store.close()
-    except (StoreError, SealError, ValidationError) as error:
+    except (StoreError, SecretBoxError, ValidationError) as error:
         raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
 
 
@@ -209,8 +209,8 @@ def _compared(data: DataDir, now: Present, fresh: DataDir, with_keys: bool) -> l
             then = bodies_of(store)
         finally:
             store.close()
-    except (StoreError, SealError, ValidationError) as error:
-        if with_keys or not (isinstance(error, SealError) or isinstance(error.__cause__, SealError)):
+    except (StoreError, SecretBoxError, ValidationError) as error:
+        if with_keys or not (isinstance(error, SecretBoxError) or isinstance(error.__cause__, SecretBoxError)):
             raise BadArchive(f"its configuration can't be read by this release: {_told(error)}") from error
         raise BadArchive(
             f"it was made without keys, and those in {data.keys} don't open its secrets: put the key files of the"
@@ -230,7 +230,7 @@ def _told(error: Exception) -> str:
 
 def _check(store: Store, fresh: DataDir) -> None:
     """Is every document one that this release knows, and does the key open every secret?"""
-    seal = seal_of(fresh)
+    seal = secret_box_of(fresh)
     read_specs(store, seal)
     SettingsUpdate.model_validate(read_stored(store))
     for document in store.find(users.COLLECTION):

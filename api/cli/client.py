@@ -1,4 +1,4 @@
-"""The management API as commands see it: a method, a path, data in and data out; everything else is a `Trouble`.
+"""The management API as commands see it: a method, a path, data in and data out; everything else is a `CommandError`.
 
 Credentials are an API key, or the tokens of a login, which are renewed when they are over. The environment's proxies
 are heeded, but never on the way to this machine itself: whoever uses a proxy of ours for all else would manage it
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from api.cli.credentials import Credentials, Tokens
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.responses import Credential, cause_of, data_of, error_of, unreachable
 from config import VERSION
 
@@ -63,7 +63,7 @@ RESERVE = 0.25
 
 
 def check_url(text: str) -> str:
-    """The base address of an API without a trailing slash. Raises `Trouble`."""
+    """The base address of an API without a trailing slash. Raises `CommandError`."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -71,9 +71,9 @@ def check_url(text: str) -> str:
         good = False
     if not good or parts.query or parts.fragment:
         meant = f"http://{text}" if text and "://" not in text else DEFAULT_URL
-        raise Trouble(f"--url: {text!r} is not the address of an API", f"Such as {meant}", status=Status.USAGE)
+        raise CommandError(f"--url: {text!r} is not the address of an API", f"Such as {meant}", status=Status.USAGE)
     if parts.username is not None or parts.password is not None:
-        raise Trouble("--url: must not hold a password", "Sign in by proxyfleet login", status=Status.USAGE)
+        raise CommandError("--url: must not hold a password", "Sign in by proxyfleet login", status=Status.USAGE)
     return text.rstrip("/").removesuffix(BASE)
 
 
@@ -163,7 +163,7 @@ class Client:
         timeout: float | None = None,
         headers: Mapping[str, str | bytes] | None = None,
     ) -> Any:
-        """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `Trouble`."""
+        """`data` of one call. `path` is below `/api/v1`, its parts quoted (`quoted`). Raises `CommandError`."""
         credentials = {} if anonymous else self._authorization()
         more = dict(headers or {})
         answer = self._send(method, path, query, body, {**more, **credentials}, timeout)
@@ -173,7 +173,7 @@ class Client:
         return data_of(answer, self.url, self.credential if credentials else None)
 
     def stream(self, path: str, query: Mapping[str, Any]) -> Iterator[bytes]:
-        """The body of a GET that is no envelope, piece by piece. Raises `Trouble`, also when it breaks off."""
+        """The body of a GET that is no envelope, piece by piece. Raises `CommandError`, also when it breaks off."""
         import requests
 
         answer = self._send("GET", path, query, None, self._authorization(), None, stream=True)
@@ -182,7 +182,7 @@ class Client:
         try:
             yield from answer.iter_content(65536)
         except requests.RequestException as error:
-            raise Trouble(f"The answer broke off: {cause_of(error)}", status=Status.UNREACHABLE) from error
+            raise CommandError(f"The answer broke off: {cause_of(error)}", status=Status.UNREACHABLE) from error
         finally:
             answer.close()
 
@@ -201,7 +201,7 @@ class Client:
         body = {"username": username, "password": password, "session": "interactive"}
         try:
             data: dict[str, Any] = self.call("POST", "/auth/login", body=body, anonymous=True)
-        except Trouble as trouble:
+        except CommandError as trouble:
             if trouble.status is Status.NOT_AUTHORISED:
                 trouble.hint = _forgotten(username)
             raise
@@ -226,7 +226,7 @@ class Client:
             return False
         try:
             self.call("POST", "/auth/logout")
-        except Trouble as trouble:
+        except CommandError as trouble:
             if trouble.status is not Status.NOT_AUTHORISED:
                 raise  # of one that is dead already nothing is left to end
         with self.credentials.locked():
@@ -253,7 +253,7 @@ class Client:
                 answer = self._send("POST", "/auth/refresh", None, body, {}, None)
                 if answer.status_code == 401:
                     self.credentials.forget(self.url)
-                    raise Trouble("The sign-in is over", "proxyfleet login", Status.NOT_AUTHORISED)
+                    raise CommandError("The sign-in is over", "proxyfleet login", Status.NOT_AUTHORISED)
                 tokens = tokens.renewed(data_of(answer, self.url, self.credential))
                 self.credentials.put(self.url, tokens)
         return {"Authorization": f"Bearer {tokens.access_token}"}
@@ -308,7 +308,7 @@ class Client:
         self.allowance = _allowance(answer.headers) or self.allowance
         return answer
 
-    def _explained(self, trouble: Trouble) -> Trouble:
+    def _explained(self, trouble: CommandError) -> CommandError:
         """A key is never sent to where only a login was, so the address of the last login doesn't count with one."""
         last = self.credentials.last_url if self._key and self.url == DEFAULT_URL else None
         if last not in (None, self.url):
@@ -337,9 +337,9 @@ def _checked(ca_file: str) -> str:
     try:
         create_default_context(cafile=ca_file)
     except SSLError as error:
-        raise Trouble(f"--ca-file: {ca_file} holds no certificate in PEM form", status=Status.USAGE) from error
+        raise CommandError(f"--ca-file: {ca_file} holds no certificate in PEM form", status=Status.USAGE) from error
     except OSError as error:
-        raise Trouble(f"--ca-file: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
+        raise CommandError(f"--ca-file: {ca_file}: {error.strerror or error}", status=Status.USAGE) from error
     return ca_file
 
 

@@ -1,4 +1,4 @@
-"""What all commands have in common: their options, their session, and what becomes of a `Trouble`.
+"""What all commands have in common: their options, their session, and what becomes of a `CommandError`.
 
     @command(group, "show")
     def show_proxy(session: Session, proxy: ProxyArgument) -> None:
@@ -21,7 +21,7 @@ from typer.models import OptionInfo
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.flags import FlagsCommand
 from api.cli.terminal.output import Format, Output, safe
 from config.settings.env import ENV_PREFIX
@@ -91,7 +91,7 @@ class Session:
     out: Output
 
     def confirm(self, question: str, yes: bool) -> None:
-        """Go on only if somebody at a terminal says so, or `--yes` did. Raises `Trouble`."""
+        """Go on only if somebody at a terminal says so, or `--yes` did. Raises `CommandError`."""
         confirm(question, yes)
 
 
@@ -100,11 +100,11 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Trouble("This is not done without being asked for", "There is no terminal here: --yes", Status.USAGE)
+        raise CommandError("This is not done without being asked for", "There is no terminal here: --yes", Status.USAGE)
     sys.stderr.write(f"{safe(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Trouble("Nothing was done")
+        raise CommandError("Nothing was done")
 
 
 def common_options() -> list[inspect.Parameter]:
@@ -152,9 +152,9 @@ def _name(function: Command | None) -> str | None:
 
 
 def either(name: str, positional: str | None, option: str | None) -> str | None:
-    """What may be given as an argument or by the option `name`; None for neither. Raises `Trouble` for both."""
+    """What may be given as an argument or by the option `name`; None for neither. Raises `CommandError` for both."""
     if positional is not None and option is not None and positional != option:
-        raise Trouble(f"{positional!r} and {name} {option!r}: give one of them", status=Status.USAGE)
+        raise CommandError(f"{positional!r} and {name} {option!r}: give one of them", status=Status.USAGE)
     return option if positional is None else positional
 
 
@@ -187,7 +187,7 @@ def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | 
     try:
         work()
         out.out.flush()
-    except Trouble as trouble:
+    except CommandError as trouble:
         trouble.options = options or {}
         out.trouble(trouble)
         raise typer.Exit(int(trouble.status)) from trouble
@@ -202,9 +202,9 @@ def guarded(out: Output, work: Callable[[], None], options: Mapping[str, str] | 
         raise typer.Exit(int(Status.FAILED)) from error
 
 
-def unwritten(error: OSError) -> Trouble:
+def unwritten(error: OSError) -> CommandError:
     """The results went nowhere."""
-    return Trouble(f"{error.filename or 'The output'} can't be written: {error.strerror or error}")
+    return CommandError(f"{error.filename or 'The output'} can't be written: {error.strerror or error}")
 
 
 def forget_output() -> None:
@@ -214,7 +214,7 @@ def forget_output() -> None:
 
 def usage(message: str, hint: str | None = None) -> NoReturn:
     """The command line is wrong."""
-    raise Trouble(message, hint, Status.USAGE)
+    raise CommandError(message, hint, Status.USAGE)
 
 
 def _with_signature(run: Command, function: Command, drop: int, more: list[inspect.Parameter]) -> Command:

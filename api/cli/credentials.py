@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 
 EARLY = 30.0
 """Seconds before its end that an access token counts as over."""
@@ -57,7 +57,7 @@ def directory() -> Path:
 
 
 class Credentials:
-    """The file. Its methods raise `Trouble` when it can't be read or written."""
+    """The file. Its methods raise `CommandError` when it can't be read or written."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or directory()
@@ -103,7 +103,9 @@ class Credentials:
         except FileNotFoundError:
             whole = {}
         except (OSError, ValueError) as error:
-            raise Trouble(f"{self.file}: {error}", "Remove the file and sign in again: proxyfleet login") from error
+            raise CommandError(
+                f"{self.file}: {error}", "Remove the file and sign in again: proxyfleet login"
+            ) from error
         servers = whole.get("servers") if isinstance(whole, dict) else None
         last = whole.get("last_url") if isinstance(whole, dict) else None
         return {"version": 1, "last_url": last, "servers": servers if isinstance(servers, dict) else {}}
@@ -118,11 +120,13 @@ class Credentials:
                 os.fsync(file.fileno())
             Path(name).replace(self.file)
         except OSError as error:
-            raise Trouble(f"{self.file}: {error.strerror or error}") from error
+            raise CommandError(f"{self.file}: {error.strerror or error}") from error
 
     def _make_folder(self) -> None:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
         except OSError as error:
-            raise Trouble(f"{self._folder}: {error.strerror or error}", "XDG_CONFIG_HOME chooses another") from error
+            raise CommandError(
+                f"{self._folder}: {error.strerror or error}", "XDG_CONFIG_HOME chooses another"
+            ) from error

@@ -38,7 +38,7 @@ EXIT_STATUSES = (
 """The same in short, for the help."""
 
 
-class Trouble(Exception):
+class CommandError(Exception):
     """Something went wrong: the sentence, what to do next, and the exit status.
 
     `problems` has (field, error) pairs of what the API refused; `error` is the API's own error object, if it was one.
@@ -73,7 +73,7 @@ class Trouble(Exception):
         return {**(self.error or made), "hint": self.hint, "exit_status": int(self.status)}
 
 
-def together(failures: Sequence[tuple[str, Trouble]]) -> Trouble:
+def together(failures: Sequence[tuple[str, CommandError]]) -> CommandError:
     """What went wrong with several things, by their names, as one: hint and exit status are those of the first."""
     message = "\n".join(f"{name}: {each.message}" for name, each in failures)
     alone = len(failures) == 1
@@ -83,4 +83,4 @@ def together(failures: Sequence[tuple[str, Trouble]]) -> Trouble:
         for field, error in each.problems
     )
     first = failures[0][1]
-    return Trouble(message, first.hint, first.status, problems, first.error)
+    return CommandError(message, first.hint, first.status, problems, first.error)

@@ -1,6 +1,6 @@
 """The command line as a whole: the order that help has, and what becomes of a line that can't be understood.
 
-Typer's own messages are several lines of usage; ours are those of every other `Trouble`: what is wrong, what to do
+Typer's own messages are several lines of usage; ours are those of every other `CommandError`: what is wrong, what to do
 next, and one JSON object for whoever asked for JSON.
 """
 
@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from api.cli.commands import forget_output, unwritten
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.flags import without_types
 from api.cli.terminal.output import Output
 
@@ -79,7 +79,7 @@ def _refused(error: Any, given: Sequence[str]) -> int:
         sys.stderr.write(error.format_message() + "\n")
         return int(Status.USAGE)
     command = error.ctx.command_path if error.ctx is not None else "proxyfleet"
-    trouble = Trouble(_in_our_words(error.format_message()), f"See {command} --help", Status.USAGE)
+    trouble = CommandError(_in_our_words(error.format_message()), f"See {command} --help", Status.USAGE)
     Output("json" if wants_json(given) else "table").trouble(trouble)
     return int(Status.USAGE)
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from api.cli.client import Client
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,19 @@ WEBHOOK = Kind("webhook", "name", lambda api: api.get("/webhooks")["webhooks"], 
 
 
 def find(api: Client, kind: Kind, meant: str) -> dict[str, Any]:
-    """The one that is meant, in its list form; an id wins over a name. Raises `Trouble`."""
+    """The one that is meant, in its list form; an id wins over a name. Raises `CommandError`."""
     everything = list(kind.list_all(api))
     by_id = [one for one in everything if one["id"] == meant]
     found = by_id or [one for one in everything if one[kind.name_field] == meant]
     if len(found) > 1:
         ids = ", ".join(str(one["id"]) for one in found)
-        raise Trouble(f"There are {len(found)} {kind.called}s called {meant!r}", f"Give the id: {ids}", Status.USAGE)
+        raise CommandError(
+            f"There are {len(found)} {kind.called}s called {meant!r}", f"Give the id: {ids}", Status.USAGE
+        )
     if not found:
         near = get_close_matches(meant, [str(one[kind.name_field]) for one in everything], n=1)
         hint = f"Did you mean {near[0]!r}? All of them: {kind.listing}" if near else f"All of them: {kind.listing}"
-        raise Trouble(f"There is no {kind.called} {meant!r}", hint, Status.NOT_FOUND)
+        raise CommandError(f"There is no {kind.called} {meant!r}", hint, Status.NOT_FOUND)
     return found[0]
 
 
@@ -51,7 +53,7 @@ def names(api: Client, kind: Kind) -> dict[str, str]:
     """The names by id, for showing; empty where the caller may not list them."""
     try:
         return {str(one["id"]): str(one[kind.name_field]) for one in kind.list_all(api)}
-    except Trouble as trouble:
+    except CommandError as trouble:
         if trouble.status is not Status.NOT_AUTHORISED:
             raise
         return {}

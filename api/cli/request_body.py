@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.quantities import field_value
 
 
@@ -38,18 +38,20 @@ def body_of(given: Mapping[str, Any], settings: Sequence[str] | None, file: Path
     for setting in settings or ():
         name, equals, text = setting.partition("=")
         if not equals or not name:
-            raise Trouble(f"--set {setting!r}: must be FIELD=VALUE", "Such as --set settings.timeout=60", Status.USAGE)
+            raise CommandError(
+                f"--set {setting!r}: must be FIELD=VALUE", "Such as --set settings.timeout=60", Status.USAGE
+            )
         put(body, name, _meant(name, text))
     return body
 
 
 def put(body: dict[str, Any], name: str, value: Any) -> None:
-    """Put `value` at the dotted `name`. Raises `Trouble` when something on the way is no object."""
+    """Put `value` at the dotted `name`. Raises `CommandError` when something on the way is no object."""
     *way, last = name.split(".")
     for part in way:
         body = body.setdefault(part, {})
         if not isinstance(body, dict):
-            raise Trouble(f"{name}: {part} is no object that fields could be put into", status=Status.USAGE)
+            raise CommandError(f"{name}: {part} is no object that fields could be put into", status=Status.USAGE)
     body[last] = value
 
 
@@ -61,7 +63,7 @@ def _meant(name: str, text: str) -> Any:
     try:
         number = field_value(name, value)
     except ValueError as error:
-        raise Trouble(f"{name}={text}: {error}", status=Status.USAGE) from error
+        raise CommandError(f"{name}={text}: {error}", status=Status.USAGE) from error
     return value if number is None else number
 
 
@@ -74,7 +76,7 @@ def value_of(text: str) -> Any:
 
 
 def read_mapping(file: Path) -> dict[str, Any]:
-    """A table of TOML or an object of JSON, told apart by what it is. Raises `Trouble` with file and line."""
+    """A table of TOML or an object of JSON, told apart by what it is. Raises `CommandError` with file and line."""
     return mapping_of(file, read_text(file))
 
 
@@ -83,11 +85,11 @@ def mapping_of(file: Path, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except ValueError as error:  # both decode errors are
-        raise Trouble(f"{shown_name(file)}: {error}", "The file must be TOML, or a JSON object") from error
+        raise CommandError(f"{shown_name(file)}: {error}", "The file must be TOML, or a JSON object") from error
     except RecursionError as error:
-        raise Trouble(f"{shown_name(file)}: nested too deeply") from error
+        raise CommandError(f"{shown_name(file)}: nested too deeply") from error
     if not isinstance(found, dict):
-        raise Trouble(f"{shown_name(file)}: must be a table")
+        raise CommandError(f"{shown_name(file)}: must be a table")
     return found
 
 
@@ -113,9 +115,9 @@ def read_text(file: Path) -> str:
     try:
         return sys.stdin.buffer.read().decode() if str(file) == "-" else file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Trouble(f"{shown_name(file)}: is not UTF-8 text") from error
+        raise CommandError(f"{shown_name(file)}: is not UTF-8 text") from error
     except OSError as error:
-        raise Trouble(f"{file}: {error.strerror or error}") from error
+        raise CommandError(f"{file}: {error.strerror or error}") from error
 
 
 def shown_name(file: Path) -> str:

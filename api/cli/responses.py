@@ -1,10 +1,10 @@
-"""Responses of the management API as data, or as a `Trouble` with what to do next; and what no response means."""
+"""Responses of the management API as data, or as a `CommandError` with what to do next; and what no response means."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 
 if TYPE_CHECKING:  # requests is loaded by the first call
     import requests
@@ -22,12 +22,12 @@ def error_of(answer: requests.Response) -> dict[str, Any]:
 
 
 def data_of(answer: requests.Response, url: str, by: Credential = None) -> Any:
-    """`data` of the envelope. Raises `Trouble`."""
+    """`data` of the envelope. Raises `CommandError`."""
     try:
         envelope = answer.json()
         success = envelope["success"]
     except (ValueError, KeyError, TypeError) as error:
-        raise Trouble(
+        raise CommandError(
             f"What answers at {url} is not the management API (status {answer.status_code})",
             "Give its address with --url or PROXYFLEET_URL",
             Status.UNREACHABLE,
@@ -40,7 +40,7 @@ def data_of(answer: requests.Response, url: str, by: Credential = None) -> Any:
 _STATUSES = {401: Status.NOT_AUTHORISED, 403: Status.NOT_AUTHORISED, 404: Status.NOT_FOUND}
 
 
-def refused(status_code: int, error: dict[str, Any], by: Credential = None) -> Trouble:
+def refused(status_code: int, error: dict[str, Any], by: Credential = None) -> CommandError:
     """What the API refused, with what to do next."""
     details = error.get("details") or {}
     each = details.get("errors") or ([details] if "error" in details else [])
@@ -49,7 +49,7 @@ def refused(status_code: int, error: dict[str, Any], by: Credential = None) -> T
     if details.get("reason"):
         message += f": {details['reason']}"
     hint = _hint(status_code, error, details, by)
-    return Trouble(message, hint, _STATUSES.get(status_code, Status.FAILED), problems, error)
+    return CommandError(message, hint, _STATUSES.get(status_code, Status.FAILED), problems, error)
 
 
 _SIGN_IN: dict[Credential, str] = {
@@ -80,7 +80,7 @@ def _hint(status_code: int, error: dict[str, Any], details: dict[str, Any], by: 
     return None
 
 
-def unreachable(url: str, error: Exception) -> Trouble:
+def unreachable(url: str, error: Exception) -> CommandError:
     from http.client import HTTPException
     from ssl import SSLCertVerificationError
 
@@ -90,22 +90,22 @@ def unreachable(url: str, error: Exception) -> Trouble:
     if isinstance(error, SSLError) and isinstance(cause, SSLCertVerificationError):
         hint = "--ca-file FILE (or PROXYFLEET_CA_FILE) names the certificate authority to trust"
         said = f"{url}: the certificate is not trusted: {cause.verify_message or cause}"
-        return Trouble(said, hint, Status.UNREACHABLE)
+        return CommandError(said, hint, Status.UNREACHABLE)
     if isinstance(error, SSLError):
         hint = f"Without TLS: --url http{url.removeprefix('https')}"
-        return Trouble(f"{url} doesn't speak TLS as it should: {_words(cause)}", hint, Status.UNREACHABLE)
+        return CommandError(f"{url} doesn't speak TLS as it should: {_words(cause)}", hint, Status.UNREACHABLE)
     if isinstance(error, Timeout):
-        return Trouble(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
+        return CommandError(f"{url} does not answer in time", "--timeout gives it longer", Status.UNREACHABLE)
     if isinstance(error, ProxyError):
         hint = "no_proxy names hosts that are reached without the proxy of the environment"
         said = f"{url} can't be reached through the proxy that the environment names: {_words(cause)}"
-        return Trouble(said, hint, Status.UNREACHABLE)
+        return CommandError(said, hint, Status.UNREACHABLE)
     hint = "Does it run? Start it: proxyfleet serve; or give its address with --url or PROXYFLEET_URL"
     if url.startswith("http:") and isinstance(
         cause, (HTTPException, ConnectionResetError)
     ):  # somebody is there, who expects something else
         hint = f"Is it the management API, and does it speak TLS? --url https{url.removeprefix('http')}"
-    return Trouble(f"{url} can't be reached: {_words(cause)}", hint, Status.UNREACHABLE)
+    return CommandError(f"{url} can't be reached: {_words(cause)}", hint, Status.UNREACHABLE)
 
 
 def cause_of(error: BaseException) -> str:

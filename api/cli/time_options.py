@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from config.text.formatting import parse_moment, timestamp_text
 
 _SPAN = re.compile(r"([0-9]{1,6})([smhdwy])", re.ASCII)
@@ -36,20 +36,20 @@ UntilOption = Annotated[str | None, typer.Option("--until", help="Not after: the
 
 
 def ago(text: str, option: str = "--since") -> str:
-    """The moment that lies so long back, or is named, as ISO 8601. Raises `Trouble`."""
+    """The moment that lies so long back, or is named, as ISO 8601. Raises `CommandError`."""
     return _moment(text, -1, option)
 
 
 def from_now(text: str, option: str = "--expires") -> str:
-    """The moment that lies so far ahead, or is named, as ISO 8601. Raises `Trouble`."""
+    """The moment that lies so far ahead, or is named, as ISO 8601. Raises `CommandError`."""
     return _moment(text, 1, option)
 
 
 def seconds(text: str, option: str) -> int:
-    """The seconds of a span such as `15m`. Raises `Trouble`."""
+    """The seconds of a span such as `15m`. Raises `CommandError`."""
     span = _SPAN.fullmatch(text)
     if span is None:
-        raise Trouble(f"{option} {text!r}: is no span of time", "Such as 15m, 2h, 7d", Status.USAGE)
+        raise CommandError(f"{option} {text!r}: is no span of time", "Such as 15m, 2h, 7d", Status.USAGE)
     return int(span[1]) * _SECONDS[span[2]]
 
 
@@ -60,9 +60,9 @@ def _moment(text: str, direction: int, option: str) -> str:
         return timestamp_text(parse_moment(text) if found is None else found.timestamp())
     except ValueError as error:
         hint = "Such as 15m, 2h, 7d, 12:30, yesterday, 2030-01-31, or 2030-01-31T12:00:00Z; all in UTC"
-        raise Trouble(f"{option} {text!r}: is no span of time and no date", hint, Status.USAGE) from error
+        raise CommandError(f"{option} {text!r}: is no span of time and no date", hint, Status.USAGE) from error
     except OverflowError as error:
-        raise Trouble(f"{option} {text!r}: is too far away", status=Status.USAGE) from error
+        raise CommandError(f"{option} {text!r}: is too far away", status=Status.USAGE) from error
 
 
 def moment_of(text: str, direction: int, now: datetime) -> datetime | None:

@@ -26,7 +26,7 @@ from actors.sqlite import open_database
 from api.http.errors import invalid, rate_limited
 from api.store.interface import StoreError
 from config.files.paths import DataDir, PathError
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS answers_by_age ON answers (created);
 class Idempotency:
     """The answers of one data directory. Thread-safe. `clock` is wall time: answers outlive the process."""
 
-    def __init__(self, data: DataDir, seal: Seal, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, data: DataDir, seal: SecretBox, clock: Callable[[], float] = time.time) -> None:
         """Raises `StoreError`."""
         self._seal = seal
         self._clock = clock
@@ -112,7 +112,7 @@ class Idempotency:
             with self._lock:
                 found = self._database.execute(statement, (mark, self._clock() - KEPT)).fetchone()
             return None if found is None else dict(json.loads(self._seal.open(found[0], f"{_PURPOSE} {mark}")))
-        except (sqlite3.Error, SealError) as error:
+        except (sqlite3.Error, SecretBoxError) as error:
             log.error("the answer to an earlier request can't be read: %s", error)
             return None
 
@@ -123,7 +123,7 @@ class Idempotency:
             with self._lock:
                 self._database.execute("REPLACE INTO answers VALUES (?, ?, ?)", (mark, self._clock(), sealed))
                 self._purge()
-        except (sqlite3.Error, SealError) as error:
+        except (sqlite3.Error, SecretBoxError) as error:
             log.error("the answer to a request with an Idempotency-Key can't be kept: %s", error)
 
     def _purge(self) -> None:

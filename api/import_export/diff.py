@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.audit.masking import LONGEST_LIST
-from api.import_export.entries import Hidden
+from api.import_export.entries import SecretValue
 from config.model.webhooks import MASK
 
 _KNOWN_BY = {"accounts": "username", "upstreams": "name"}
@@ -61,7 +61,7 @@ def _counted(these: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, i
 
 def masked(value: Any) -> Any:
     """As it may be shown. A long list is told by its number."""
-    if isinstance(value, Hidden):
+    if isinstance(value, SecretValue):
         return MASK
     if isinstance(value, Mapping):
         return {name: masked(item) for name, item in value.items()}

@@ -1,6 +1,6 @@
-"""Records as entries of the document: what is of one installation left out, secrets as `Hidden`.
+"""Records as entries of the document: what is of one installation left out, secrets as `SecretValue`.
 
-What is `Hidden` is compared, never shown: `bare` makes an export of an entry, with null in those places.
+What is `SecretValue` is compared, never shown: `bare` makes an export of an entry, with null in those places.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from config.model.upstreams import ProxyUpstream, shown
 from config.model.webhooks import WebhookRecord
 
 
-class Hidden(str):
+class SecretValue(str):
     """A secret, as it is stored."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return "Hidden"
+        return "SecretValue"
 
 
 def bare(value: Any) -> Any:
     """The same without secrets: null where there is one."""
-    if isinstance(value, Hidden):
+    if isinstance(value, SecretValue):
         return None
     if isinstance(value, Mapping):
         return {name: bare(item) for name, item in value.items()}
@@ -92,14 +92,14 @@ def webhook_entry(record: WebhookRecord) -> dict[str, Any]:
         "name": record.name,
         "url": record.url,
         "events": list(record.events),
-        "headers": {name: Hidden(value) for name, value in record.headers.items()},
+        "headers": {name: SecretValue(value) for name, value in record.headers.items()},
         "enabled": record.enabled,
-        "secret": Hidden(record.secret_sealed),
+        "secret": SecretValue(record.secret_sealed),
     }
 
 
-def _password(stored: str | None) -> dict[str, Hidden]:
-    return {} if stored is None else {"password": Hidden(stored)}
+def _password(stored: str | None) -> dict[str, SecretValue]:
+    return {} if stored is None else {"password": SecretValue(stored)}
 
 
 def _without(form: dict[str, Any], name: str) -> dict[str, Any]:

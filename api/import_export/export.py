@@ -7,10 +7,10 @@ from typing import Any
 from api.import_export import sealed_secrets
 from api.import_export.document import KIND, VERSION
 from api.import_export.entries import bare, proxy_entry, user_entry, webhook_entry
-from api.import_export.sealed_secrets import ParentSecret, ProxySecrets, Secrets, WebhookSecrets
+from api.import_export.sealed_secrets import ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
 from api.import_export.state import State
 from api.store import StoreDamaged
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import PURPOSE
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, WebhookRecord
@@ -29,28 +29,28 @@ def export(state: State) -> dict[str, Any]:
     }
 
 
-def export_with_secrets(state: State, seal: Seal, passphrase: str) -> dict[str, Any]:
+def export_with_secrets(state: State, seal: SecretBox, passphrase: str) -> dict[str, Any]:
     """The same with `secrets`, which only this passphrase opens. Raises `StoreDamaged`."""
     return {**export(state), "secrets": sealed_secrets.seal(_secrets(state, seal), passphrase)}
 
 
-def _secrets(state: State, seal: Seal) -> Secrets:
+def _secrets(state: State, seal: SecretBox) -> Secrets:
     try:
         return Secrets(
             proxies={name: _of_proxy(stored.record, seal) for name, stored in state.proxies.items()},
             users={each.user.username: each.user.password_hash for each in state.users.values()},
             webhooks=[_of_webhook(each.record, seal) for each in state.webhooks],
         )
-    except SealError as error:
+    except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
 
 
-def _of_proxy(record: ProxyRecord, seal: Seal) -> ProxySecrets:
+def _of_proxy(record: ProxyRecord, seal: SecretBox) -> ProxySecrets:
     return ProxySecrets(
         auth=record.auth.password_hash,
         accounts={each.username: each.password_hash for each in record.accounts if each.password_hash is not None},
         upstreams=[
-            ParentSecret(
+            UpstreamSecret(
                 protocol=each.protocol,
                 host=each.host,
                 port=each.port,
@@ -63,7 +63,7 @@ def _of_proxy(record: ProxyRecord, seal: Seal) -> ProxySecrets:
     )
 
 
-def _of_webhook(record: WebhookRecord, seal: Seal) -> WebhookSecrets:
+def _of_webhook(record: WebhookRecord, seal: SecretBox) -> WebhookSecrets:
     return WebhookSecrets(
         name=record.name,
         url=record.url,

@@ -20,9 +20,9 @@ from actors.bus.messages import (
     Done,
     ListenerRefused,
     ListenerReserved,
-    PrepareSettings,
-    PutWish,
+    ReplaceProxies,
     ReserveListener,
+    ValidateSettings,
 )
 from api.container import Services
 from api.http.errors import ApiError
@@ -37,7 +37,7 @@ from api.operator.bootstrap import ADMINISTRATOR
 from api.services import api_keys, settings, users
 from api.services.api_keys import ApiKey
 from api.services.proxies import read_specs, stale
-from api.services.revocation import commit_ending
+from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.services.supervisor_link import SupervisorLost
 from api.services.users import User
@@ -181,7 +181,7 @@ def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None
     if wanted:
         services.bridge.ask(SUPERVISOR, CancelListeners(tuple(step.id for step in wanted)))
     if moves(plan.changed_settings):
-        services.bridge.ask(SUPERVISOR, PrepareSettings(plan.state.settings))
+        services.bridge.ask(SUPERVISOR, ValidateSettings(plan.state.settings))
 
 
 # --- the change itself --------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _commit(services: Services, plan: Plan) -> list[ApiKey]:
     there = [(step.before, step.after) for step in plan.users if step.before is not None]
     signed_out = [before.id for before, after in there if after is not None and _ends_tokens(before, after)]
     gone = [before.id for before, after in there if after is None]
-    _, revoked = commit_ending(services.store, _writes(plan), signed_out, gone)
+    _, revoked = commit_and_revoke(services.store, _writes(plan), signed_out, gone)
     return revoked
 
 
@@ -233,7 +233,7 @@ def _any(steps: Sequence[Step[Any]]) -> bool:
 
 
 def _tell_wish(services: Services) -> None:
-    reply = services.bridge.ask(SUPERVISOR, PutWish(read_specs(services.store, services.seal)), WISH_TIMEOUT)
+    reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), WISH_TIMEOUT)
     if not isinstance(reply, Done):
         services.proxies.link.fell_behind(reply)
         raise SupervisorLost(repr(reply))

@@ -18,7 +18,7 @@ from api.import_export.sealed_secrets import Secrets
 from api.import_export.state import State
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import Write
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.settings.runtime import Grouped, Stored
 from config.settings.settings import ServerTls
 
@@ -46,7 +46,7 @@ class Order:
 class Surroundings:
     """What planning needs to know besides: the settings in force, the seal of this installation, the time."""
 
-    seal: Seal
+    seal: SecretBox
     settings: Grouped
     tls: ServerTls
     default_timeout: int

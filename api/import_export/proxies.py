@@ -9,12 +9,12 @@ from typing import Any
 from api.import_export.document import ProxyEntry
 from api.import_export.entries import proxy_entry
 from api.import_export.plan import Order, Problems, Step, Surroundings
-from api.import_export.sealed_secrets import ParentSecret, ProxySecrets
+from api.import_export.sealed_secrets import ProxySecrets, UpstreamSecret
 from api.import_export.state import State
 from api.services.proxy_cache import COLLECTION, StoredProxy
 from api.services.proxy_upstreams import with_parents
 from api.store import StoreWriteError
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord, apply, blank_record, check_certificate
@@ -60,7 +60,7 @@ def _plan_one(
     except InvalidProxy as error:
         problems.add(f"{path}.{error.field}", error.error)
         return None
-    except SealError as error:
+    except SecretBoxError as error:
         raise StoreWriteError(str(error)) from error
     return step
 
@@ -72,7 +72,7 @@ def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> S
 
 
 def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
-    """The record as the entry wants it. Raises `InvalidProxy`, `SealError`."""
+    """The record as the entry wants it. Raises `InvalidProxy`, `SecretBoxError`."""
     known = _blank(entry, around) if stored is None else stored.record
     base, body = _with_secrets(known, entry, sealed, around), entry
     if _is_closed(known, entry):
@@ -141,7 +141,7 @@ def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: ProxySec
     return list(by_name.values())
 
 
-def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[ParentSecret], seal: Seal) -> list[ProxyUpstream]:
+def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[UpstreamSecret], seal: SecretBox) -> list[ProxyUpstream]:
     by_identity = {parent.identity: parent for parent in known}
     for each in sealed:
         identity = (each.protocol, each.host, each.port, each.username)

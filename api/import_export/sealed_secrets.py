@@ -48,7 +48,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class ParentSecret(_Part):
+class UpstreamSecret(_Part):
     """The password of a parent proxy, which is known by the other four."""
 
     protocol: ParentProtocol
@@ -58,7 +58,7 @@ class ParentSecret(_Part):
     password: Password = Field(repr=False)
 
     @model_validator(mode="after")
-    def _fits_the_protocol(self) -> ParentSecret:
+    def _fits_the_protocol(self) -> UpstreamSecret:
         if self.protocol == "socks5":
             refuse_long("password", self.password)
         return self
@@ -69,7 +69,7 @@ class ProxySecrets(_Part):
 
     auth: PasswordHash | None = Field(None, repr=False)
     accounts: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)
-    upstreams: list[ParentSecret] = []
+    upstreams: list[UpstreamSecret] = []
 
 
 class WebhookSecrets(_Part):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from api.import_export.diff import differences
 from api.import_export.plan import Order, Problems, SettingsStep, Surroundings
 from api.import_export.state import State
-from config.settings.runtime import FixedSetting, Stored, changes, groups, merge
+from config.settings.runtime import ReadOnlySetting, Stored, changes, groups, merge
 
 
 def plan_settings(state: State, order: Order, around: Surroundings, problems: Problems) -> SettingsStep | None:
@@ -19,7 +19,7 @@ def plan_settings(state: State, order: Order, around: Surroundings, problems: Pr
         return None
     try:
         changed = changes(around.settings, wanted)
-    except FixedSetting as error:
+    except ReadOnlySetting as error:
         problems.add(f"settings.{error.field}", error.error)
         return None
     now = groups(around.settings)

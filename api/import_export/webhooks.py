@@ -13,7 +13,7 @@ from api.import_export.sealed_secrets import WebhookSecrets
 from api.import_export.state import State, StoredHook
 from api.services.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
 from api.store import StoreWriteError
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
 
 
@@ -79,7 +79,7 @@ def _plan_one(
     try:
         headers = _headers(before, entry, sealed, around.seal, path, problems)
         secret, made_up = _secret(before, entry, sealed, around.seal)
-    except SealError as error:
+    except SecretBoxError as error:
         raise StoreWriteError(str(error)) from error
     fresh = before or WebhookRecord(
         id="wh_" + random.token_hex(8),
@@ -114,11 +114,11 @@ def _headers(
     before: WebhookRecord | None,
     entry: WebhookEntry,
     sealed: WebhookSecrets | None,
-    seal: Seal,
+    seal: SecretBox,
     path: str,
     problems: Problems,
 ) -> dict[str, str]:
-    """Sealed, as they are to be stored. Raises `SealError`."""
+    """Sealed, as they are to be stored. Raises `SecretBoxError`."""
     known = {} if before is None else before.headers
     if entry.headers is None:
         return known
@@ -135,9 +135,9 @@ def _headers(
 
 
 def _secret(
-    before: WebhookRecord | None, entry: WebhookEntry, sealed: WebhookSecrets | None, seal: Seal
+    before: WebhookRecord | None, entry: WebhookEntry, sealed: WebhookSecrets | None, seal: SecretBox
 ) -> tuple[str, str | None]:
-    """Sealed, as it is to be stored; and in the clear if it was made up. Raises `SealError`."""
+    """Sealed, as it is to be stored; and in the clear if it was made up. Raises `SecretBoxError`."""
     given = entry.secret or (sealed.secret if sealed else None)
     if given is not None:
         return _kept(before.secret_sealed if before else None, given, seal, SECRET_PURPOSE), None
@@ -147,7 +147,7 @@ def _secret(
     return seal.seal(fresh, SECRET_PURPOSE), fresh
 
 
-def _kept(before: str | None, value: str, seal: Seal, purpose: str) -> str:
+def _kept(before: str | None, value: str, seal: SecretBox, purpose: str) -> str:
     """A value that stays the same keeps its seal, so that no change is seen where there is none."""
     if before is not None and seal.open(before, purpose) == value:
         return before

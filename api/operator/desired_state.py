@@ -7,22 +7,22 @@ from api.services.proxies import read_specs
 from api.services.settings import read_stored
 from api.store import StoreDamaged, open_store
 from config.files.paths import DataDir
-from config.files.secret_box import SealError, seal_of
+from config.files.secret_box import SecretBoxError, secret_box_of
 from config.settings.runtime import Stored
 
 
-def read_wish(data: DataDir) -> tuple[ProxySpec, ...]:
+def read_desired_proxies(data: DataDir) -> tuple[ProxySpec, ...]:
     """All proxies, active or not. The caller holds the lock of the data directory. Raises `StoreError`.
 
     The key file of sealed secrets is made here at the first start; without it no secret that is there could be read.
     """
     store = open_store(data)
     try:
-        seal = seal_of(data)
+        seal = secret_box_of(data)
         specs = read_specs(store, seal)
         seal.ensure()
         return specs
-    except SealError as error:
+    except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
     finally:
         store.close()

@@ -3,7 +3,7 @@ answers)."""
 
 from __future__ import annotations
 
-from actors.bus.client import Asking, NotRunningError
+from actors.bus.client import BusClient, NotRunningError
 from actors.bus.messages import API, DescribeProgram, Failed, PasswordReset, Program, ResetPassword
 from api.services.password_reset import UnknownUser
 from config.files.paths import RunDir
@@ -21,7 +21,7 @@ class NotReset(Exception):
 def ask_reset(run: RunDir, username: str, password: str | None) -> PasswordReset:
     """Have the product that runs in `run` change the password of a user. Raises `UnknownUser`, `NotReset`."""
     try:
-        with Asking(run) as asking:
+        with BusClient(run) as asking:
             if not isinstance(asking.ask(DescribeProgram(), timeout=SUPERVISOR_ANSWERS_WITHIN), Program):
                 raise NotReset(
                     f"not changed: the product is starting, or hangs, since its supervisor is silent; {AGAIN}"

@@ -11,14 +11,14 @@ import shutil
 from dataclasses import asdict
 
 from actors.supervision.config import Entries
-from actors.supervision.effective_settings import with_stored
+from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from api.store import StoreError, migration, migrations
 from api.store.storage import parse
 from config.files import data_format
 from config.files.certificates import CertificateError, server_context
 from config.files.paths import DataDir, PathError, unwritable
-from config.settings.runtime import BadStored
+from config.settings.runtime import InvalidOverride
 from config.settings.settings import Settings
 from config.text.formatting import size_text
 
@@ -47,8 +47,8 @@ def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) 
     try:
         _check_space(data)
         _check_format(data)
-        _check_certificate(with_stored(settings, peek_settings(data)))
-    except (BadStored, PathError, ValueError) as error:
+        _check_certificate(with_overrides(settings, peek_settings(data)))
+    except (InvalidOverride, PathError, ValueError) as error:
         raise WouldNotStart(str(error)) from error
 
 

@@ -14,11 +14,11 @@ import sys
 from ipaddress import ip_address
 from pathlib import Path
 
-from actors.supervision.effective_settings import with_stored
+from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from config.files.paths import DataDir, default_data_dir
 from config.settings.env import ENV_PREFIX
-from config.settings.runtime import BadStored
+from config.settings.runtime import InvalidOverride
 from config.settings.settings import ConfigError, Server, load
 
 PATIENCE = 4.0
@@ -62,8 +62,8 @@ def main() -> int:
         file = os.environ.get(f"{ENV_PREFIX}CONFIG")
         settings = load(Path(file) if file else None, {})
         data = DataDir(settings.data_dir or default_data_dir())
-        ready, said = ask(with_stored(settings, peek_settings(data)).server)
-    except (ConfigError, BadStored, ValueError) as error:
+        ready, said = ask(with_overrides(settings, peek_settings(data)).server)
+    except (ConfigError, InvalidOverride, ValueError) as error:
         ready, said = False, str(error)
     sys.stdout.write(f"{said}\n")
     return 0 if ready else 1

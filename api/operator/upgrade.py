@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from actors.bus.client import Asking, NotRunningError
+from actors.bus.client import BusClient, NotRunningError
 from actors.bus.messages import DescribeProgram, Failed, Program, Unreachable, Upgrade
 from api.operator.run_dir import run_dir
 from config.files.paths import PathError
@@ -23,7 +23,7 @@ class NotUpgraded(Exception):
 def upgrade(settings: Settings, timeout: float) -> tuple[str, str]:
     """The versions before and after, once the new program is ready. Raises `NotUpgraded`."""
     try:
-        with Asking(run_dir(settings)) as asking:
+        with BusClient(run_dir(settings)) as asking:
             before = _program(asking.ask(DescribeProgram()))
             reply = asking.ask(Upgrade(), timeout=REHEARSED_WITHIN)
             if isinstance(reply, Failed):
@@ -35,7 +35,7 @@ def upgrade(settings: Settings, timeout: float) -> tuple[str, str]:
         raise NotUpgraded(str(error)) from error
 
 
-def _wait(asking: Asking, before: Program, timeout: float) -> Program:
+def _wait(asking: BusClient, before: Program, timeout: float) -> Program:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         now = asking.ask(DescribeProgram(), timeout=1.0)

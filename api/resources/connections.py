@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
+from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
 from actors.forwarding.connections.table import SORTS
 from api.http.call import Call, Reply
 from api.http.errors import invalid, not_found
@@ -34,7 +34,7 @@ def list_connections(call: Call) -> Reply:
 def end_connection(call: Call) -> Reply:
     """Ended, or 404 when it is gone."""
     connection_id = call.params["connection_id"]
-    ended = _ask(call, EndConnections(connection_id, EVERYTHING), Ended(0))
+    ended = _ask(call, CloseConnections(connection_id, EVERYTHING), Ended(0))
     if not ended.count:
         raise not_found("The connection")
     return Reply({"id": connection_id, "ended": True})
@@ -49,7 +49,7 @@ def end_connections(call: Call) -> Reply:
         raise invalid("all", f"must be true to end all connections; or give one of {', '.join(FILTERS)}")
     if only != EVERYTHING and everything:
         raise invalid("all", "must not be true when there is a filter")
-    return Reply({"ended": _ask(call, EndConnections(None, only), Ended(0)).count})
+    return Reply({"ended": _ask(call, CloseConnections(None, only), Ended(0)).count})
 
 
 def _filter(call: Call) -> ConnectionFilter:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from actors.bus.messages import Fleet as FleetMessage
-from actors.bus.messages import SenderState
+from actors.bus.messages import WebhookSenderState
 from api.container import Services
 from api.http.call import Call, Reply
 from api.services import condition
@@ -224,5 +224,5 @@ def _problems(services: Services, fleet: FleetMessage | None) -> list[dict[str, 
     return [each.view() for each in flaws]
 
 
-def _webhooks(state: SenderState | None) -> dict[str, Any] | None:
+def _webhooks(state: WebhookSenderState | None) -> dict[str, Any] | None:
     return None if state is None else {"waiting": state.waiting, "events_lost": state.lost}

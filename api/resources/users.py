@@ -15,7 +15,7 @@ from api.security.authentication import Caller
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.services import api_keys, users
 from api.services.proxies import stale
-from api.services.revocation import commit_ending
+from api.services.revocation import commit_and_revoke
 from api.services.users import User, UserUpdate
 from api.store import Document, Store, Write
 from api.unchanged import is_same
@@ -71,7 +71,7 @@ def update_user(call: Call) -> Reply:
         _keep_an_administrator(call.services.store, user, changed)
         write = Write(users.COLLECTION, user.id, changed.model_dump(mode="json"), before.revision)
         ends = body.password is not None or changed.status != "active"
-        (revision,), _ = commit_ending(call.services.store, [write], [user.id] if ends else [])
+        (revision,), _ = commit_and_revoke(call.services.store, [write], [user.id] if ends else [])
     if body.password is not None and user.username == ADMINISTRATOR:
         forget_initial_password(call.services.data)
     call.services.publish("user.updated", users.about(changed))
@@ -87,7 +87,7 @@ def delete_user(call: Call) -> Reply:
         _require_as_much_as(call, user)
         _keep_an_administrator(store, user, None)
         write = Write(users.COLLECTION, user.id, None, before.revision)
-        _, revoked = commit_ending(store, [write], [], gone=[user.id])
+        _, revoked = commit_and_revoke(store, [write], [], gone=[user.id])
     for key in revoked:
         call.services.publish("api_key.revoked", api_keys.about(key))
     call.services.publish("user.deleted", users.about(user))

@@ -17,7 +17,7 @@ import sys
 import threading
 
 from api.server.cpu_affinity import allowed
-from api.services.concurrency_limit import Slots
+from api.services.concurrency_limit import ConcurrencyLimit
 from config.passwords import check_prehashed, prehashed
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Hashing:
     """Checks passwords. Thread-safe."""
 
     def __init__(self, at_once: int = AT_ONCE, each: int = EACH) -> None:
-        self._places = Slots(at_once, each, "checks of passwords", "client")
+        self._places = ConcurrencyLimit(at_once, each, "checks of passwords", "client")
         self._starting = threading.Lock()
         self._hasher: _Hasher | None = None
         self._closed = False

@@ -18,7 +18,7 @@ allowed = frozenset(os.sched_getaffinity(0))
 """The cores that this process was given, for what it starts beside itself."""
 
 
-def stay_on_one_core() -> None:
+def pin_to_one_core() -> None:
     """Called before there are threads: those of later inherit it."""
     cores = sorted(allowed)
     try:

@@ -7,16 +7,16 @@ from typing import Any
 
 from waitress import wasyncore
 
-from actors.net.listener_drain import last_call
+from actors.net.listener_drain import reject_new_syns
 
 
-class OlderAddress(wasyncore.dispatcher):  # type: ignore[misc]  # waitress has no types
+class DrainingListener(wasyncore.dispatcher):  # type: ignore[misc]  # waitress has no types
     """One more listening socket of a server of waitress, for the last ones to come there. Server thread only."""
 
     def __init__(self, server: Any, listener: socket.socket) -> None:
         """`server.let_in(self)` is called when somebody waits. To be closed after
-        `actors.net.listener_drain.LAST_CALL`."""
-        last_call(listener)
+        `actors.net.listener_drain.DRAIN_SECONDS`."""
+        reject_new_syns(listener)
         super().__init__(listener, map=server._map)
         self.accepting = True
         self._server = server

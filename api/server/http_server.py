@@ -22,13 +22,13 @@ from waitress.task import ThreadedTaskDispatcher
 
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.registry import BACKLOG
-from actors.throttled_log import Complaint
+from actors.throttled_log import ThrottledLog
 from api.http.body import MAX_BODY
 from api.http.call import AFTER
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel
 from api.server.connection_limits import counted_as, per_address
-from api.server.draining_listener import OlderAddress
+from api.server.draining_listener import DrainingListener
 from api.server.parser import Bodies
 from api.server.rejected_requests import Refused
 from api.server.tasks import MAX_HEAD
@@ -53,15 +53,15 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
     per_address = 0
     behind_tls = False
     on_refused: OnRefused
-    crowds: Complaint
-    laggards: Complaint
-    scarcity: Complaint
+    crowds: ThrottledLog
+    laggards: ThrottledLog
+    scarcity: ThrottledLog
     accepts_from = 0.0
     """When connections are accepted again, of the monotonic clock."""
     last_requests_since: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.older_addresses: list[OlderAddress] = []
+        self.older_addresses: list[DrainingListener] = []
         super().__init__(*arguments, **options)
 
     def getsockname(self) -> tuple[str, Any]:
@@ -140,7 +140,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         for channel in tuple(self.active_channels.values()):
             channel.outdated_since = channel.outdated_since or time.monotonic()
         self.del_channel()
-        self.older_addresses.append(OlderAddress(self, self.socket))
+        self.older_addresses.append(DrainingListener(self, self.socket))
         listener.setblocking(False)
         self.set_socket(listener)
         self.effective_host, self.effective_port = listener.getsockname()[:2]
@@ -227,9 +227,9 @@ class ApiServer:
         )
         self._server.behind_tls = behind_tls
         self._server.on_refused = on_refused
-        self._server.crowds = Complaint(log, "connections are closed")
-        self._server.scarcity = Complaint(log, "connections can't be accepted")
-        self._server.laggards = Complaint(log, "connections are ended")
+        self._server.crowds = ThrottledLog(log, "connections are closed")
+        self._server.scarcity = ThrottledLog(log, "connections can't be accepted")
+        self._server.laggards = ThrottledLog(log, "connections are ended")
         self._server.limit(max_connections)
         self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
@@ -249,7 +249,7 @@ class ApiServer:
         self._server.trigger.pull_trigger(lambda: self._server.move(listener))
 
     def leave(self) -> None:
-        """Close the old socket: `LAST_CALL` seconds after each `move`."""
+        """Close the old socket: `DRAIN_SECONDS` seconds after each `move`."""
         self._server.trigger.pull_trigger(self._server.leave)
 
     def last_requests(self) -> None:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 LONGEST_WAIT = 5.0
 
 
-class Door:
+class ListenerReceiver:
     """Loop thread only. `take` is called with each socket that comes in, once it is time."""
 
     def __init__(

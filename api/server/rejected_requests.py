@@ -32,7 +32,7 @@ class Refused:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Refusals:
+class RejectedRequestLog:
     """Called by the server's threads with each request that it refuses; gives headers for the answer."""
 
     def __init__(self, services: Services) -> None:

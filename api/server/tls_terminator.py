@@ -23,14 +23,14 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages import SUPERVISOR, Done, Problem, ReportProblems, SetMaxConnections
 from actors.bus.messages.problems import CERTIFICATE
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
-from actors.net.listener_drain import LAST_CALL, last_call
+from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import Certificate, TlsStream
 from actors.problems import Problems
 from actors.process import Actor, Boot
-from actors.throttled_log import Complaint
+from actors.throttled_log import ThrottledLog
 from api.server.connection_limits import counted_as, per_address
-from api.server.listener_handover import Door
+from api.server.listener_handover import ListenerReceiver
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ CERTIFICATE_PERIOD = 30.0
 ACCEPTS_AT_ONCE = 64
 
 
-class TlsFront(Actor):
+class TlsTerminator(Actor):
     """Takes connections at `sockets[0]`. `boot.params`: `cert_file`, `key_file`, `max_connections`."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
@@ -61,12 +61,12 @@ class TlsFront(Actor):
         self._certificate = Certificate(params["cert_file"], params["key_file"], self._judge_certificate)
         self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
         self._most = int(params["max_connections"])
-        self._scarcity = Complaint(log, "connections can't be accepted")
+        self._scarcity = ThrottledLog(log, "connections can't be accepted")
         self._links: set[_Link] = set()
         self._by_address: Counter[str] = Counter()
         self._listener: socket.socket | None = None
         self._draining = self._full = False
-        self._door = Door(self.loop, self.run_dir.api_door, self._move, MOVE_WAIT)
+        self._door = ListenerReceiver(self.loop, self.run_dir.api_door, self._move, MOVE_WAIT)
         self.inner = str(self.run_dir.api_inner)
         self._listen(sockets[0])
         self.loop.call_every(LOOK_PERIOD, self._look)
@@ -133,10 +133,10 @@ class TlsFront(Actor):
         """Who has begun to connect to the old socket is still let in."""
         older, self._listener = self._listener, None
         if older is not None:
-            last_call(older)
+            reject_new_syns(older)
             self.loop.unwatch(older.fileno())
             self.loop.watch(older.fileno(), select.EPOLLIN, lambda _mask: self._let_in_all(older))
-            self.loop.call_later(LAST_CALL, lambda: self._leave(older))
+            self.loop.call_later(DRAIN_SECONDS, lambda: self._leave(older))
         self._listen(listener)
 
     def _leave(self, older: socket.socket) -> None:
@@ -206,7 +206,7 @@ class TlsFront(Actor):
 class _Link:
     """One client with its connection to the API. `deadline` is None while the API's own deadlines hold."""
 
-    def __init__(self, front: TlsFront, client: socket.socket, stream: TlsStream, address: str) -> None:
+    def __init__(self, front: TlsTerminator, client: socket.socket, stream: TlsStream, address: str) -> None:
         self.deadline: float | None = time.monotonic() + HANDSHAKE_TIMEOUT
         self._front = front
         self._client = client

@@ -21,7 +21,7 @@ EXPORTS_MAX, EXPORTS_EACH = 6, 2
 """Requests that read many records: in all, and of one user."""
 
 
-class Slots:
+class ConcurrencyLimit:
     """`limit` places, of which one holder has at most `share`. Thread-safe."""
 
     def __init__(self, limit: int, share: int, what: str, holder: str = "user") -> None:
@@ -59,8 +59,8 @@ class Slots:
 class Slot:
     """A place that was taken; as a context manager it is given back at the end, else by `release`."""
 
-    def __init__(self, slots: Slots, holder: str) -> None:
-        self._slots: Slots | None = slots
+    def __init__(self, slots: ConcurrencyLimit, holder: str) -> None:
+        self._slots: ConcurrencyLimit | None = slots
         self._holder = holder
 
     def release(self) -> None:

@@ -11,7 +11,7 @@ import time
 from api.audit import AuditedStore
 from api.operator.bootstrap import check_strength, new_password
 from api.services import users
-from api.services.revocation import commit_ending
+from api.services.revocation import commit_and_revoke
 from api.services.users import User
 from api.store import Store, Write
 from config.passwords import hash_password
@@ -36,7 +36,7 @@ def reset(store: AuditedStore, username: str, password: str | None) -> tuple[Use
     with users.one_change:
         user = _user(store, username)
         changed = user.model_copy(update={"password_hash": hashed, "updated_at": time.time()})
-        commit_ending(store, [Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))], [user.id])
+        commit_and_revoke(store, [Write(users.COLLECTION, user.id, changed.model_dump(mode="json"))], [user.id])
     return changed, chosen
 
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from actors.bus.messages import ProxyStats, Runtime, SenderState, SystemFigures, UpstreamState, WebhookStatus
+from actors.bus.messages import ProxyStats, Runtime, SystemMetrics, UpstreamState, WebhookSenderState, WebhookStatus
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
 from api.services.runtime_view import NO_STATS
@@ -36,7 +36,7 @@ _COUNTERS = (
 )
 _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 """Every octave from 1 ms to half a minute; the fine ones are for percentiles of ours."""
-_SYSTEM: tuple[tuple[str, str, Callable[[SystemFigures], float]], ...] = (
+_SYSTEM: tuple[tuple[str, str, Callable[[SystemMetrics], float]], ...] = (
     ("cpu_usage_ratio", "Processors in use, 0 to 1", lambda seen: seen.cpu_percent / 100),
     ("memory_usage_ratio", "The machine's memory in use, 0 to 1", lambda seen: seen.memory_percent / 100),
     ("resident_memory_bytes", "Resident memory of all processes of the product", lambda seen: seen.rss),
@@ -56,8 +56,8 @@ def expose(
     proxies: Sequence[Proxy],
     totals: Mapping[str, ProxyStats],
     runtimes: Mapping[str, Runtime],
-    system: SystemFigures | None,
-    sender: SenderState | None = None,
+    system: SystemMetrics | None,
+    sender: WebhookSenderState | None = None,
     parts: Parts = Parts(),  # noqa: B008 - it never changes
 ) -> bytes:
     """The exposition. Without `system` there are no figures of the machine in it, without `sender` none of webhooks."""
@@ -74,8 +74,8 @@ class _Exposition(Collector):
         proxies: Sequence[Proxy],
         totals: Mapping[str, ProxyStats],
         runtimes: Mapping[str, Runtime],
-        system: SystemFigures | None,
-        sender: SenderState | None,
+        system: SystemMetrics | None,
+        sender: WebhookSenderState | None,
         parts: Parts,
     ) -> None:
         self._stats = [((each.id, each.protocol, each.name), totals.get(each.id, NO_STATS)) for each in proxies]

@@ -20,29 +20,29 @@ from actors.bus.messages import (
     SUPERVISOR,
     AccessSpec,
     AccountSpec,
+    ApplyProxy,
     CancelListeners,
-    DescribeFleet,
     Done,
+    DropAccountUsage,
     Fleet,
-    ForgetAccounts,
     LimitsSpec,
     ListenerRefused,
     ListenerReserved,
     ProxySpec,
-    PutProxy,
+    QueryRuntime,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
 )
 from api.bus_bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
-from api.services.proxy_cache import COLLECTION, Catalogue, StoredProxy
+from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_upstreams import upstreams_spec, with_parents
 from api.services.supervisor_link import SupervisorLink, SupervisorLost
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
 from api.unchanged import is_same
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.access import ProxyAccess
 from config.model.accounts import ProxyAccount, ProxyLimits
 from config.model.exposure_warnings import warnings
@@ -67,8 +67,8 @@ LOCK_TIMEOUT = 15.0
 Status = Literal["active", "inactive"]
 
 
-def spec_of(proxy: StoredProxy, seal: Seal) -> ProxySpec:
-    """What supervisor and forwarding actor need of it. Raises `SealError`."""
+def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
+    """What supervisor and forwarding actor need of it. Raises `SecretBoxError`."""
     record = proxy.record
     with_auth = record.auth.enabled
     return ProxySpec(
@@ -127,15 +127,15 @@ def _account_spec(account: ProxyAccount) -> AccountSpec:
     )
 
 
-def read_specs(store: Store, seal: Seal) -> tuple[ProxySpec, ...]:
+def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
     """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
-    return _specs(Catalogue(store), seal)
+    return _specs(ProxyCache(store), seal)
 
 
-def _specs(catalogue: Catalogue, seal: Seal) -> tuple[ProxySpec, ...]:
+def _specs(catalogue: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
     try:
         return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
-    except SealError as error:
+    except SecretBoxError as error:
         raise StoreDamaged(str(error)) from error
 
 
@@ -153,7 +153,7 @@ class Proxies:
         publish: Callable[[str, dict[str, Any]], None],
         default_timeout: int,
         tls: ServerTls,
-        seal: Seal,
+        seal: SecretBox,
         upstream_policy: UpstreamPolicy,
         told: Callable[[], None] = lambda: None,
     ) -> None:
@@ -165,7 +165,7 @@ class Proxies:
         self._seal = seal
         self._upstream_policy = upstream_policy
         self._store = store
-        self._catalogue = Catalogue(store)
+        self._catalogue = ProxyCache(store)
         self._bridge = bridge
         self._publish = publish
         self._default_timeout = default_timeout
@@ -314,7 +314,7 @@ class Proxies:
     def _with_parents(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> ProxyRecord:
         try:
             record = with_parents(record, body, self._seal)
-        except SealError as error:
+        except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         if body.upstreams:
             records = [each.record for each in self.all()]
@@ -422,19 +422,19 @@ class Proxies:
 
     def _require_supervisor(self, proxy_id: str) -> Fleet:
         """What the supervisor says of the proxy: nothing is stored that it could not be told."""
-        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((proxy_id,)))
+        reply = self._bridge.ask(SUPERVISOR, QueryRuntime((proxy_id,)))
         if not isinstance(reply, Fleet):
             raise SupervisorLost(repr(reply))
         return reply
 
     def _tell_wish(self, stored: StoredProxy) -> None:
-        self.link.tell_stored(PutProxy(spec_of(stored, self._seal)))
+        self.link.tell_stored(ApplyProxy(spec_of(stored, self._seal)))
 
     def _forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
         """What removed accounts have used needs to be kept by nobody."""
         gone = {account.id for account in before.accounts} - {account.id for account in after.accounts}
         if gone:
-            reply = self._bridge.ask(METRICS, ForgetAccounts(after.id, tuple(gone)))
+            reply = self._bridge.ask(METRICS, DropAccountUsage(after.id, tuple(gone)))
             if not isinstance(reply, Done):
                 log.warning("what %d removed accounts of %s have used is kept: %r", len(gone), after.id, reply)
 

@@ -40,7 +40,7 @@ def load(document: Document) -> StoredProxy:
     return StoredProxy(ProxyRecord.model_validate(document.body), document.revision)
 
 
-class Catalogue:
+class ProxyCache:
     """The proxies of a store. Thread-safe; what a change has stored is seen by whoever asks after it."""
 
     def __init__(self, store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.bus.messages import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState, forwarding_name
 from api.bus_bridge import Bridge
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord, ProxyUpdate
 from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
 from config.text.formatting import timestamp_text
@@ -17,8 +17,8 @@ ASK_TIMEOUT = 2.0
 ASKED_AT_ONCE = 16
 
 
-def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: Seal) -> ProxyRecord:
-    """`record` with the parents of `body`, if it names any. Raises `InvalidProxy`, `SealError`."""
+def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> ProxyRecord:
+    """`record` with the parents of `body`, if it names any. Raises `InvalidProxy`, `SecretBoxError`."""
     if body.upstreams is not None:
         parents = replace_parents(record.upstreams, body.upstreams, seal)
         record = record.model_copy(update={"upstreams": parents})
@@ -26,8 +26,8 @@ def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: Seal) -> ProxyRec
     return record
 
 
-def upstreams_spec(record: ProxyRecord, seal: Seal) -> UpstreamsSpec:
-    """What the forwarding actor needs, passwords in the clear. Raises `SealError`."""
+def upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
+    """What the forwarding actor needs, passwords in the clear. Raises `SecretBoxError`."""
     check = record.upstream_check
     return UpstreamsSpec(
         parents=tuple(_parent_spec(parent, seal) for parent in record.upstreams),
@@ -38,7 +38,7 @@ def upstreams_spec(record: ProxyRecord, seal: Seal) -> UpstreamsSpec:
     )
 
 
-def _parent_spec(parent: ProxyUpstream, seal: Seal) -> UpstreamSpec:
+def _parent_spec(parent: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
     return UpstreamSpec(
         name=parent.name,
         protocol=parent.protocol,

@@ -13,7 +13,7 @@ from api.services.api_keys import ApiKey
 from api.store import NotStored, Store, Write
 
 
-def commit_ending(
+def commit_and_revoke(
     store: Store, writes: Sequence[Write], signed_out: Iterable[str], gone: Iterable[str] = ()
 ) -> tuple[list[int], list[ApiKey]]:
     """All of `writes`, and the end of all sign-ins of `signed_out`, users' ids, and `gone`, of these with their keys.

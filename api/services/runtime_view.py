@@ -15,13 +15,13 @@ from typing import Any
 from actors.bus.messages import (
     METRICS,
     SUPERVISOR,
-    DescribeFleet,
     ProxyStats,
+    QueryRuntime,
     QueryStats,
     QuerySystem,
     Runtime,
     Stats,
-    SystemFigures,
+    SystemMetrics,
 )
 from actors.bus.messages import Fleet as FleetMessage
 from api.bus_bridge import Bridge
@@ -79,17 +79,17 @@ class Fleet:
         reply = self._bridge.ask(METRICS, QueryStats(proxy_ids, detailed=True), STATS_TIMEOUT)
         return reply.proxies if isinstance(reply, Stats) else None
 
-    def system(self) -> SystemFigures | None:
+    def system(self) -> SystemMetrics | None:
         """The system's figures; None when the collector doesn't answer."""
         reply: Any = self._bridge.ask(METRICS, QuerySystem(), STATS_TIMEOUT)
-        return reply if isinstance(reply, SystemFigures) else None
+        return reply if isinstance(reply, SystemMetrics) else None
 
     def _is_good(self, answer: tuple[float, int, FleetMessage | None]) -> bool:
         asked, changes, _ = answer
         return changes == self._changes and time.monotonic() - asked < self.remembered
 
     def _describe(self) -> FleetMessage | None:
-        reply = self._bridge.ask(SUPERVISOR, DescribeFleet((), stopped=False), FLEET_TIMEOUT)
+        reply = self._bridge.ask(SUPERVISOR, QueryRuntime((), stopped=False), FLEET_TIMEOUT)
         return reply if isinstance(reply, FleetMessage) else None
 
 

@@ -15,13 +15,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages import SUPERVISOR, Done, Failed, ListenerRefused, PrepareSettings, PutSettings, SetSettings
+from actors.bus.messages import SUPERVISOR, Done, Failed, ListenerRefused, PutSettings, SetSettings, ValidateSettings
 from api.bus_bridge import Bridge
 from api.http.errors import invalid, not_found
 from api.services.proxies import stale
 from api.services.supervisor_link import SupervisorLost
 from api.store import Store
-from config.settings.runtime import FixedSetting, Grouped, SettingsUpdate, Stored, changes, groups, merge, without
+from config.settings.runtime import Grouped, ReadOnlySetting, SettingsUpdate, Stored, changes, groups, merge, without
 
 COLLECTION = "settings"
 DOCUMENT = "settings"
@@ -124,12 +124,12 @@ class LiveSettings:
     def _changes(self, body: SettingsUpdate) -> Stored:
         try:
             return changes(self._in_force(), body)
-        except FixedSetting as error:
+        except ReadOnlySetting as error:
             raise invalid(error.field, error.error) from error
 
     def prepare(self, stored: Stored) -> None:
         """Could this be in force? A new address of the API is bound. Raises `ApiError` 400, `SupervisorLost`."""
-        reply = self._bridge.ask(SUPERVISOR, PrepareSettings(stored))
+        reply = self._bridge.ask(SUPERVISOR, ValidateSettings(stored))
         if isinstance(reply, ListenerRefused):
             raise invalid(f"server.{reply.field}", reply.error)
         if isinstance(reply, Failed):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from actors.bus.messages import SUPERVISOR, AwaitProxy, Done, ProxySpec, PutWish
+from actors.bus.messages import SUPERVISOR, AwaitProxy, Done, ProxySpec, ReplaceProxies
 from api.bus_bridge import Bridge
 from api.store import StoreError
 
@@ -91,7 +91,7 @@ class SupervisorLink:
                 log.warning("the supervisor can't be told of changes yet: %s", error)
 
     def _tell_all(self) -> bool:
-        if not isinstance(self._bridge.ask(SUPERVISOR, PutWish(self._specs())), Done):
+        if not isinstance(self._bridge.ask(SUPERVISOR, ReplaceProxies(self._specs())), Done):
             return False
         self._catching_up = None
         self._told()

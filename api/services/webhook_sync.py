@@ -12,7 +12,7 @@ from api.bus_bridge import LoopBridge
 from api.http.errors import ApiError
 from api.services.webhooks import Webhooks
 from api.store import StoreError
-from config.files.secret_box import SealError
+from config.files.secret_box import SecretBoxError
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class WebhookLink:
         """At the API's start. A sender that isn't there yet asks at its own start."""
         try:
             self._mailbox.tell(WEBHOOKS, self._webhooks.told())
-        except SealError as error:
+        except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
 
     def receive(self, message: Any, answer: Answer) -> bool:
@@ -46,7 +46,7 @@ class WebhookLink:
     def _fetch(self, answer: Answer) -> None:
         try:
             answer(self._webhooks.told())
-        except SealError as error:
+        except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
             answer(Failed(str(error)))
 

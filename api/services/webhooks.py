@@ -19,14 +19,14 @@ from actors.bus.messages import (
     WEBHOOKS,
     Deliveries,
     Done,
-    ProbeWebhook,
     QueryDeliveries,
-    QuerySender,
+    QueryWebhookSender,
     QueryWebhookStatus,
     Redeliver,
-    SenderState,
+    SendTestEvent,
     SetWebhooks,
-    WebhookProbed,
+    TestEventSent,
+    WebhookSenderState,
     WebhookSpec,
     WebhookStatus,
     WebhookStatuses,
@@ -38,7 +38,7 @@ from api.services.condition import Flaw, of_webhooks
 from api.services.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
 from api.unchanged import is_same
-from config.files.secret_box import Seal, SealError
+from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import (
     HEADER_PURPOSE,
     SECRET_PURPOSE,
@@ -84,7 +84,7 @@ class Webhooks:
     """
 
     def __init__(
-        self, store: Store, bridge: Bridge, publish: Callable[[str, dict[str, Any]], None], seal: Seal
+        self, store: Store, bridge: Bridge, publish: Callable[[str, dict[str, Any]], None], seal: SecretBox
     ) -> None:
         self._store = store
         self._bridge = bridge
@@ -113,7 +113,7 @@ class Webhooks:
         return self._load(document)
 
     def told(self) -> SetWebhooks:
-        """Everything, as the sender needs it. Raises `SealError`."""
+        """Everything, as the sender needs it. Raises `SecretBoxError`."""
         revision = self._store.revision  # read first: what is found is of this revision or a later one
         documents = self._store.find(COLLECTION)
         return SetWebhooks(revision, tuple(self._spec(document) for document in documents))
@@ -222,15 +222,15 @@ class Webhooks:
         nothing = WebhookStatus(0, None, None, None)
         return [(each.id, each.name, statuses.get(each.id, nothing)) for each in records] if statuses else []
 
-    def sender_state(self) -> SenderState | None:
+    def sender_state(self) -> WebhookSenderState | None:
         """How the sender is; None when it doesn't answer."""
-        reply = self._bridge.ask(WEBHOOKS, QuerySender(), TOLD_MAX)
-        return reply if isinstance(reply, SenderState) else None
+        reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), TOLD_MAX)
+        return reply if isinstance(reply, WebhookSenderState) else None
 
-    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookProbed:
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> TestEventSent:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
-        reply = self._bridge.ask(WEBHOOKS, ProbeWebhook(webhook_id, request_id), timeout + ASK_TIMEOUT)
-        if not isinstance(reply, WebhookProbed):
+        reply = self._bridge.ask(WEBHOOKS, SendTestEvent(webhook_id, request_id), timeout + ASK_TIMEOUT)
+        if not isinstance(reply, TestEventSent):
             raise SenderLost(repr(reply))
         return reply
 
@@ -272,7 +272,7 @@ class Webhooks:
         """The store has it already, and the sender asks for everything when it is back."""
         try:
             reply = self._bridge.ask(WEBHOOKS, self.told(), TOLD_MAX)
-        except SealError as error:
+        except SecretBoxError as error:
             log.error("no webhook can be delivered to: %s", error)
             return
         if not isinstance(reply, Done):
@@ -282,7 +282,7 @@ class Webhooks:
         record = WebhookRecord.model_validate(document.body)
         try:
             return StoredWebhook(record, document.revision, self._opened(record))
-        except SealError as error:
+        except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
 
     def _spec(self, document: Document) -> WebhookSpec:
@@ -315,11 +315,11 @@ class Webhooks:
     def _open_text(self, sealed: str) -> str:
         try:
             return self._seal.open(sealed, HEADER_PURPOSE)
-        except SealError as error:
+        except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
 
     def _seal_text(self, text: str, purpose: str) -> str:
         try:
             return self._seal.seal(text, purpose)
-        except SealError as error:
+        except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error

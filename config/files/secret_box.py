@@ -32,11 +32,11 @@ NONCE_BYTES = 12
 _PREFIX = "sealed:1:"
 
 
-class SealError(Exception):
+class SecretBoxError(Exception):
     """A secret can't be sealed or opened. The text names the key file and never the secret."""
 
 
-class Seal:
+class SecretBox:
     """Seals and opens with the key of one file, which is read at the first use. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
@@ -45,28 +45,32 @@ class Seal:
         self._lock = threading.Lock()
 
     def ensure(self) -> None:
-        """Make the key file unless there is one. Raises `SealError` when that fails, or when it holds no key."""
+        """Make the key file unless there is one. Raises `SecretBoxError` when that fails, or when it holds no key."""
         self._known(make=True)
 
     def seal(self, secret: str, purpose: str) -> str:
-        """The text to store. Raises `SealError`."""
+        """The text to store. Raises `SecretBoxError`."""
         key = self._known(make=True)
         nonce = os.urandom(NONCE_BYTES)
         data = nonce + _cipher(key).encrypt(nonce, secret.encode(), purpose.encode())
         return f"{_PREFIX}{_mark(key)}:{base64.urlsafe_b64encode(data).decode('ascii')}"
 
     def open(self, sealed: str, purpose: str) -> str:
-        """The secret that was sealed for the same purpose. Raises `SealError`."""
+        """The secret that was sealed for the same purpose. Raises `SecretBoxError`."""
         from cryptography.exceptions import InvalidTag  # only who has secrets pays for it
 
         mark, data = self._parts(sealed)
         key = self._known(make=False)
         if mark != _mark(key):
-            raise SealError(f"{self._path}: a secret was sealed with another key ({mark}, this one is {_mark(key)})")
+            raise SecretBoxError(
+                f"{self._path}: a secret was sealed with another key ({mark}, this one is {_mark(key)})"
+            )
         try:
             return _cipher(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], purpose.encode()).decode()
         except InvalidTag as error:
-            raise SealError(f"{self._path}: a sealed secret is damaged, or was sealed for something else") from error
+            raise SecretBoxError(
+                f"{self._path}: a sealed secret is damaged, or was sealed for something else"
+            ) from error
 
     def _known(self, make: bool) -> bytes:
         with self._lock:
@@ -80,9 +84,9 @@ class Seal:
                 make_key(self._path)
             return read_key(self._path)
         except FileNotFoundError as error:
-            raise SealError(f"{self._path}: missing, and there are secrets sealed with it; put it back") from error
+            raise SecretBoxError(f"{self._path}: missing, and there are secrets sealed with it; put it back") from error
         except (OSError, PathError, KeyFileError) as error:
-            raise SealError(str(error)) from error
+            raise SecretBoxError(str(error)) from error
 
     def _parts(self, sealed: str) -> tuple[str, bytes]:
         mark, colon, data = sealed.removeprefix(_PREFIX).partition(":")
@@ -91,19 +95,19 @@ class Seal:
         except binascii.Error:
             decoded = b""
         if not sealed.startswith(_PREFIX) or not colon or len(decoded) <= NONCE_BYTES:
-            raise SealError(f"{self._path}: what should be a sealed secret is none")
+            raise SecretBoxError(f"{self._path}: what should be a sealed secret is none")
         return mark, decoded
 
     def __repr__(self) -> str:
         return f"<Seal with {self._path}>"
 
 
-def seal_of(data: DataDir) -> Seal:
+def secret_box_of(data: DataDir) -> SecretBox:
     """The seal of a data directory: with the key that systemd has given, else with one of its own."""
     try:
-        return Seal(credential(SECRETS_KEY) or data.keys / "secrets.key")
+        return SecretBox(credential(SECRETS_KEY) or data.keys / "secrets.key")
     except CredentialError as error:
-        raise SealError(str(error)) from error
+        raise SecretBoxError(str(error)) from error
 
 
 def _mark(key: bytes) -> str:

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from config.files.certificates import for_callers, unusable_file
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.model.upstream_fields import OrText, listed, no_nulls, read_parent
@@ -203,8 +203,10 @@ class Node(Protocol):
     upstreams: list[ProxyUpstream]
 
 
-def replace_parents(before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: Seal) -> list[ProxyUpstream]:
-    """The list as it is to be stored. Raises `InvalidProxy`, `SealError`."""
+def replace_parents(
+    before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: SecretBox
+) -> list[ProxyUpstream]:
+    """The list as it is to be stored. Raises `InvalidProxy`, `SecretBoxError`."""
     passwords = {parent.identity: parent.password for parent in before}
     names = _names(given)
     after: list[ProxyUpstream] = []
@@ -236,7 +238,7 @@ def _twice(given: list[UpstreamInput], first: int, index: int) -> InvalidProxy:
     return InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{first}]")
 
 
-def _sealed(known: str | None, password: str | None, seal: Seal) -> str | None:
+def _sealed(known: str | None, password: str | None, seal: SecretBox) -> str | None:
     """A password that stays the same keeps its seal, so that no change is seen where there is none."""
     if password is None or (known is not None and seal.open(known, PURPOSE) == password):
         return known

@@ -91,7 +91,7 @@ class SettingsUpdate(_Input):
         return refuse_nulls(given)
 
 
-class FixedSetting(ValueError):
+class ReadOnlySetting(ValueError):
     """The setting `field` can't be changed while the product runs; `error` says why."""
 
     def __init__(self, field: str, error: str) -> None:
@@ -100,7 +100,7 @@ class FixedSetting(ValueError):
         self.error = error
 
 
-class BadStored(ValueError):
+class InvalidOverride(ValueError):
     """What was set through the API is not good any more, by hand or by an older release; the text names the key."""
 
 
@@ -153,7 +153,7 @@ FIXED = {
 def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
     """What of `update` differs from what is in force; so what was read can be sent back and sets nothing.
 
-    Raises `FixedSetting`.
+    Raises `ReadOnlySetting`.
     """
     now = groups(settings)
     changed: Stored = {}
@@ -162,9 +162,9 @@ def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
             if value == now[group][key]:
                 continue
             if (group, key) in FIXED:
-                raise FixedSetting(f"{group}.{key}", FIXED[group, key])
+                raise ReadOnlySetting(f"{group}.{key}", FIXED[group, key])
             if (group, key) == ("logging", "output") and value not in OUTPUTS:
-                raise FixedSetting("logging.output", f"must be one of {', '.join(OUTPUTS)}; {PATH_REASON}")
+                raise ReadOnlySetting("logging.output", f"must be one of {', '.join(OUTPUTS)}; {PATH_REASON}")
             changed.setdefault(group, {})[key] = value
     return changed
 
@@ -185,14 +185,14 @@ def without(stored: Stored, group: str, key: str) -> Stored:
 def overlay(base: Grouped, stored: Mapping[str, Mapping[str, Any]]) -> dict[str, BaseModel]:
     """The groups that `stored` changes, as models, for `model_copy(update=…)` or `dataclasses.replace`.
 
-    Raises `BadStored`.
+    Raises `InvalidOverride`.
     """
     return {group: _laid_over(group, getattr(base, group, None), values) for group, values in stored.items()}
 
 
 def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
     if not isinstance(base, BaseModel):
-        raise BadStored(f"{group}: unknown group")
+        raise InvalidOverride(f"{group}: unknown group")
     whole = {**base.model_dump(), **values}  # not as JSON, which would mask secrets
     if group == "auth" and "session_timeout" in values:
         whole["jwt"] = {**whole["jwt"], "access_token_ttl": None}
@@ -200,4 +200,4 @@ def _laid_over(group: str, base: Any, values: Mapping[str, Any]) -> BaseModel:
         return type(base).model_validate(whole)
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadStored(f"{group}.{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise InvalidOverride(f"{group}.{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error

@@ -6,14 +6,14 @@ import logging
 
 import pytest
 
-from actors.throttled_log import PERIOD, Complaint
+from actors.throttled_log import PERIOD, ThrottledLog
 
 
 def test_a_trouble_is_said_when_it_begins_when_it_changes_now_and_then_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
-    complaint = Complaint(logging.getLogger("disk"), "the disk", clock=lambda: now)
+    complaint = ThrottledLog(logging.getLogger("disk"), "the disk", clock=lambda: now)
     caplog.set_level(logging.INFO)
 
     def said() -> list[str]:

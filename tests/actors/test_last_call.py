@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.net.listener_drain import last_call, open_again
+from actors.net.listener_drain import accept_syns_again, reject_new_syns
 
 LONG = 10.0
 SHORT = 0.1
@@ -24,7 +24,7 @@ def test_after_the_last_call_those_in_the_queue_are_served_and_others_do_not_get
     listener: socket.socket,
 ) -> None:
     with socket.create_connection(listener.getsockname(), LONG) as waiting:
-        closed = last_call(listener)
+        closed = reject_new_syns(listener)
         with socket.socket() as late:
             late.settimeout(SHORT)
             with pytest.raises(TimeoutError) if closed else contextlib.nullcontext():
@@ -36,14 +36,14 @@ def test_after_the_last_call_those_in_the_queue_are_served_and_others_do_not_get
 
 
 def test_a_socket_that_is_opened_again_takes_everybody(listener: socket.socket) -> None:
-    last_call(listener)
-    open_again(listener)
-    open_again(listener)
+    reject_new_syns(listener)
+    accept_syns_again(listener)
+    accept_syns_again(listener)
     with socket.create_connection(listener.getsockname(), LONG):
         listener.accept()[0].close()
 
 
 def test_a_unix_socket_is_left_as_it_is() -> None:
     with socket.socket(socket.AF_UNIX) as listener:
-        last_call(listener)
-        open_again(listener)
+        reject_new_syns(listener)
+        accept_syns_again(listener)

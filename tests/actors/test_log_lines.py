@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from actors.log_format import JsonLines, TextLines, set_subject
+from actors.log_format import JsonFormatter, TextFormatter, set_subject
 
 
 def record(message: str, *arguments: object, broken: bool = False) -> logging.LogRecord:
@@ -24,7 +24,7 @@ def record(message: str, *arguments: object, broken: bool = False) -> logging.Lo
 
 
 def test_a_json_line_is_json_whatever_is_in_the_message() -> None:
-    line = JsonLines().format(record("odd 'quotes' \"and\"\nlines %s", "é", broken=True))
+    line = JsonFormatter().format(record("odd 'quotes' \"and\"\nlines %s", "é", broken=True))
     assert "\n" not in line
     told = json.loads(line)
     assert told["message"] == "odd 'quotes' \"and\"\nlines é"
@@ -33,34 +33,34 @@ def test_a_json_line_is_json_whatever_is_in_the_message() -> None:
 
 
 def test_a_text_line_has_its_time_in_utc() -> None:
-    assert TextLines().format(record("hello")) == "1970-01-01T00:00:00.000Z WARNING some.logger: hello"
+    assert TextFormatter().format(record("hello")) == "1970-01-01T00:00:00.000Z WARNING some.logger: hello"
 
 
 def test_messages_begin_with_the_subject_of_the_process() -> None:
     set_subject("100% office (3128)")
     try:
-        assert TextLines().format(record("hello %s", "x")).endswith(" some.logger: 100% office (3128): hello x")
-        assert json.loads(JsonLines().format(record("hello")))["message"] == "100% office (3128): hello"
+        assert TextFormatter().format(record("hello %s", "x")).endswith(" some.logger: 100% office (3128): hello x")
+        assert json.loads(JsonFormatter().format(record("hello")))["message"] == "100% office (3128): hello"
     finally:
         set_subject("")
-    assert TextLines().format(record("hello")).endswith(" some.logger: hello")
+    assert TextFormatter().format(record("hello")).endswith(" some.logger: hello")
 
 
 UNSAFE = ["\n", "\r", "\x1b[2J", "\x9b31m", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066", "\u200b", "\ufeff"]
 
 
 @pytest.mark.parametrize("text", UNSAFE, ids=ascii)
-@pytest.mark.parametrize("lines", [TextLines(), JsonLines()], ids=["text", "json"])
+@pytest.mark.parametrize("lines", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
 def test_no_message_makes_a_second_line_or_orders_a_terminal(lines: logging.Formatter, text: str) -> None:
     line = lines.format(record("before %s after", text))
     assert len(line.splitlines()) == 1
     assert line.isprintable()
-    if isinstance(lines, JsonLines):
+    if isinstance(lines, JsonFormatter):
         assert json.loads(line)["message"] == f"before {text} after"
 
 
 def test_letters_of_all_languages_stay_as_they_are() -> None:
-    assert TextLines().format(record("Grüße, 世界")).endswith("Grüße, 世界")
+    assert TextFormatter().format(record("Grüße, 世界")).endswith("Grüße, 世界")
 
 
 def test_lines_of_a_traceback_are_indented_and_without_orders() -> None:
@@ -68,6 +68,6 @@ def test_lines_of_a_traceback_are_indented_and_without_orders() -> None:
         raise ValueError("why\n2026-01-01T00:00:00.000Z ERROR forged: line\x1b[2J")
     except ValueError:
         made = logging.LogRecord("some.logger", logging.WARNING, "file", 1, "message", (), sys.exc_info())
-    first, *others = TextLines().format(made).split("\n")
+    first, *others = TextFormatter().format(made).split("\n")
     assert first.endswith("some.logger: message")
     assert all(line.startswith("  ") and line.isprintable() for line in others)

@@ -227,7 +227,7 @@ def test_the_log_itself_goes_to_the_journal_where_no_value_forges_a_field(
 
 
 def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: Path) -> None:
-    made = sinks.Outlets(tmp_path)
+    made = sinks.ActiveSink(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     (tmp_path / "access").rename(tmp_path / "access.1")
@@ -238,7 +238,7 @@ def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: P
 
 
 def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
-    made = sinks.Outlets(tmp_path)
+    made = sinks.ActiveSink(tmp_path)
     made.choose(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     size = (tmp_path / "access").stat().st_size
@@ -259,7 +259,7 @@ def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
 def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made = sinks.Outlets(bench.run_dir.path)
+    made = sinks.ActiveSink(bench.run_dir.path)
     made.choose(f"jsonl:{bench.run_dir.path}/no-folder/file")
     for number in range(3):
         made.write([row_of(str(number))], "office")
@@ -275,7 +275,7 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
     ],
 )
 def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, template: str, ending: str) -> None:
-    made = sinks.Outlets(tmp_path)
+    made = sinks.ActiveSink(tmp_path)
     made.choose(f"{output}:{tmp_path}/named", template)
     made.write([row_of("http://a.example/")], "office")
     made.choose(output, template)
@@ -287,7 +287,7 @@ def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, tem
 
 
 def test_another_template_holds_from_the_next_line_on(tmp_path: Path) -> None:
-    made = sinks.Outlets(tmp_path)
+    made = sinks.ActiveSink(tmp_path)
     for template in ("%rm", "%{reason}"):
         made.choose(f"template:{tmp_path}/access", template)
         made.write([row_of("http://a.example/")], "office")

@@ -17,7 +17,7 @@ from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.metrics import live_feed
 from actors.metrics.curve_auth import server_keys
-from actors.metrics.live_feed import PublicSocket, event_payload
+from actors.metrics.live_feed import LiveFeed, event_payload
 
 DEADLINE = 10.0
 
@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, clients: tuple[str, ...] = (), key_file: Path | None = None) -> None:
         self.loop = Loop()
         self.context: zmq.Context[Any] = zmq.Context()
-        self.public = PublicSocket(self.loop, self.context, "tcp://127.0.0.1:0", clients, key_file)
+        self.public = LiveFeed(self.loop, self.context, "tcp://127.0.0.1:0", clients, key_file)
         self.subscribers: list[zmq.Socket[bytes]] = []
 
     def subscriber(self, *topics: str) -> zmq.Socket[bytes]:
@@ -169,7 +169,7 @@ def test_garbage_on_the_port_harms_nobody(stage: Stage) -> None:
 
 
 def test_a_taken_port_is_said_and_nothing_else_stops(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    second = PublicSocket(stage.loop, stage.context, stage.public.endpoint)
+    second = LiveFeed(stage.loop, stage.context, stage.public.endpoint)
     assert second.endpoint == ""
     second.say("metrics.system", {})
     stage.loop.turn(0.0)
@@ -179,7 +179,7 @@ def test_a_taken_port_is_said_and_nothing_else_stops(stage: Stage, caplog: pytes
 
 
 def test_without_an_address_nothing_is_bound(stage: Stage) -> None:
-    silent = PublicSocket(stage.loop, stage.context, "")
+    silent = LiveFeed(stage.loop, stage.context, "")
     silent.say("metrics.system", {})
     assert silent.endpoint == ""
     silent.close()
@@ -271,7 +271,7 @@ def test_a_key_that_is_taken_away_hears_nothing_more_and_the_others_come_back(
 def test_without_keys_nothing_is_bound_elsewhere_than_on_loopback(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    elsewhere = PublicSocket(stage.loop, stage.context, "tcp://0.0.0.0:0")
+    elsewhere = LiveFeed(stage.loop, stage.context, "tcp://0.0.0.0:0")
     assert elsewhere.endpoint == ""
     assert "metrics.curve_clients" in caplog.text
     elsewhere.close()
@@ -282,7 +282,7 @@ def test_a_key_file_that_is_none_is_said_and_nothing_is_bound(
 ) -> None:
     file = tmp_path / "metrics-curve.key"
     file.write_text("no key")
-    broken = PublicSocket(stage.loop, stage.context, "tcp://127.0.0.1:0", (Keys().public,), file)
+    broken = LiveFeed(stage.loop, stage.context, "tcp://127.0.0.1:0", (Keys().public,), file)
     assert broken.endpoint == ""
     assert "not a key file" in caplog.text
     broken.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.histogram import bucket_of
-from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Amounts
+from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Increments
 from actors.metrics.series import Bucket, Series
 from actors.metrics.sheets import PROXIES_MIN, pack
 from actors.sqlite import open_database
@@ -53,12 +53,14 @@ def book(tmp_path: Path) -> Iterator[Book]:
     made.database.close()
 
 
-def some_amounts(rng: random.Random) -> Amounts:
+def some_amounts(rng: random.Random) -> Increments:
     latency = {bucket_of(rng.uniform(0.001, 2.0)): rng.randrange(1, 3_000) for _ in range(8)}
-    return Amounts([rng.uniform(0, 90.0) if name in FRACTIONS else rng.randrange(10_000) for name in FIELDS], latency)
+    return Increments(
+        [rng.uniform(0, 90.0) if name in FRACTIONS else rng.randrange(10_000) for name in FIELDS], latency
+    )
 
 
-def filled(book: Book) -> dict[int, dict[str, Amounts]]:
+def filled(book: Book) -> dict[int, dict[str, Increments]]:
     """Every proxy counts something in every bucket but the last; what it was."""
     rng, known = random.Random(7), {}
     for number in range(BUCKETS - 1):
@@ -70,14 +72,14 @@ def filled(book: Book) -> dict[int, dict[str, Amounts]]:
     return known
 
 
-def added(known: dict[str, Amounts], ids: tuple[str, ...]) -> Amounts:
-    total = Amounts()
+def added(known: dict[str, Increments], ids: tuple[str, ...]) -> Increments:
+    total = Increments()
     for each in ids:
         total.add(known[each])
     return total
 
 
-def same(found: Amounts | None, expected: Amounts) -> None:
+def same(found: Increments | None, expected: Increments) -> None:
     assert found is not None
     assert found.values == pytest.approx(expected.values, rel=1e-6)
     assert found.latency == expected.latency
@@ -146,9 +148,9 @@ def test_a_copy_that_was_not_committed_is_made_again(book: Book) -> None:
 
 @pytest.mark.parametrize("most", [1, 2**16 - 1, 2**16, 2**32])
 def test_lanes_are_as_wide_as_the_sum_needs(book: Book, most: int) -> None:
-    each = Amounts(latency={5: most})
+    each = Increments(latency={5: most})
     each.values[PLACE["bytes_in"]], each.values[PLACE["response_seconds"]] = 2**40, 0.25
-    last = Amounts(latency={90: 1})
+    last = Increments(latency={90: 1})
     sheet = pack([(proxy_id, each) for proxy_id in IDS] + [("prx_last", last)])
     book.database.execute("INSERT INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (STEP, START, *sheet))
     found = book.read((*IDS, "prx_last"))[0].amounts

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages import AccountUsage, TellUsage
-from actors.metrics.account_usage import FOLDED_AFTER, UsageBook
+from actors.bus.messages import AccountUsage, ReportUsage
+from actors.metrics.account_usage import FOLDED_AFTER, UsageLedger
 from config.model.quotas import PERIODS, period_at
 from tests.clocks import Clock
 
@@ -25,15 +25,15 @@ class World:
         self.folder = folder
         self.clock, self.wall = Clock(100.0), Clock(100.0)
         self.wall.now = moment("2026-03-11T12:00:00")
-        self.book = UsageBook(folder, self.clock, self.wall)
+        self.book = UsageLedger(folder, self.clock, self.wall)
 
     def restart(self) -> None:
         self.book.close()
-        self.book = UsageBook(self.folder, self.clock, self.wall)
+        self.book = UsageLedger(self.folder, self.clock, self.wall)
 
     def tell(self, instance: int, inward: int, outward: int = 0, resets: int = -1, period: str = "day") -> AccountUsage:
         said = AccountUsage(period, period_at(period, self.wall.now)[0], resets, inward, outward)
-        return self.book.take(TellUsage("p", instance, {"a": said}))["a"]
+        return self.book.take(ReportUsage("p", instance, {"a": said}))["a"]
 
     def used(self) -> int:
         usage = self.book.usage("p")["a"]
@@ -70,7 +70,7 @@ def test_a_new_day_begins_with_nothing_also_for_a_process_that_is_late(world: Wo
     late = AccountUsage("day", period_at("day", world.wall.now)[0], 0, 11, 0)
     world.wall.now += 24 * 3600
     assert world.used() == 0
-    told = world.book.take(TellUsage("p", 1, {"a": late}))["a"]
+    told = world.book.take(ReportUsage("p", 1, {"a": late}))["a"]
     assert (told.bytes_in, told.since) == (0, period_at("day", world.wall.now)[0])
     world.tell(1, 3)
     assert world.used() == 3

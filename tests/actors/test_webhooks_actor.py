@@ -12,12 +12,12 @@ import pytest
 from actors.bus import events
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import Hello, QuerySender, RecalledEvents, RecallEvents, SenderState
+from actors.bus.messages import Hello, QueryWebhookSender, ReplayedEvents, ReplayEvents, WebhookSenderState
 from actors.process import Boot
 from actors.webhooks import actor as module
 from actors.webhooks import missed_events
 from actors.webhooks.actor import WebhooksActor
-from actors.webhooks.missed_events import Owed
+from actors.webhooks.missed_events import MissedEvents
 from tests.bus.conftest import Bench
 
 REMEMBERED = 10
@@ -55,8 +55,8 @@ class Office:
         if isinstance(message, Hello):
             self.here = True
             self.exchange.appoint("webhooks", message.instance)
-        elif isinstance(message, RecallEvents):
-            answer(RecalledEvents(self.forwarder.recall(message.since)))
+        elif isinstance(message, ReplayEvents):
+            answer(ReplayedEvents(self.forwarder.recall(message.since)))
 
     def happen(self, count: int) -> None:
         self.happened += count
@@ -64,12 +64,12 @@ class Office:
             event = new_event("proxy.down", {})
             self.forwarder.publish(event_topic(event), event)
 
-    def state(self) -> SenderState:
+    def state(self) -> WebhookSenderState:
         answers: list[Any] = []
-        self.exchange.ask("webhooks", QuerySender(), answers.append, 10.0)
+        self.exchange.ask("webhooks", QueryWebhookSender(), answers.append, 10.0)
         self.until(lambda: answers, "the sender answers")
         state = answers[0]
-        assert isinstance(state, SenderState)
+        assert isinstance(state, WebhookSenderState)
         return state
 
     def until(self, condition: Callable[[], object], what: str) -> None:
@@ -139,7 +139,7 @@ def test_what_was_stored_before_the_disk_was_full_is_not_counted_when_it_is_hear
 
 
 def test_an_event_that_is_heard_after_the_question_is_not_lost_because_the_answer_lacks_it() -> None:
-    heard = Owed()
+    heard = MissedEvents()
     heard.add("before")
     asked = heard.asked_for()
     heard.add("after")

@@ -15,30 +15,30 @@ from falcon.testing import Result
 from actors.bus.messages import (
     METRICS,
     SUPERVISOR,
-    AdmitTester,
+    AllowTestClient,
+    ApplyProxy,
     AwaitProxy,
     CancelListeners,
-    DescribeFleet,
     Done,
     Event,
     Fleet,
     ListenerRefused,
     ListenerReserved,
-    PrepareSettings,
     Problem,
     ProxySpec,
     ProxyStats,
-    PutProxy,
     PutSettings,
-    PutWish,
+    QueryRuntime,
     QueryStats,
     RemoveProxy,
+    ReplaceProxies,
     ReserveListener,
     RestartProxy,
     Runtime,
     SetSettings,
     Stats,
     Unreachable,
+    ValidateSettings,
 )
 from api.app import create_app
 from api.container import ApiSettings, Services
@@ -72,7 +72,7 @@ class FakeFleet:
         self.failed: set[str] = set()
         self.problems: dict[str, tuple[Problem, ...]] = {}
         self.gone: set[str] = set()
-        self.forwarding: Callable[[AdmitTester], Any] = lambda _admit: Done()
+        self.forwarding: Callable[[AllowTestClient], Any] = lambda _admit: Done()
         self.configured = ApiSettings(security=QUIET, proxy=INTRANET)
         self.stored: Stored = {}
         self.taken: set[int] = set()
@@ -89,7 +89,7 @@ class FakeFleet:
             return self._answer_or_not(message)
         if to == METRICS and isinstance(message, QueryStats):
             return Stats({each: self.stats[each] for each in message.proxy_ids or self.stats if each in self.stats})
-        if isinstance(message, AdmitTester):
+        if isinstance(message, AllowTestClient):
             return self.forwarding(message)
         return self.others[to](message) if to in self.others else Unreachable(to, "nobody plays it")
 
@@ -121,7 +121,7 @@ class FakeFleet:
     def _supervise(self, message: Any) -> Any:
         if isinstance(message, ReserveListener):
             return self._reserve(message)
-        if isinstance(message, PutProxy):
+        if isinstance(message, ApplyProxy):
             self.wish[message.spec.id] = message.spec
             self._keep(message.spec)
             return Done()
@@ -129,7 +129,7 @@ class FakeFleet:
             del self.wish[message.proxy_id]
             self._release(message.proxy_id)
             return Done()
-        if isinstance(message, PutWish):
+        if isinstance(message, ReplaceProxies):
             self.wish = {spec.id: spec for spec in message.specs}
             self.bound, self.reserved = {}, {}
             for spec in message.specs:
@@ -141,7 +141,7 @@ class FakeFleet:
             for each in message.proxy_ids:
                 self.reserved.pop(each, None)
             return Done()
-        if isinstance(message, PrepareSettings):
+        if isinstance(message, ValidateSettings):
             return self._prepare(message.stored)
         if isinstance(message, PutSettings):
             self.stored = message.stored
@@ -150,7 +150,7 @@ class FakeFleet:
                 name: getattr(self.configured, name) for name in ("server", "logging", "auth", "proxy", "security")
             }
             return SetSettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
-        if isinstance(message, DescribeFleet):
+        if isinstance(message, QueryRuntime):
             return Fleet({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None
 

@@ -12,7 +12,7 @@ from actors.bus.messages import (
     AccountStates,
     AccountUsage,
     Done,
-    ForgetAccounts,
+    DropAccountUsage,
     QueryAccounts,
     QueryUsage,
     ResetUsage,
@@ -81,7 +81,7 @@ def test_an_account_is_added_shown_changed_and_removed(api: Api, proxy_id: str) 
     assert gone.json["data"] == {"username": "ada", "deleted": True}
     assert api.get(path(proxy_id, "ada"), token).status_code == 404
     assert api.fleet.wish[proxy_id].wants_credentials
-    assert [type(message) for to, message in api.fleet.heard if to == "metrics"].count(ForgetAccounts) == 1
+    assert [type(message) for to, message in api.fleet.heard if to == "metrics"].count(DropAccountUsage) == 1
 
 
 def test_names_in_a_path_may_be_anything_that_a_user_name_may(api: Api, proxy_id: str) -> None:

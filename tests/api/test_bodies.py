@@ -21,7 +21,7 @@ from api.http.body import IMPORT_PATH, MAX_BODY, MAX_IMPORT
 from api.process import keep_temporary_files_in
 from api.server import parser
 from api.server.http_server import ApiServer
-from api.server.rejected_requests import Refusals
+from api.server.rejected_requests import RejectedRequestLog
 from config.files.paths import PathError
 from config.settings.settings import Security
 from tests.api.support import PROXY, Api
@@ -44,7 +44,9 @@ class Site:
         listener = socket.create_server(("127.0.0.1", 0), backlog=200)
         listener.setblocking(False)
         self.port = int(listener.getsockname()[1])
-        self.server = ApiServer(create_app(self.api.services), listener, 1000, on_refused=Refusals(self.api.services))
+        self.server = ApiServer(
+            create_app(self.api.services), listener, 1000, on_refused=RejectedRequestLog(self.api.services)
+        )
         self.server.start()
 
     def connect(self) -> socket.socket:

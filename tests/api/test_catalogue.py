@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.services.proxy_cache import Catalogue, StoredProxy
+from api.services.proxy_cache import ProxyCache, StoredProxy
 from api.store import tiny
 from config.model.proxies import ProxyCreate, new_record
 from tests.api.support import Api
@@ -19,14 +19,14 @@ def store_one(api: Api, key: str, created_at: float, **changes: Any) -> str:
     return record.id
 
 
-def names(catalogue: Catalogue) -> list[str]:
+def names(catalogue: ProxyCache) -> list[str]:
     return [proxy.record.name for proxy in catalogue.all()]
 
 
 def test_proxies_come_oldest_first_and_a_changed_one_keeps_its_place(api: Api) -> None:
     store_one(api, "late", 30.0)
     store_one(api, "early", 10.0)
-    catalogue = Catalogue(api.store)
+    catalogue = ProxyCache(api.store)
     assert names(catalogue) == ["early", "late"]
     store_one(api, "middle", 20.0)
     store_one(api, "early", 10.0, tags=["changed"])
@@ -35,7 +35,7 @@ def test_proxies_come_oldest_first_and_a_changed_one_keeps_its_place(api: Api) -
 
 
 def test_a_change_is_seen_by_whoever_asks_after_it(api: Api) -> None:
-    catalogue = Catalogue(api.store)
+    catalogue = ProxyCache(api.store)
     assert names(catalogue) == []
     one = store_one(api, "one", 1.0)
     assert (names(catalogue), catalogue.named("one")) == (["one"], one)
@@ -46,7 +46,7 @@ def test_a_change_is_seen_by_whoever_asks_after_it(api: Api) -> None:
 
 
 def test_a_name_that_moved_to_another_proxy_is_that_ones(api: Api) -> None:
-    catalogue = Catalogue(api.store)
+    catalogue = ProxyCache(api.store)
     first, second = store_one(api, "first", 1.0), store_one(api, "second", 2.0)
     store_one(api, "first", 1.0, name="third")
     store_one(api, "second", 2.0, name="first")
@@ -54,7 +54,7 @@ def test_a_name_that_moved_to_another_proxy_is_that_ones(api: Api) -> None:
 
 
 def test_what_a_proxy_looks_like_is_made_once_for_each_revision(api: Api) -> None:
-    catalogue = Catalogue(api.store)
+    catalogue = ProxyCache(api.store)
     one = store_one(api, "one", 1.0)
     made: list[int] = []
 
@@ -77,7 +77,7 @@ def test_a_catalogue_that_missed_forgotten_deletions_reads_everything(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiny, "TOMBSTONES_KEPT", 2)
-    catalogue = Catalogue(api.store)
+    catalogue = ProxyCache(api.store)
     for number in range(6):
         store_one(api, f"p{number}", float(number))
     assert len(names(catalogue)) == 6

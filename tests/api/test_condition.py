@@ -10,10 +10,10 @@ import pytest
 
 from actors.bus.messages import (
     Problem,
-    QuerySender,
+    QueryWebhookSender,
     RestartProxy,
     Runtime,
-    SenderState,
+    WebhookSenderState,
     WebhookStatus,
     WebhookStatuses,
 )
@@ -80,8 +80,8 @@ def test_a_webhook_whose_last_request_failed_degrades_the_product(
     later = time.time() + 60
 
     def sender(message: Any) -> Any:
-        if isinstance(message, QuerySender):
-            return SenderState(0, 0)
+        if isinstance(message, QueryWebhookSender):
+            return WebhookSenderState(0, 0)
         how = WebhookStatus(1, later - succeeded_ago, later - failed_ago, "503")
         return WebhookStatuses({hook["id"]: how})
 

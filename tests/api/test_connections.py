@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from actors.bus.messages import (
+    CloseConnections,
     Connection,
     ConnectionFilter,
     Connections,
-    EndConnections,
     Ended,
     QueryConnections,
     forwarding_name,
@@ -95,16 +95,16 @@ def test_a_bad_parameter_is_400_naming_it(api: Api, headers: dict[str, str], pat
 def test_one_is_ended_once(api: Api, headers: dict[str, str], path: str) -> None:
     answer = api.request("DELETE", f"{path}/5f", headers)
     assert answer.json["data"] == {"id": "5f", "ended": True}
-    assert api.fleet.heard[-1][1] == EndConnections("5f", ConnectionFilter())
+    assert api.fleet.heard[-1][1] == CloseConnections("5f", ConnectionFilter())
     api.fleet.others[forwarding_name(path.split("/")[2])] = process(0)
     assert error_of(api.request("DELETE", f"{path}/5f", headers))[:2] == (404, "NOT_FOUND")
 
 
 def test_those_that_match_are_ended(api: Api, headers: dict[str, str], path: str) -> None:
     assert api.request("DELETE", f"{path}?client=192.0.2.1", headers).json["data"] == {"ended": 1}
-    assert api.fleet.heard[-1][1] == EndConnections(None, ConnectionFilter(client="192.0.2.1"))
+    assert api.fleet.heard[-1][1] == CloseConnections(None, ConnectionFilter(client="192.0.2.1"))
     assert api.request("DELETE", f"{path}?all=true", headers).json["data"] == {"ended": 1}
-    assert api.fleet.heard[-1][1] == EndConnections(None, ConnectionFilter())
+    assert api.fleet.heard[-1][1] == CloseConnections(None, ConnectionFilter())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_ending_needs_a_filter_or_the_word_all(
 ) -> None:
     status, _code, details = error_of(api.request("DELETE", f"{path}{query}", headers))
     assert (status, details["field"]) == (400, field)
-    assert not any(isinstance(message, EndConnections) for _to, message in api.fleet.heard)
+    assert not any(isinstance(message, CloseConnections) for _to, message in api.fleet.heard)
 
 
 def test_an_inactive_proxy_has_none_and_a_silent_one_is_503(api: Api, headers: dict[str, str], path: str) -> None:

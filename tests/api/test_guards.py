@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.log_format import JsonLines
+from actors.log_format import JsonFormatter
 from api.container import ApiSettings
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, QUIET, Api, error_of
@@ -204,7 +204,7 @@ def test_a_request_is_logged_with_its_caller_and_id_but_without_its_query(
         api.get("/auth/test%0Aforged line")
         api.get("/health")
     first, second = [record for record in caplog.records if record.name == "api.requests"]
-    line = json.loads(JsonLines().format(first))
+    line = json.loads(JsonFormatter().format(first))
     assert (line["method"], line["path"], line["request_id"]) == ("GET", "/api/v1/logs", "mine-1")
     assert (line["user"], line["credential"], line["client_ip"]) == ("admin", "bearer", "127.0.0.1")
     assert "private" not in first.getMessage()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SenderState, SystemFigures
+from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SystemMetrics, WebhookSenderState
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address
@@ -293,9 +293,9 @@ def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
     headers = api.token()
     without = api.get("/status", headers).json["data"]
     total = ProxyStats(200, 10, 0, 0, 3, 50, 2**30, 3 * 2**29, 1.0, 0.0)
-    figures = SystemFigures(12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**20, 2**19, 2**21, 7.5, 10.0, 20.0, total)
+    figures = SystemMetrics(12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**20, 2**19, 2**21, 7.5, 10.0, 20.0, total)
     api.fleet.others["metrics"] = lambda _message: figures
-    api.fleet.others["webhooks"] = lambda _message: SenderState(9, 3, 2)
+    api.fleet.others["webhooks"] = lambda _message: WebhookSenderState(9, 3, 2)
     data = api.get("/status", headers).json["data"]
     assert (without.pop("webhooks"), data.pop("webhooks")) == (None, {"waiting": 3, "events_lost": 2})
     assert {group: set(data[group]) for group in data} == {group: set(without[group]) for group in without}

@@ -10,7 +10,7 @@ import pytest
 from falcon.testing import Result
 
 from api.http.idempotency import KEPT, Idempotency
-from config.files.secret_box import seal_of
+from config.files.secret_box import secret_box_of
 from tests.api.support import PASSWORD, PROXY, Api, error_of
 
 KEY = {"Idempotency-Key": "4f0c-1"}
@@ -98,7 +98,7 @@ def test_signing_in_makes_new_tokens_whatever_the_key(api: Api) -> None:
 
 
 def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
-    kept = Idempotency(api.data, seal_of(api.data))
+    kept = Idempotency(api.data, secret_box_of(api.data))
     done: list[int] = []
     answers: list[Any] = []
     gate = threading.Barrier(8)
@@ -123,10 +123,10 @@ def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
 
 
 def test_an_answer_that_can_not_be_read_any_more_is_made_anew(api: Api) -> None:
-    kept = Idempotency(api.data, seal_of(api.data))
+    kept = Idempotency(api.data, secret_box_of(api.data))
     kept.once("usr_1", "k", [], lambda: {"data": 1})
     (api.data.keys / "secrets.key").write_text("00" * 32)
-    other = Idempotency(api.data, seal_of(api.data))
+    other = Idempotency(api.data, secret_box_of(api.data))
     assert other.once("usr_1", "k", [], lambda: {"data": 2}) == ({"data": 2}, False)
     kept.close()
     other.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, PutWish, SetWebhooks
+from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, ReplaceProxies, SetWebhooks
 from api.import_export import sealed_secrets
 from api.services import users
 from api.store import StoreWriteError
@@ -341,7 +341,7 @@ def test_a_dry_run_tells_every_field_and_changes_nothing(filled: Importing) -> N
     assert of(answer, "proxy", "plain")["action"] == "delete"
     assert fields(answer, "settings", "settings") == {"logging.level": ("warning", "error")}
     assert filled.content() == before
-    assert not [each for _, each in filled.api.fleet.heard[told:] if isinstance(each, PutWish)]
+    assert not [each for _, each in filled.api.fleet.heard[told:] if isinstance(each, ReplaceProxies)]
     assert filled.api.fleet.reserved == {}
     assert filled.api.fleet.events == []
 

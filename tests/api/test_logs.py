@@ -13,7 +13,7 @@ from api.http.errors import ApiError
 from api.resources.logs import NDJSON
 from api.security.password_checker import AT_ONCE
 from api.server.http_server import THREADS
-from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, Slots
+from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from config.text.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
 from tests.bus.test_records import row
@@ -216,7 +216,7 @@ def test_who_holds_all_of_a_users_share_by_keys_leaves_room_to_everybody_else(
 
 
 def test_when_all_places_are_taken_a_user_who_has_none_is_refused_too_until_one_is_given_back() -> None:
-    slots = Slots(3, 2, "exports")
+    slots = ConcurrencyLimit(3, 2, "exports")
     first, _second, _third = slots.take("a"), slots.take("a"), slots.take("b")
     with pytest.raises(ApiError, match=r"No more than 3 exports are possible at once$"):
         slots.take("c")

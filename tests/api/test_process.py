@@ -23,9 +23,9 @@ import zmq
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Exchange
-from actors.bus.messages import Done, Hello, PutWish, Stop
+from actors.bus.messages import Done, Hello, ReplaceProxies, Stop
 from api.operator.bootstrap import ensure_administrator
-from api.operator.desired_state import read_wish
+from api.operator.desired_state import read_desired_proxies
 from api.operator.offline import reset_password
 from api.server.channel import HEAD_TIMEOUT
 from api.store import StoreError
@@ -53,7 +53,7 @@ class Supervisor:
         self.run: RunDir = open_run_dir(folder / "r")
         self.data: DataDir = open_data_dir(folder / "d")
         self.fleet = FakeFleet()
-        self.wishes: list[PutWish] = []
+        self.wishes: list[ReplaceProxies] = []
         self.hello = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
@@ -81,7 +81,7 @@ class Supervisor:
         if isinstance(message, Hello):
             self.exchange.appoint(sender, message.instance)
             self.hello.set()
-        elif isinstance(message, PutWish):
+        elif isinstance(message, ReplaceProxies):
             self.wishes.append(message)
             answer(Done())
         else:
@@ -192,7 +192,7 @@ def test_a_given_password_is_written_nowhere_and_a_reset_replaces_it(supervisor:
 
 def test_the_api_serves_survives_a_kill_and_tells_the_wish_again(supervisor: Supervisor, password: str) -> None:
     supervisor.boot()
-    assert supervisor.wishes == [PutWish(())]
+    assert supervisor.wishes == [ReplaceProxies(())]
     session = sign_in(supervisor, password)
     made = session.post(f"{supervisor.url}/api/v1/proxies", json=PROXY, timeout=LONG)
     assert made.status_code == 201
@@ -224,7 +224,7 @@ def test_with_a_store_that_can_not_be_read_the_process_ends_and_says_why(supervi
     for file in supervisor.data.store.glob("proxies.json*"):
         file.write_bytes(b"")
     with pytest.raises(StoreError, match=r"proxies\.json"):
-        read_wish(supervisor.data)
+        read_desired_proxies(supervisor.data)
     process = supervisor.spawn(stderr=subprocess.PIPE)
     _, said = process.communicate(timeout=LONG)
     assert process.returncode == 1
@@ -255,7 +255,7 @@ def test_many_clients_at_once_are_all_answered(supervisor: Supervisor, password:
     supervisor.tell_stop(5.0)
     assert supervisor.process is not None
     assert supervisor.process.wait(LONG) == 0
-    assert len(read_wish(supervisor.data)) == 30
+    assert len(read_desired_proxies(supervisor.data)) == 30
 
 
 def test_a_stop_lets_a_request_under_way_finish(supervisor: Supervisor, password: str) -> None:

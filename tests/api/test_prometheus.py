@@ -19,10 +19,10 @@ from actors.bus.messages import (
     QueryStats,
     QuerySystem,
     Runtime,
-    SenderState,
     Stats,
-    SystemFigures,
+    SystemMetrics,
     UpstreamState,
+    WebhookSenderState,
     WebhookStatus,
 )
 from actors.histogram import bucket_of
@@ -36,7 +36,7 @@ STATS = ProxyStats(
     7, 2, 1, 1, 3, 5, 1024, 2048, 1.25, 1_700_000_000.0, {"client_denied": 1}, {}, 0, {"200": 5, "502": 2},
     ((FASTEST, 4), (bucket_of(0.3), 2), (bucket_of(1e6), 1)),
 )  # fmt: skip
-FIGURES = SystemFigures(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
+FIGURES = SystemMetrics(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
 DOWN = Problem("upstream_down", "the upstream p1 is down", 1.0, "p1")
 UNUSABLE = Problem("certificate", "clients are turned away", 1.0, serves=False)
@@ -47,7 +47,7 @@ PARTS = Parts(
     {"prx_1": (UpstreamState("p1", "down", 1.0, 0, 0, 0, 0, 0, 2.5, None),)},
     [("wh_1", "ops", WebhookStatus(3, None, 1.0, "503", 4))],
 )
-SENDER = SenderState(9, 3, 2)
+SENDER = WebhookSenderState(9, 3, 2)
 
 
 def families(text: bytes) -> dict[str, Metric]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AwaitProxy, ProxyStats, PutProxy, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages import ApplyProxy, AwaitProxy, ProxyStats, RemoveProxy, ReserveListener, RestartProxy
 from api.services import supervisor_link
 from tests.api.support import PROXY, Api, error_of
 from tests.waiting import wait_until
@@ -28,7 +28,7 @@ def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
 def test_create_binds_then_stores_then_tells_the_supervisor(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     heard = [type(message) for _, message in api.fleet.heard]
-    assert heard == [ReserveListener, PutProxy, AwaitProxy]
+    assert heard == [ReserveListener, ApplyProxy, AwaitProxy]
     assert api.store.get("proxies", proxy["id"]) is not None
     assert api.fleet.wish[proxy["id"]].active
     assert [each["proxy_id"] for each in api.fleet.said("proxy.created")] == [proxy["id"]]

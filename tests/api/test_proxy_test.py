@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest
+from actors.bus.messages import AllowTestClient, Done, QueryTester, ReportOfTest
 from api.services.proxy_test import tester
 from api.services.proxy_test.tester import told_address
 from tests.api.support import Api, error_of
@@ -27,12 +27,12 @@ class SmallProxy(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.admitted: list[AdmitTester] = []
+        self.admitted: list[AllowTestClient] = []
         self.asked: list[str] = []
         self.go_on = threading.Event()
         self.codings: list[str] = []
 
-    def admit(self, message: AdmitTester) -> Done:
+    def admit(self, message: AllowTestClient) -> Done:
         self.admitted.append(message)
         return Done()
 

@@ -11,7 +11,7 @@ from actors.bus.messages import SUPERVISOR
 from api.container import ApiSettings, names_in
 from api.store import StoreWriteError
 from config.settings.groups import Logging
-from config.settings.runtime import BadStored, merge, overlay
+from config.settings.runtime import InvalidOverride, merge, overlay
 from config.settings.settings import Auth, Jwt, Server
 from tests.api.support import PROXY, QUIET, Api, error_of
 
@@ -202,9 +202,9 @@ def at(part: Any, key: str) -> Any:
 
 
 def test_stored_values_that_are_no_good_any_more_are_named() -> None:
-    with pytest.raises(BadStored, match=r"server\.port"):
+    with pytest.raises(InvalidOverride, match=r"server\.port"):
         overlay(ApiSettings(), {"server": {"port": 70000}})
-    with pytest.raises(BadStored, match="colour"):
+    with pytest.raises(InvalidOverride, match="colour"):
         overlay(ApiSettings(), {"colour": {"port": 70000}})
 
 

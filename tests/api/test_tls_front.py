@@ -19,7 +19,7 @@ import pytest
 
 from actors.net.descriptor_exhaustion import BREATHER
 from actors.process import Boot
-from api.server.tls_terminator import TlsFront
+from api.server.tls_terminator import TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
 from tests.folders import FOLDERS
@@ -38,7 +38,7 @@ class Front:
         self.port: int = self.listener.getsockname()[1]
         params = {"cert_file": pair[0], "key_file": pair[1], "max_connections": 100}
         boot = Boot("tls", 1, str(run.path), str(open_data_dir(folder / "d").path), params=params)
-        self.front = TlsFront(boot, [self.listener])
+        self.front = TlsTerminator(boot, [self.listener])
         self.api = socket.socket(socket.AF_UNIX)
         self.api.bind(self.front.inner)
         self.api.listen()

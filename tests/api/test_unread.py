@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from actors.log_format import JsonLines
+from actors.log_format import JsonFormatter
 from api.container import ApiSettings
 from api.server.http_server import ApiServer
-from api.server.rejected_requests import Refusals
+from api.server.rejected_requests import RejectedRequestLog
 from api.server.tasks import MAX_HEAD
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import Api
@@ -37,7 +37,7 @@ def serve() -> Iterator[Serve]:
     def start(settings: ApiSettings) -> int:
         api = Api(settings)
         listener = socket.create_server(("127.0.0.1", 0))
-        server = ApiServer(lambda _environ, _start: [], listener, 100, on_refused=Refusals(api.services))
+        server = ApiServer(lambda _environ, _start: [], listener, 100, on_refused=RejectedRequestLog(api.services))
         made.append((server, api))
         server.start()
         return int(listener.getsockname()[1])
@@ -67,7 +67,7 @@ def test_what_is_refused_unread_is_logged_with_its_id_and_counted_for_its_addres
     assert (first.status, second.status) == (status, status)
     assert [each.headers["X-RateLimit-Remaining"] for each in (first, second)] == ["4", "3"]
     assert first.headers["RateLimit"].startswith('"burst";r=4;')
-    line, _ = (json.loads(JsonLines().format(each)) for each in caplog.records if each.name == "api.requests")
+    line, _ = (json.loads(JsonFormatter().format(each)) for each in caplog.records if each.name == "api.requests")
     assert (line["method"], line["path"], line["status"]) == (method, path, status)
     assert (line["request_id"], line["client_ip"]) == (first.headers["X-Request-Id"], "127.0.0.1")
     assert line["error"]

@@ -8,7 +8,7 @@ import pytest
 
 from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwarding_name
 from api.container import ApiSettings
-from api.operator.desired_state import read_wish
+from api.operator.desired_state import read_desired_proxies
 from api.store import StoreDamaged
 from config.settings.settings import Proxy
 from tests.api.support import QUIET, Api, error_of
@@ -107,11 +107,11 @@ def test_the_wish_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_t
     api: Api, made: dict[str, Any]
 ) -> None:
     api.store.close()
-    assert read_wish(api.data)[0].upstreams.parents[0].password == SECRET
+    assert read_desired_proxies(api.data)[0].upstreams.parents[0].password == SECRET
     key = api.data.keys / "secrets.key"
     key.unlink()
     with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
-        read_wish(api.data)
+        read_desired_proxies(api.data)
     assert not key.exists()
 
 
@@ -139,7 +139,7 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
 def test_the_key_file_is_made_at_the_first_start(api: Api) -> None:
     api.store.close()
     assert not (api.data.keys / "secrets.key").exists()
-    read_wish(api.data)
+    read_desired_proxies(api.data)
     assert (api.data.keys / "secrets.key").stat().st_mode & 0o777 == 0o600
 
 

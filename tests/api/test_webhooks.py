@@ -15,12 +15,12 @@ from actors.bus.messages import (
     DeliveryAttempt,
     Done,
     Event,
-    ProbeWebhook,
     QueryDeliveries,
     QueryWebhookStatus,
     Redeliver,
+    SendTestEvent,
     SetWebhooks,
-    WebhookProbed,
+    TestEventSent,
     WebhookSpec,
     WebhookStatus,
     WebhookStatuses,
@@ -45,8 +45,8 @@ class FakeSender:
         if isinstance(message, SetWebhooks):
             self.told.append(message)
             return Done()
-        if isinstance(message, ProbeWebhook):
-            return WebhookProbed(True, 204, 12, None)
+        if isinstance(message, SendTestEvent):
+            return TestEventSent(True, 204, 12, None)
         if isinstance(message, QueryWebhookStatus):
             return WebhookStatuses(self.statuses)
         return Deliveries(self.deliveries, len(self.deliveries))
@@ -282,7 +282,7 @@ def test_a_test_says_how_it_went(api: Api, sender: FakeSender) -> None:
     made = create(api)
     tested = api.post(f"/webhooks/{made['id']}/test", None, api.token())
     assert tested.json["data"] == {"delivered": True, "status_code": 204, "response_time": 12, "error": None}
-    assert sender.asked[-1] == ProbeWebhook(made["id"], tested.headers["X-Request-Id"])
+    assert sender.asked[-1] == SendTestEvent(made["id"], tested.headers["X-Request-Id"])
     assert api.post("/webhooks/wh_x/test", None, api.token()).status_code == 404
 
 

@@ -22,11 +22,11 @@ from actors.bus.messages import (
     Done,
     Failed,
     Hello,
-    QuerySender,
+    QueryWebhookSender,
     RemoveProxy,
-    SenderState,
     Stop,
     Unreachable,
+    WebhookSenderState,
 )
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.bus.conftest import Bench
@@ -71,7 +71,7 @@ def test_a_router_without_mandatory_loses_silently_and_ours_says_unreachable_at_
     plain.send_multipart([b"nobody", b"lost"], zmq.NOBLOCK)  # no error: this is the pitfall
 
     replies: list[Any] = []
-    star.join("api").ask("nobody", QuerySender(), replies.append, timeout=60)
+    star.join("api").ask("nobody", QueryWebhookSender(), replies.append, timeout=60)
     bench.until(lambda: replies, "the answer", seconds=5)
     assert replies == [Unreachable("nobody", "it is not on the bus")]
 
@@ -87,7 +87,7 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
         told += 1
         assert told < 1_000_000, "the queue never fills"
     replies: list[Any] = []
-    star.exchange.ask("deaf", QuerySender(), replies.append, timeout=60)
+    star.exchange.ask("deaf", QueryWebhookSender(), replies.append, timeout=60)
     bench.until(lambda: replies, "the answer", seconds=5)
     assert replies == [Unreachable("deaf", "its queue is full")]
 
@@ -96,22 +96,22 @@ def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star
     star.join("logs")
     star.exchange.appoint("logs", 1)
     replies: list[Any] = []
-    star.join("api").ask("logs", QuerySender(), replies.append, timeout=0.1)
+    star.join("api").ask("logs", QueryWebhookSender(), replies.append, timeout=0.1)
     bench.until(lambda: replies, "the deadline")
     assert replies == [Unreachable("logs", "no answer in time")]
     (_sender, _question, answer) = star.received["logs/1"][0]
-    answer(SenderState(1, 1))
+    answer(WebhookSenderState(1, 1))
     star.join("metrics")  # a full turn of everything: the late answer has arrived by then
     assert len(replies) == 1
 
 
 def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> None:
-    star.join("webhooks", receiver=lambda _sender, _message, answer: answer(SenderState(3, 2)))
+    star.join("webhooks", receiver=lambda _sender, _message, answer: answer(WebhookSenderState(3, 2)))
     star.exchange.appoint("webhooks", 1)
     replies: list[Any] = []
-    star.join("api").ask("webhooks", QuerySender(), replies.append)
+    star.join("api").ask("webhooks", QueryWebhookSender(), replies.append)
     bench.until(lambda: replies, "the answer")
-    assert replies == [SenderState(3, 2)]
+    assert replies == [WebhookSenderState(3, 2)]
 
 
 def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) -> None:
@@ -126,12 +126,12 @@ def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) 
 def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star, bench: Bench) -> None:
     answers: list[Any] = []
     star.exchange.expect("logs")
-    star.join("api").ask("logs", QuerySender(), answers.append)
+    star.join("api").ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: star.exchange._waiting._expected[b"logs"], "the question is held")
-    star.join("logs", 7, lambda _sender, _message, answer: answer(SenderState(5, 0)))
+    star.join("logs", 7, lambda _sender, _message, answer: answer(WebhookSenderState(5, 0)))
     star.exchange.appoint("logs", 7)
     bench.until(lambda: answers, "the answer has come")
-    assert answers == [SenderState(5, 0)]
+    assert answers == [WebhookSenderState(5, 0)]
 
 
 @pytest.mark.parametrize("ending", ["it does not come", "it died", "too many ask"])
@@ -143,12 +143,12 @@ def test_a_question_that_is_not_held_any_more_is_unreachable(
     answers: list[Any] = []
     api = star.join("api")
     star.exchange.expect("logs")
-    api.ask("logs", QuerySender(), answers.append)
+    api.ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: star.exchange._waiting._expected[b"logs"] or answers, "the question is held")
     if ending == "it died":
         star.exchange.dismiss("logs")
     elif ending == "too many ask":
-        api.ask("logs", QuerySender(), answers.append)
+        api.ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: answers, "the answer has come")
     reason = "it is not on the bus" if ending == "too many ask" else "it is starting"
     assert answers == [Unreachable("logs", reason)]
@@ -182,15 +182,15 @@ def test_a_reply_is_taken_from_the_actor_that_was_asked_alone(star: Star, bench:
     api = star.join("api")
     star.join("logs")
     star.exchange.appoint("logs", 1)
-    api.ask("logs", QuerySender(), answers.append)
+    api.ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: star.heard("logs/1"), "the question has come")
     forger = star.join("forwarding.one")
-    forger.transmit("api/1", encode(Envelope(SenderState(9, 9), 1, Role.REPLY)))
+    forger.transmit("api/1", encode(Envelope(WebhookSenderState(9, 9), 1, Role.REPLY)))
     forger.tell(SUPERVISOR, Hello(2, 2))
     bench.until(lambda: ("forwarding.one", Hello(2, 2)) in star.heard(SUPERVISOR), "the forged reply was passed on")
-    star.received["logs/1"][0][2](SenderState(1, 1))
+    star.received["logs/1"][0][2](WebhookSenderState(1, 1))
     bench.until(lambda: answers, "the answer has come")
-    assert answers == [SenderState(1, 1)]
+    assert answers == [WebhookSenderState(1, 1)]
 
 
 def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: Star, bench: Bench) -> None:
@@ -212,14 +212,14 @@ def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, ben
     star.join("logs")
     star.exchange.appoint("logs", 1)
     replies: list[Any] = []
-    star.join("api", 1).ask("logs", QuerySender(), replies.append)
-    star.join("api", 2).ask("logs", QuerySender(), replies.append)  # both are question 1 of their process
+    star.join("api", 1).ask("logs", QueryWebhookSender(), replies.append)
+    star.join("api", 2).ask("logs", QueryWebhookSender(), replies.append)  # both are question 1 of their process
     star.exchange.appoint("api", 2)
     bench.until(lambda: len(star.received["logs/1"]) == 2, "both questions")
-    star.received["logs/1"][1][2](SenderState(2, 2))
+    star.received["logs/1"][1][2](WebhookSenderState(2, 2))
     bench.until(lambda: replies, "the second's answer")
-    assert replies == [SenderState(2, 2)]
-    star.received["logs/1"][0][2](SenderState(1, 1))
+    assert replies == [WebhookSenderState(2, 2)]
+    star.received["logs/1"][0][2](WebhookSenderState(1, 1))
     bench.until(lambda: len(replies) == 2, "the first's answer")
 
 
@@ -228,7 +228,7 @@ def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench
     again = star.join("api", 1)
     star.exchange.appoint("api", 1)
     replies: list[Any] = []
-    again.ask("nobody", QuerySender(), replies.append)
+    again.ask("nobody", QueryWebhookSender(), replies.append)
     bench.until(lambda: replies, "the answer")
     star.exchange.tell("api", Done())
     bench.until(lambda: (SUPERVISOR, Done()) in star.heard("api/1"), "the newer connection is reached")

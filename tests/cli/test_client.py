@@ -14,7 +14,7 @@ import pytest
 from api.cli import client
 from api.cli.client import Client, Window
 from api.cli.credentials import Credentials
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 
 
 class Crowded(ThreadingHTTPServer):
@@ -89,7 +89,7 @@ def test_a_wait_that_is_longer_than_the_time_out_is_an_error_at_once(
     crowded: Crowded, slept: list[float], tmp_path: Path
 ) -> None:
     crowded.refusals = 1
-    with pytest.raises(Trouble, match="Too many requests"):
+    with pytest.raises(CommandError, match="Too many requests"):
         new_client(crowded, tmp_path, timeout=6.0).post("/things", {})
     assert slept == []
 
@@ -98,7 +98,7 @@ def test_a_screen_that_goes_on_meanwhile_does_not_wait(crowded: Crowded, slept: 
     crowded.refusals = 1
     api = new_client(crowded, tmp_path)
     api.waits = False
-    with pytest.raises(Trouble, match="Too many requests"):
+    with pytest.raises(CommandError, match="Too many requests"):
         api.post("/things", {})
     assert slept == []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.errors import Trouble, together
+from api.cli.errors import CommandError, together
 from api.cli.remote.webhooks import DELIVERIES, sent_again
 from api.cli.terminal.output import Output
 from config import VERSION
@@ -31,7 +31,7 @@ def test_the_version_is_an_option_too(stranger_at_nothing: Shell) -> None:
 
 
 def test_an_error_of_an_entry_of_a_list_names_the_option() -> None:
-    trouble = Trouble("no")
+    trouble = CommandError("no")
     trouble.options = {"scope.ip_whitelist": "--network"}
     assert trouble.label("scope.ip_whitelist[0]") == "scope.ip_whitelist[0] (--network)"
     assert trouble.label("scope.ip_whitelist_x") == "scope.ip_whitelist_x"
@@ -114,7 +114,7 @@ def test_an_error_is_printed_once_with_the_name_of_its_proxy(shell: Shell, produ
 
 
 def test_problems_of_several_things_say_whose_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    both = together([("a", Trouble("no", "ask", problems=(("port", "taken"),))), ("b", Trouble("never"))])
+    both = together([("a", CommandError("no", "ask", problems=(("port", "taken"),))), ("b", CommandError("never"))])
     Output("table").trouble(both)
     assert capsys.readouterr().err.splitlines()[:3] == [
         "proxyfleet: a: no",

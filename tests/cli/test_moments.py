@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.time_options import ago, from_now, moment_of
 
 NOW = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
@@ -43,6 +43,6 @@ def test_iso_8601_is_left_to_the_api_s_own_reading() -> None:
     "text", ["", "25:00", "12:60", "2026-02-30", "yesterday noon", "yesterday 1:2:3:4", "7", "999999y"]
 )
 def test_what_is_no_time_is_refused_with_the_option(text: str) -> None:
-    with pytest.raises(Trouble, match=r"--expires ") as refused:
+    with pytest.raises(CommandError, match=r"--expires ") as refused:
         from_now(text)
     assert refused.value.status is Status.USAGE

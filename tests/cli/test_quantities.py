@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.quantities import Size, Span, field_value, in_binary, rate_of, size_of, with_unit
 from api.cli.terminal.output import Column, shown
 from tests.cli.shell import Shell
@@ -113,7 +113,7 @@ def test_a_bad_size_or_rate_on_the_line_is_refused_before_anything_is_asked(stra
 def test_the_error_is_that_of_a_wrong_line() -> None:
     from api.cli.request_body import body_of
 
-    with pytest.raises(Trouble, match=r"limits\.bandwidth_in=x: must be a rate"):
+    with pytest.raises(CommandError, match=r"limits\.bandwidth_in=x: must be a rate"):
         body_of({}, ["limits.bandwidth_in=x"])
     assert body_of({}, ["limits.bandwidth_in=1Mbit/s", "quota.bytes=5MB", "name=5MB"]) == {
         "limits": {"bandwidth_in": 125_000},

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.errors import MEANINGS, Trouble
+from api.cli.errors import MEANINGS, CommandError
 from api.cli.help import wants_json
 from tests.cli.commands import all_commands, options_of
 from tests.cli.shell import Shell
@@ -50,7 +50,7 @@ def test_json_is_wanted_by_any_spelling_of_the_option(line: str, wanted: bool) -
 
 
 def test_an_error_names_the_option_that_a_field_is_given_by() -> None:
-    trouble = Trouble("no")
+    trouble = CommandError("no")
     trouble.options = {"tls.key_file": "--key-file", "tls": "--cert-file and --key-file"}
     assert trouble.label("tls.key_file") == "tls.key_file (--key-file)"
     assert trouble.label("tls") == "tls (--cert-file and --key-file)"

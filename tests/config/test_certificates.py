@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.files.certificates import LARGEST, CertificateError, server_context
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyTls, blank_record, check_certificate
 from config.model.upstreams import UpstreamInput, replace_parents
@@ -43,7 +43,7 @@ def test_neither_is_it_as_authorities_of_a_parent(
     tls = {"ca_file": str(unreadable)}
     parent = UpstreamInput.model_validate({"protocol": "https", "host": "p.example", "port": 1, "tls": tls})
     with pytest.raises(InvalidProxy) as refused:
-        replace_parents([], [parent], Seal(tmp_path / "keys" / "secrets.key"))
+        replace_parents([], [parent], SecretBox(tmp_path / "keys" / "secrets.key"))
     assert refused.value.field == "upstreams[0].tls.ca_file"
     assert (str(unreadable) in refused.value.error, str(unreadable) in caplog.text) == (False, True)
 

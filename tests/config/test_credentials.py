@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.files.paths import DataDir
-from config.files.secret_box import SealError, seal_of
+from config.files.secret_box import SecretBoxError, secret_box_of
 from config.settings.settings import ConfigError, load
 
 
@@ -66,17 +66,17 @@ def test_a_bad_value_in_a_credential_is_named_by_its_key_and_not_shown(credentia
 def test_the_key_of_sealed_secrets_is_the_credential_and_none_is_made(credentials: Path, tmp_path: Path) -> None:
     (credentials / "secrets-key").write_text("5a" * 32 + "\n")
     data = DataDir(tmp_path / "data")
-    seal = seal_of(data)
+    seal = secret_box_of(data)
     seal.ensure()
     assert not (data.keys / "secrets.key").exists()
     sealed = seal.seal("a secret", "a purpose")
     (credentials / "secrets-key").write_text("a5" * 32 + "\n")
-    with pytest.raises(SealError, match="another key"):
-        seal_of(data).open(sealed, "a purpose")
+    with pytest.raises(SecretBoxError, match="another key"):
+        secret_box_of(data).open(sealed, "a purpose")
 
 
 def test_without_that_credential_the_key_is_a_file_of_the_data_directory(credentials: Path, tmp_path: Path) -> None:
     (credentials / "secrets-key").write_text("\n")
     data = DataDir(tmp_path / "data")
-    seal_of(data).ensure()
+    secret_box_of(data).ensure()
     assert (data.keys / "secrets.key").exists()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyUpdate
 from config.model.upstream_list_parser import BadLine, read_line, read_text
@@ -205,7 +205,7 @@ def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, err
 )
 def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        replace_parents([], READER.validate_python(text), Seal(tmp_path / "keys" / "secrets.key"))
+        replace_parents([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
     assert refused.value.field == field
     assert refused.value.error.startswith(error)
 
@@ -213,6 +213,6 @@ def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: st
 def test_ten_thousand_sessions_of_one_gateway_are_read_in_reasonable_time(tmp_path: Path) -> None:
     text = "\n".join(f"gate.example:8000:user-session-{number}:{SECRET}" for number in range(10_000))
     began = time.monotonic()
-    parents = replace_parents([], READER.validate_python(text), Seal(tmp_path / "keys" / "secrets.key"))
+    parents = replace_parents([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
     assert time.monotonic() - began < 20  # it grew with the square of their number once
     assert len({each.name for each in parents}) == 10_000

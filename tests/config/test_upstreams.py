@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from config.files.secret_box import Seal
+from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.upstreams import PURPOSE, Parents, ProxyUpstream, refuse_itself, replace_parents, shown
 
@@ -17,11 +17,11 @@ READER: TypeAdapter[Any] = TypeAdapter(Parents)
 
 
 @pytest.fixture
-def seal(tmp_path: Path) -> Seal:
-    return Seal(tmp_path / "keys" / "secrets.key")
+def seal(tmp_path: Path) -> SecretBox:
+    return SecretBox(tmp_path / "keys" / "secrets.key")
 
 
-def stored(seal: Seal, *entries: dict[str, Any], before: list[ProxyUpstream] | None = None) -> list[ProxyUpstream]:
+def stored(seal: SecretBox, *entries: dict[str, Any], before: list[ProxyUpstream] | None = None) -> list[ProxyUpstream]:
     return replace_parents(before or [], READER.validate_python(list(entries)), seal)
 
 
@@ -72,7 +72,7 @@ def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
         ([{"protocol": "https", "tls": {"ca_file": "/nowhere/ca.pem"}}], "upstreams[0].tls.ca_file"),
     ],
 )
-def test_what_does_not_go_together_is_named(seal: Seal, entries: list[dict[str, Any]], field: str) -> None:
+def test_what_does_not_go_together_is_named(seal: SecretBox, entries: list[dict[str, Any]], field: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
         stored(seal, *({**PARENT, **entry} for entry in entries))
     assert refused.value.field == field
@@ -85,7 +85,7 @@ def test_a_list_is_as_long_as_those_that_are_sold_and_no_longer() -> None:
         READER.validate_python([*many, PARENT])
 
 
-def test_a_password_is_sealed_kept_by_an_entry_without_one_and_gone_with_another_user(seal: Seal) -> None:
+def test_a_password_is_sealed_kept_by_an_entry_without_one_and_gone_with_another_user(seal: SecretBox) -> None:
     first = stored(seal, {**PARENT, "auth": {"username": "u", "password": "pass-phrase"}})
     assert "pass-phrase" not in first[0].model_dump_json()
     assert "pass-phrase" not in repr(first)
@@ -96,7 +96,7 @@ def test_a_password_is_sealed_kept_by_an_entry_without_one_and_gone_with_another
     assert stored(seal, PARENT, before=first)[0].password is None
 
 
-def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: Seal) -> None:
+def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: SecretBox) -> None:
     auth = {"username": "u", "password": "pass-phrase"}
     first = stored(
         seal,
@@ -108,14 +108,14 @@ def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: Seal) -> None
     assert stored(seal, *(shown(each) for each in first), before=first) == first
 
 
-def test_parents_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: Seal) -> None:
+def test_parents_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: SecretBox) -> None:
     users = [{**PARENT, "auth": {"username": user}} for user in ("a", "b")]
     names = [each.name for each in stored(seal, *users, {**PARENT, "host": "2001:db8::1"})]
     assert names == ["http://parent.example:3128", "http://parent.example:3128 (2)", "http://[2001:db8::1]:3128"]
 
 
 @pytest.mark.parametrize(("own", "host"), [("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "127.0.0.1"), ("::", "localhost")])
-def test_a_proxy_is_not_its_own_parent(seal: Seal, own: str, host: str) -> None:
+def test_a_proxy_is_not_its_own_parent(seal: SecretBox, own: str, host: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
         refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3128)
     assert refused.value.field == "upstreams[0].port"

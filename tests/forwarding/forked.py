@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from actors.liveness import PulsePage
+from actors.liveness import LivenessPage
 from actors.process import Boot
 from actors.supervision.processes.zygote import PACKET_MAX
 
@@ -72,7 +72,7 @@ class Zygote:
     """The product's, with this process in the supervisor's place. For one thread alone."""
 
     def __init__(self) -> None:
-        self._page = PulsePage()
+        self._page = LivenessPage()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ended: dict[int, int] = {}
         descriptors = (theirs.fileno(), self._page.descriptor)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.bus.messages import AccessSpec, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
+from actors.bus.messages import AccessSpec, CloseConnections, ConnectionFilter, Connections, Ended, QueryConnections
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
@@ -157,7 +157,7 @@ def test_a_wait_for_a_header_holds_a_place_and_can_be_looked_at_and_ended() -> N
         assert (seen.state, seen.client, seen.target) == ("announcing", "127.0.0.1", "")
         with arrive(rig) as second:
             assert read_all(second).startswith(b"HTTP/1.1 503 ")
-        assert rig.ask(EndConnections(seen.id, ALL)) == Ended(1)
+        assert rig.ask(CloseConnections(seen.id, ALL)) == Ended(1)
         assert is_closed(silent)
         client = stack.enter_context(arrive(rig))
         client.sendall(ANNOUNCED + f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\nearly".encode())

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.protocols.failures import Refused
-from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, Counted, chunk
+from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, ContentLengthBody, chunk
 
 NEXT = b"GET http://next/ HTTP/1.1\r\n"
 
 
-def feed_in_pieces(body: Chunked | Counted, data: bytes, cuts: list[int]) -> tuple[bytes, bytes]:
+def feed_in_pieces(body: Chunked | ContentLengthBody, data: bytes, cuts: list[int]) -> tuple[bytes, bytes]:
     content = b""
     rest = b""
     borders = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
@@ -126,7 +126,7 @@ def test_an_empty_content_makes_no_chunk_since_that_would_be_the_last() -> None:
 
 @given(st.binary(max_size=100), st.lists(st.integers(0, 1000), max_size=5))
 def test_a_counted_body_takes_what_is_its_own(data: bytes, cuts: list[int]) -> None:
-    body = Counted(len(data))
+    body = ContentLengthBody(len(data))
     assert feed_in_pieces(body, data + NEXT, cuts) == (data, NEXT)
     assert body.complete
 

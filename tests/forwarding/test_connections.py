@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
+from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
 from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, Live
 from actors.forwarding.context import Serving
 from tests.forwarding.harness import Rig, until
@@ -39,7 +39,7 @@ def the_one(rig: Rig) -> Connection:
 
 
 def end(rig: Rig, identifier: str | None = None, only: ConnectionFilter = ALL) -> int:
-    answer = rig.ask(EndConnections(identifier, only))
+    answer = rig.ask(CloseConnections(identifier, only))
     assert isinstance(answer, Ended)
     return answer.count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from actors.bus.loop import Loop
-from actors.forwarding.net.timer_wheel import HORIZON, NEVER, QUANTUM, STRIDE, Deadlines
+from actors.forwarding.net.timer_wheel import HORIZON, NEVER, QUANTUM, STRIDE, TimerWheel
 from tests.forwarding.harness import until
 
 
@@ -33,7 +33,7 @@ class Hand:
 def test_each_expires_after_its_deadline_and_within_a_quarter() -> None:
     hand = Hand()
     loop = Loop(hand)
-    wheel = Deadlines(loop)
+    wheel = TimerWheel(loop)
     candles = [Candle(100.0 + tenth / 10) for tenth in range(1, 30)]
     for candle in candles:
         wheel.note(candle)
@@ -52,7 +52,7 @@ def test_each_expires_after_its_deadline_and_within_a_quarter() -> None:
 def test_a_deadline_that_moved_later_is_looked_at_again_and_one_that_moved_earlier_is_not_missed() -> None:
     hand = Hand()
     loop = Loop(hand)
-    wheel = Deadlines(loop)
+    wheel = TimerWheel(loop)
     later, earlier = Candle(101.0), Candle(160.0)
     for candle in (later, earlier):
         wheel.note(candle)
@@ -74,7 +74,7 @@ def test_a_deadline_that_moved_later_is_looked_at_again_and_one_that_moved_earli
 def test_with_a_real_clock() -> None:
     loop = Loop()
     candle = Candle(loop.now + 0.1)
-    Deadlines(loop).note(candle)
+    TimerWheel(loop).note(candle)
 
     def turned() -> bool:
         loop.turn(0.05)
@@ -87,7 +87,7 @@ def test_with_a_real_clock() -> None:
 def test_who_has_ended_long_before_the_deadline_is_let_go_of_soon() -> None:
     hand = Hand()
     loop = Loop(hand)
-    wheel = Deadlines(loop)
+    wheel = TimerWheel(loop)
     candle = Candle(hand.time + 3600)
     wheel.note(candle)
     candle.deadline = NEVER
@@ -104,7 +104,7 @@ def test_who_has_ended_long_before_the_deadline_is_let_go_of_soon() -> None:
 def test_a_far_deadline_is_kept_as_exactly_as_a_near_one() -> None:
     hand = Hand()
     loop = Loop(hand)
-    wheel = Deadlines(loop)
+    wheel = TimerWheel(loop)
     candle = Candle(hand.time + 100.1)
     wheel.note(candle)
     while hand.time < 200.0:

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.messages import LimitsSpec
 from actors.forwarding.connections.client_connection import Client
-from actors.forwarding.connections.proxy_header_reader import Announcement
+from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.connections.udp_association import Association
 from actors.forwarding.context import Serving
@@ -30,7 +30,7 @@ from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask
 
 MANY = 20
 KINDS = (
-    Announcement,
+    ProxyHeaderReader,
     Association,
     Client,
     Gate,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.forwarding.net.splice import AnyFlow, CopyingFlow, Flow, PipePool, Progress
+from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool, Progress
 
 
 class Turnstile:
@@ -40,7 +40,7 @@ class Street:
             self.pipes = PipePool()
             self.flow = Flow(self.pipes, source.fileno(), destination.fileno(), length, self.gate)  # type: ignore[arg-type]
         else:
-            self.flow = CopyingFlow(source, destination, length, self.gate)  # type: ignore[arg-type]
+            self.flow = CopyFlow(source, destination, length, self.gate)  # type: ignore[arg-type]
 
     def arrived(self) -> int:
         try:

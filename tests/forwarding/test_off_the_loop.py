@@ -13,7 +13,7 @@ import pytest
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.fair_thread_pool import DROPPED, WAITING_MAX, FairWorkers
+from actors.fair_thread_pool import DROPPED, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
 from actors.forwarding.access.authenticator import REMEMBERED, Credentials, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
@@ -69,7 +69,7 @@ class Work:
     """Jobs that run until they are released; `began` has what runs or ran."""
 
     def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
-        self.workers = FairWorkers(loop, threads, shares)
+        self.workers = FairThreadPool(loop, threads, shares)
         self.began: list[str] = []
         self.results: dict[str, Any] = {}
         self.released = threading.Event()
@@ -146,7 +146,7 @@ def test_no_client_fills_the_queue(loop: Loop, work: Work) -> None:
 
 
 def test_a_job_that_raises_gives_its_share_back(loop: Loop) -> None:
-    workers = FairWorkers(loop, 1, (1, 1))
+    workers = FairThreadPool(loop, 1, (1, 1))
     results: list[object] = []
     for _ in range(2):
         workers.submit(("a", "x"), lambda: 1 // 0, results.append, lambda: True)

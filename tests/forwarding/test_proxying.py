@@ -15,7 +15,7 @@ import bcrypt
 import psutil
 import pytest
 
-from actors.bus.messages import AdmitTester, Done, EgressSpec, Stop
+from actors.bus.messages import AllowTestClient, Done, EgressSpec, Stop
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
@@ -250,7 +250,7 @@ def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop
         assert rig.record(user="alice", status_code=200)["level"] == "info"
         assert rig.record(user="alice", status_code=407)["level"] == "warning"
         assert rig.record(user="", status_code=407)["level"] == "info"
-        assert rig.ask(AdmitTester("~test", "token", 30.0)) == Done()
+        assert rig.ask(AllowTestClient("~test", "token", 30.0)) == Done()
         once = "Proxy-Authorization: Basic " + base64.b64encode(b"~test:token").decode()
         with connect(rig) as tester:
             for status in (b"200", b"407"):

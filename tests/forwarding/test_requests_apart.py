@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import AdmitTester, Done, QueryTester, QueryUpstreams, ReportOfTest, Upstreams
+from actors.bus.messages import AllowTestClient, Done, QueryTester, QueryUpstreams, ReportOfTest, Upstreams
 from actors.forwarding.access import test_clients as testers_of
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes
@@ -189,7 +189,7 @@ def test_an_account_whose_name_begins_as_a_tests_is_no_test(plain: Rig) -> None:
     plain.configure(**NO_AUTH)
     give(plain, account("test-ada"))
     with Origin(answers(*[counted(b"yes")] * 3)) as origin, connect(plain) as client:
-        assert plain.ask(AdmitTester("test-ada", "token", 60.0, "req_of_the_test")) == Done()
+        assert plain.ask(AllowTestClient("test-ada", "token", 60.0, "req_of_the_test")) == Done()
         client.sendall(get(origin, "/account", credentials("test-ada", WORD)))
         assert read_answer(client)[1] == b"yes"
         client.sendall(get(origin, "/test", credentials("test-ada", "token")))
@@ -206,7 +206,7 @@ def test_an_account_whose_name_begins_as_a_tests_is_no_test(plain: Rig) -> None:
 def test_a_test_that_was_refused_is_known_with_its_reason_and_one_that_went_well_with_none(plain: Rig) -> None:
     plain.configure(**NO_AUTH)
     for user, target, reason in (("test-1", "127.0.0.1:1", "connection_refused"), ("test-2", None, "")):
-        assert plain.ask(AdmitTester(user, "token", 60.0)) == Done()
+        assert plain.ask(AllowTestClient(user, "token", 60.0)) == Done()
         with Origin(answers(counted(b"yes"))) as origin, connect(plain) as client:
             fields = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{credentials(user, 'token')}\r\n\r\n"
             client.sendall(fields.encode() if target else get(origin, "/", credentials(user, "token")))

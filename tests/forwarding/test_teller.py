@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages import Counters
-from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEATED_MAX, Teller
+from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEATED_MAX, CounterPublisher
 from tests.supervision.standins import counters
 
 
@@ -21,7 +21,9 @@ class Told:
         self.loop = Loop(lambda: self.time)
         self.counters: Counters | None = counters("one", 1, 0)
         self.seconds: list[float] = []
-        self.teller = Teller(self.loop, lambda: self.counters, lambda _counters: self.seconds.append(self.time))
+        self.teller = CounterPublisher(
+            self.loop, lambda: self.counters, lambda _counters: self.seconds.append(self.time)
+        )
 
     def count(self, active: int = 0) -> None:
         """A client does something."""

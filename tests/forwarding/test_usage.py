@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import METRICS, AccountSpec, ProxySpec, TellUsage, Unreachable, Usage
+from actors.bus.messages import METRICS, AccountSpec, ProxySpec, ReportUsage, Unreachable, Usage
 from actors.forwarding.limits.limits import Limits
-from actors.forwarding.reporting.usage_reporter import UsageTeller
-from actors.metrics.account_usage import UsageBook
+from actors.forwarding.reporting.usage_reporter import UsageReporter
+from actors.metrics.account_usage import UsageLedger
 from tests.forwarding.harness import spec
 
 
@@ -30,9 +30,9 @@ class Collector:
 
     def __init__(self, loop: Loop, folder: Path) -> None:
         self._loop = loop
-        self.book = UsageBook(folder)
+        self.book = UsageLedger(folder)
         self.down = False
-        self.told: list[TellUsage] = []
+        self.told: list[ReportUsage] = []
 
     def ask(self, to: str, message: Any, on_reply: Callable[[Any], None], timeout: float = 5.0) -> None:
         assert to == METRICS
@@ -46,7 +46,7 @@ class Process:
 
     def __init__(self, world: World, instance: int) -> None:
         self.limits = Limits(world.loop)
-        self.teller = UsageTeller(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
+        self.teller = UsageReporter(world.loop, world.collector, self.limits, instance)  # type: ignore[arg-type]
 
     def configure(self, *accounts: AccountSpec) -> None:
         wish: ProxySpec = spec(1, accounts=accounts, auth_required=True)

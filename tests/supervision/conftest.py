@@ -19,12 +19,12 @@ import pytest
 from actors.bus.codec import Envelope, decode, encode
 from actors.bus.messages import (
     SUPERVISOR,
-    DescribeFleet,
+    ApplyProxy,
     Done,
     Fleet,
     ListenerReserved,
     ProxySpec,
-    PutProxy,
+    QueryRuntime,
     ReserveListener,
     Runtime,
 )
@@ -67,10 +67,10 @@ class Supervised:
         if spec.active:
             reserved = self.ask(ReserveListener(spec.id, spec.host, spec.port))
             assert isinstance(reserved, ListenerReserved), reserved
-        assert self.ask(PutProxy(spec)) == Done()
+        assert self.ask(ApplyProxy(spec)) == Done()
 
     def fleet(self) -> Fleet:
-        fleet = self.ask(DescribeFleet(()))
+        fleet = self.ask(QueryRuntime(()))
         assert isinstance(fleet, Fleet)
         return fleet
 

@@ -14,7 +14,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages import Done
 from actors.bus.messages.common import Unreachable
 from actors.supervision.upgrade.handover import Elder
-from actors.supervision.upgrade.predecessors import Elders
+from actors.supervision.upgrade.predecessors import Predecessors
 from tests.waiting import wait_until
 
 LONG = 60.0
@@ -42,10 +42,10 @@ def elder() -> Iterator[Elder]:
     os.close(writing)
 
 
-def dismissed(elder: Elder) -> tuple[Elders, Loop, Bus]:
+def dismissed(elder: Elder) -> tuple[Predecessors, Loop, Bus]:
     loop, bus = Loop(), Bus()
     exchange: Any = bus
-    elders = Elders(loop, exchange, [elder], LONG)
+    elders = Predecessors(loop, exchange, [elder], LONG)
     elders.dismiss("forwarding.one", LONG)
     return elders, loop, bus
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.supervision import systemd
-from actors.supervision.listeners.registry import ListenerKeeper, ListenError, listen
-from actors.supervision.listeners.socket_activation import Inherited, from_manager, stored_name
+from actors.supervision.listeners.registry import ListenerRegistry, ListenError, listen
+from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
 from tests.ports import free_port
 from tests.supervision.manager import Manager
 from tests.waiting import wait_until
@@ -29,11 +29,11 @@ def manager(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def keeper_of() -> Iterator[Callable[[Inherited], ListenerKeeper]]:
-    made: list[ListenerKeeper] = []
+def keeper_of() -> Iterator[Callable[[InheritedListeners], ListenerRegistry]]:
+    made: list[ListenerRegistry] = []
 
-    def make(inherited: Inherited) -> ListenerKeeper:
-        made.append(ListenerKeeper(lambda: 0.0, inherited.listen, inherited.store))
+    def make(inherited: InheritedListeners) -> ListenerRegistry:
+        made.append(ListenerRegistry(lambda: 0.0, inherited.listen, inherited.store))
         return made[-1]
 
     yield make
@@ -52,7 +52,7 @@ def accepts(port: int, host: str = LOCAL) -> bool:
 def test_a_socket_is_known_again_by_its_address_and_given_once() -> None:
     port = free_port()
     with listen(LOCAL, port) as older:
-        inherited = Inherited([("any name", older.dup())])
+        inherited = InheritedListeners([("any name", older.dup())])
         with inherited.listen(LOCAL, port) as given:
             assert given.getsockname() == (LOCAL, port)
             with pytest.raises(ListenError, match="already in use"):
@@ -64,7 +64,7 @@ def test_connections_that_queued_before_are_accepted_from_the_inherited_socket()
     older = listen(LOCAL, port)
     with socket.create_connection((LOCAL, port), timeout=5) as client:
         client.sendall(b"early")
-        inherited = Inherited([("", older.dup())])
+        inherited = InheritedListeners([("", older.dup())])
         older.close()
         with inherited.listen("localhost", port) as given:
             given.setblocking(True)
@@ -76,7 +76,7 @@ def test_connections_that_queued_before_are_accepted_from_the_inherited_socket()
 def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_nobody_wants_it() -> None:
     old, new = free_port(), free_port()
     older = listen(LOCAL, old)
-    inherited = Inherited([(stored_name(older), older.dup())])
+    inherited = InheritedListeners([(stored_name(older), older.dup())])
     older.close()
     with inherited.listen(LOCAL, new):
         assert accepts(old)
@@ -88,7 +88,7 @@ def test_another_address_is_bound_anew_and_the_inherited_one_ends_when_nobody_wa
 def test_the_socket_of_a_socket_unit_that_fits_nothing_is_left_to_the_unit() -> None:
     port = free_port()
     with listen(LOCAL, port) as units:
-        inherited = Inherited([("api", units.dup())])
+        inherited = InheritedListeners([("api", units.dup())])
         inherited.end_unclaimed()
         assert accepts(port)
 
@@ -96,7 +96,7 @@ def test_the_socket_of_a_socket_unit_that_fits_nothing_is_left_to_the_unit() -> 
 def test_the_same_address_twice_is_one_socket() -> None:
     port = free_port()
     with listen(LOCAL, port) as older:
-        inherited = Inherited([(stored_name(older), older.dup()), ("api", older.dup())])
+        inherited = InheritedListeners([(stored_name(older), older.dup()), ("api", older.dup())])
         with inherited.listen(LOCAL, port):
             inherited.end_unclaimed()
             assert accepts(port)
@@ -105,7 +105,7 @@ def test_the_same_address_twice_is_one_socket() -> None:
 def test_ipv6_and_ipv4_wildcards_of_one_port_are_two_sockets() -> None:
     port = free_port()
     four, six = listen("0.0.0.0", port), listen("::", port)
-    inherited = Inherited([("", four), ("", six)])
+    inherited = InheritedListeners([("", four), ("", six)])
     with inherited.listen("::", port) as given:
         assert given.family == socket.AF_INET6
         with inherited.listen("0.0.0.0", port) as other:
@@ -117,7 +117,7 @@ def test_what_is_no_listening_tcp_socket_is_closed(manager: Manager) -> None:
     connected, other_end = socket.socketpair()
     bound = socket.socket()
     with other_end:
-        inherited = Inherited([("a", datagram), ("b", connected), ("c", bound)])
+        inherited = InheritedListeners([("a", datagram), ("b", connected), ("c", bound)])
         assert [each.fileno() for each in (datagram, connected, bound)] == [-1, -1, -1]
         inherited.end_unclaimed()
     manager.listen()
@@ -125,10 +125,10 @@ def test_what_is_no_listening_tcp_socket_is_closed(manager: Manager) -> None:
 
 
 def test_a_listener_is_in_the_store_from_keep_to_release(
-    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     port = free_port()
-    keeper = keeper_of(Inherited())
+    keeper = keeper_of(InheritedListeners())
     keeper.reserve("one", LOCAL, port)
     assert manager.names() == []
     keeper.keep("one", LOCAL, port)
@@ -139,20 +139,20 @@ def test_a_listener_is_in_the_store_from_keep_to_release(
 
 
 def test_a_listener_that_moves_takes_its_place_in_the_store(
-    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     old, new = free_port(), free_port()
-    keeper = keeper_of(Inherited())
+    keeper = keeper_of(InheritedListeners())
     keeper.keep("one", LOCAL, old)
     keeper.keep("one", LOCAL, new)
     assert manager.names() == [f"tcp-{LOCAL}-{new}"]
 
 
 def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
-    manager: Manager, keeper_of: Callable[[Inherited], ListenerKeeper]
+    manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     port = free_port()
-    keeper = keeper_of(Inherited())
+    keeper = keeper_of(InheritedListeners())
     keeper.keep("one", LOCAL, port)
     keeper.leave()
     keeper.retire("one")
@@ -163,11 +163,11 @@ def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
 
 
 def test_at_the_end_without_a_store_they_refuse(
-    keeper_of: Callable[[Inherited], ListenerKeeper], monkeypatch: pytest.MonkeyPatch
+    keeper_of: Callable[[InheritedListeners], ListenerRegistry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     port = free_port()
-    keeper = keeper_of(Inherited())
+    keeper = keeper_of(InheritedListeners())
     copy = keeper.keep("one", LOCAL, port).dup()
     keeper.leave()
     keeper.release("one")

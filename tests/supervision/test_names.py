@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors.supervision.listeners.hostname import GIVEN_UP_FOR, Names
+from actors.supervision.listeners.hostname import GIVEN_UP_FOR, HostnameResolver
 
 
 class Resolver:
@@ -29,8 +29,8 @@ class Resolver:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", port))]
 
-    def names(self) -> Names:
-        return Names(self, lambda: self.now)
+    def names(self) -> HostnameResolver:
+        return HostnameResolver(self, lambda: self.now)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_a_silent_resolver_is_given_up_and_not_asked_again_for_a_while() -> None
 
 
 def test_a_name_of_this_machine_needs_no_stand_in() -> None:
-    assert Names().look_up("localhost", 80)[1][:2] in (("127.0.0.1", 80), ("::1", 80))
+    assert HostnameResolver().look_up("localhost", 80)[1][:2] in (("127.0.0.1", 80), ("::1", 80))

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.messages import Event, Problem, ReportProblems, Runtime
 from actors.supervision.problems import ProblemBook
-from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, Announcer
+from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher
 from tests.clocks import Clock
 from tests.supervision.standins import spec
 
@@ -72,9 +72,9 @@ def down(name: str) -> Problem:
     return Problem("upstream_down", f"the upstream {name} is down", 1.0, name)
 
 
-def announcer(events: Published, clock: Clock) -> Announcer:
+def announcer(events: Published, clock: Clock) -> ProxyEventPublisher:
     forwarder: Any = SimpleNamespace(publish=events.publish)
-    return Announcer(forwarder, lambda _id: spec("one", 3128), clock)
+    return ProxyEventPublisher(forwarder, lambda _id: spec("one", 3128), clock)
 
 
 def test_a_change_is_one_event_and_one_line_that_names_the_proxy(caplog: pytest.LogCaptureFixture) -> None:

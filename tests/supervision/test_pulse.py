@@ -8,23 +8,23 @@ from collections.abc import Iterator
 import pytest
 
 from actors import liveness
-from actors.liveness import PulsePage, open_page, promiser
+from actors.liveness import LivenessPage, open_page, promiser
 
 
 @pytest.fixture
-def page() -> Iterator[PulsePage]:
-    made = PulsePage()
+def page() -> Iterator[LivenessPage]:
+    made = LivenessPage()
     yield made
     made.close()
 
 
-def test_a_promise_is_seen_in_its_own_slot_alone(page: PulsePage) -> None:
+def test_a_promise_is_seen_in_its_own_slot_alone(page: LivenessPage) -> None:
     one, two = page.take(), page.take()
     promiser(open_page(page.descriptor), two)(12.5)
     assert (page.promise(one), page.promise(two)) == (0.0, 12.5)
 
 
-def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_nothing(page: PulsePage) -> None:
+def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_nothing(page: LivenessPage) -> None:
     slots = [page.take() for _ in range(100)]
     assert len(set(slots)) == 100
     promiser(open_page(page.descriptor), slots[7])(12.5)
@@ -33,13 +33,13 @@ def test_a_slot_is_nobody_elses_until_it_is_given_back_and_then_it_promises_noth
     assert page.promise(slots[7]) == 0.0
 
 
-def test_a_full_page_says_so(page: PulsePage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_page_says_so(page: LivenessPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "SLOTS", 2)
     page.take(), page.take()
     with pytest.raises(OSError, match="no place is left"):
         page.take()
 
 
-def test_nobody_can_shrink_the_page_under_the_others(page: PulsePage) -> None:
+def test_nobody_can_shrink_the_page_under_the_others(page: LivenessPage) -> None:
     with pytest.raises(PermissionError):
         os.ftruncate(page.descriptor, 0)

@@ -6,7 +6,7 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-from actors.supervision.listeners.registry import ListenerKeeper
+from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.proxy_actors import ProxyActors
 from tests.ports import free_port
 from tests.supervision.standins import spec
@@ -15,7 +15,7 @@ LOCAL = "127.0.0.1"
 
 
 def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_removed_is_not() -> None:
-    keeper = ListenerKeeper(lambda: 0.0)
+    keeper = ListenerRegistry(lambda: 0.0)
     nothing: Any = SimpleNamespace()
     actors = ProxyActors(nothing, nothing, "a:B", nothing, keeper, nothing, lambda _proxy_id: None)
     made, gone = free_port(), free_port()

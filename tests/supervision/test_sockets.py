@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.listeners.registry import RESERVED_FOR, ListenerKeeper, ListenError, listen, refusal
+from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry, ListenError, listen, refusal
 from tests.clocks import Clock
 from tests.ports import free_port
 
@@ -22,8 +22,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def keeper(clock: Clock) -> Iterator[ListenerKeeper]:
-    made = ListenerKeeper(clock)
+def keeper(clock: Clock) -> Iterator[ListenerRegistry]:
+    made = ListenerRegistry(clock)
     yield made
     made.close()
 
@@ -91,7 +91,7 @@ def test_all_ipv4_and_all_ipv6_addresses_may_be_listened_at_side_by_side() -> No
         assert accepts(port)
 
 
-def test_a_reservation_lapses_and_a_kept_socket_does_not(keeper: ListenerKeeper, clock: Clock) -> None:
+def test_a_reservation_lapses_and_a_kept_socket_does_not(keeper: ListenerRegistry, clock: Clock) -> None:
     reserved, kept = free_port(), free_port()
     keeper.reserve("reserved", LOCAL, reserved)
     keeper.keep("kept", LOCAL, kept)
@@ -103,7 +103,7 @@ def test_a_reservation_lapses_and_a_kept_socket_does_not(keeper: ListenerKeeper,
     assert accepts(kept)
 
 
-def test_a_reservation_that_is_kept_is_the_same_socket(keeper: ListenerKeeper) -> None:
+def test_a_reservation_that_is_kept_is_the_same_socket(keeper: ListenerRegistry) -> None:
     port = free_port()
     keeper.reserve("a", LOCAL, port)
     assert keeper.kept("a") is None
@@ -112,7 +112,7 @@ def test_a_reservation_that_is_kept_is_the_same_socket(keeper: ListenerKeeper) -
     assert keeper.kept("a") == (LOCAL, port)
 
 
-def test_reserving_what_is_held_is_a_success_and_what_another_holds_is_not(keeper: ListenerKeeper) -> None:
+def test_reserving_what_is_held_is_a_success_and_what_another_holds_is_not(keeper: ListenerRegistry) -> None:
     port = free_port()
     keeper.keep("a", LOCAL, port)
     keeper.reserve("a", LOCAL, port)
@@ -121,7 +121,7 @@ def test_reserving_what_is_held_is_a_success_and_what_another_holds_is_not(keepe
     assert keeper.kept("a") == (LOCAL, port)
 
 
-def test_a_refused_move_leaves_the_old_socket_listening(keeper: ListenerKeeper) -> None:
+def test_a_refused_move_leaves_the_old_socket_listening(keeper: ListenerRegistry) -> None:
     old, taken = free_port(), free_port()
     keeper.keep("a", LOCAL, old)
     with listen(LOCAL, taken), pytest.raises(ListenError):
@@ -129,7 +129,7 @@ def test_a_refused_move_leaves_the_old_socket_listening(keeper: ListenerKeeper) 
     assert accepts(old)
 
 
-def test_a_release_ends_listening_whoever_has_a_copy(keeper: ListenerKeeper) -> None:
+def test_a_release_ends_listening_whoever_has_a_copy(keeper: ListenerRegistry) -> None:
     port = free_port()
     copy = keeper.keep("a", LOCAL, port).dup()
     keeper.release("a")
@@ -137,7 +137,7 @@ def test_a_release_ends_listening_whoever_has_a_copy(keeper: ListenerKeeper) -> 
     copy.close()
 
 
-def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_again(keeper: ListenerKeeper) -> None:
+def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_again(keeper: ListenerRegistry) -> None:
     port = free_port()
     keeper.keep("a", LOCAL, port)
     keeper.retire("a")
@@ -151,7 +151,7 @@ def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_ag
     assert not accepts(port)
 
 
-def test_addresses_are_what_the_kernel_says(keeper: ListenerKeeper) -> None:
+def test_addresses_are_what_the_kernel_says(keeper: ListenerRegistry) -> None:
     port = free_port()
     before = keeper.changes
     keeper.keep("a", "localhost", port)
@@ -164,7 +164,7 @@ def test_addresses_are_what_the_kernel_says(keeper: ListenerKeeper) -> None:
 # --- moves --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: ListenerKeeper) -> None:
+def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: ListenerRegistry) -> None:
     here, there = free_port(), free_port()
     keeper.keep("a", LOCAL, here)
     keeper.reserve("a", LOCAL, there)
@@ -181,7 +181,7 @@ def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: 
 
 @pytest.mark.parametrize(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
 def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_nobody_else_in(
-    keeper: ListenerKeeper, first: str, then: str
+    keeper: ListenerRegistry, first: str, then: str
 ) -> None:
     port = free_port()
     keeper.keep("one", first, port)
@@ -196,7 +196,7 @@ def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_nobod
 
 @pytest.mark.parametrize("how", ["cancel", "lapse"])
 def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
-    keeper: ListenerKeeper, clock: Clock, how: str
+    keeper: ListenerRegistry, clock: Clock, how: str
 ) -> None:
     here, there = free_port(), free_port()
     keeper.keep("a", LOCAL, here)
@@ -211,7 +211,7 @@ def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
     assert keeper.kept("a") == (LOCAL, here)
 
 
-def test_who_follows_at_an_address_goes_on_with_its_socket(keeper: ListenerKeeper) -> None:
+def test_who_follows_at_an_address_goes_on_with_its_socket(keeper: ListenerRegistry) -> None:
     port = free_port()
     keeper.keep("old", LOCAL, port)
     keeper.reserve("new", LOCAL, port, instead_of=("other", "old"))
@@ -224,7 +224,7 @@ def test_who_follows_at_an_address_goes_on_with_its_socket(keeper: ListenerKeepe
     assert not accepts(port)
 
 
-def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(keeper: ListenerKeeper) -> None:
+def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(keeper: ListenerRegistry) -> None:
     port = free_port()
     keeper.keep("old", LOCAL, port)
     keeper.reserve("new", LOCAL, port, instead_of=("old",))
@@ -237,7 +237,7 @@ def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(keeper: L
     assert not accepts(port)
 
 
-def test_two_may_change_places(keeper: ListenerKeeper) -> None:
+def test_two_may_change_places(keeper: ListenerRegistry) -> None:
     one, two = free_port(), free_port()
     keeper.keep("a", LOCAL, one)
     keeper.keep("b", LOCAL, two)

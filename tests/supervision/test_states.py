@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.supervision.processes.backoff import FORGIVEN_AFTER, Backoff
-from actors.supervision.processes.lifecycle import TRANSITIONS, Happening, IllegalTransitionError, Life, State
+from actors.supervision.processes.lifecycle import TRANSITIONS, IllegalTransitionError, Life, LifecycleEvent, State
 
 
 def life_in(state: State) -> Life:
@@ -15,8 +15,10 @@ def life_in(state: State) -> Life:
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("happening", Happening)
-def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(state: State, happening: Happening) -> None:
+@pytest.mark.parametrize("happening", LifecycleEvent)
+def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(
+    state: State, happening: LifecycleEvent
+) -> None:
     life = life_in(state)
     if (state, happening) in TRANSITIONS:
         assert life.happens(happening) is TRANSITIONS[state, happening]
@@ -35,10 +37,10 @@ def test_a_life_from_start_to_stop() -> None:
     now = [10.0]
     life = Life(lambda: now[0])
     for moment, happening, state in (
-        (11.0, Happening.START, State.STARTING),
-        (12.0, Happening.HELLO, State.RUNNING),
-        (13.0, Happening.STOP, State.DRAINING),
-        (14.0, Happening.ENDED, State.STOPPED),
+        (11.0, LifecycleEvent.START, State.STARTING),
+        (12.0, LifecycleEvent.HELLO, State.RUNNING),
+        (13.0, LifecycleEvent.STOP, State.DRAINING),
+        (14.0, LifecycleEvent.ENDED, State.STOPPED),
     ):
         now[0] = moment
         life.happens(happening)
@@ -47,20 +49,20 @@ def test_a_life_from_start_to_stop() -> None:
 
 def test_the_error_of_a_death_stays_until_it_runs_again() -> None:
     life = life_in(State.RUNNING)
-    life.happens(Happening.DIED, "was killed by SIGKILL")
+    life.happens(LifecycleEvent.DIED, "was killed by SIGKILL")
     assert life.runtime(None).error == "was killed by SIGKILL"
-    life.happens(Happening.START)
+    life.happens(LifecycleEvent.START)
     assert life.error == "was killed by SIGKILL"
-    life.happens(Happening.HELLO)
+    life.happens(LifecycleEvent.HELLO)
     assert life.error is None
 
 
 def test_since_stays_while_a_failed_one_fails_again() -> None:
     now = [1.0]
     life = Life(lambda: now[0])
-    life.happens(Happening.REFUSED, "the port is in use")
+    life.happens(LifecycleEvent.REFUSED, "the port is in use")
     now[0] = 2.0
-    life.happens(Happening.REFUSED, "still in use")
+    life.happens(LifecycleEvent.REFUSED, "still in use")
     assert (life.since, life.error) == (1.0, "still in use")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
-from actors.supervision.processes.managed_actor import SILENCE_MAX, START_MAX, STUCK_AFTER, Managed, Plan, World
+from actors.supervision.processes.managed_actor import SILENCE_MAX, START_MAX, STUCK_AFTER, ManagedActor, Plan, World
 from tests.clocks import Clock
 
 
@@ -36,19 +36,21 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def actor(clock: Clock) -> Managed:
+def actor(clock: Clock) -> ManagedActor:
     """One that was just started."""
     loop = Loop(clock)
     exchange: Any = SimpleNamespace(appoint=lambda _name, _instance: None, expect=lambda _name: None)
     owner: Any = SimpleNamespace(label=str, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
-    made = Managed(Plan("one", "a:B"), World(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")), owner)
+    made = ManagedActor(
+        Plan("one", "a:B"), World(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")), owner
+    )
     made.start()
     loop.close()
     return made
 
 
-def look(actor: Managed, clock: Clock) -> Callable[[float], bool]:
+def look(actor: ManagedActor, clock: Clock) -> Callable[[float], bool]:
     def after(seconds: float) -> bool:
         clock.now += seconds
         actor._world.loop.now = clock.now
@@ -58,7 +60,9 @@ def look(actor: Managed, clock: Clock) -> Callable[[float], bool]:
     return after
 
 
-def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(actor: Managed, clock: Clock) -> None:
+def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(
+    actor: ManagedActor, clock: Clock
+) -> None:
     after = look(actor, clock)
     actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
@@ -69,13 +73,13 @@ def test_a_silent_process_is_killed_and_is_stuck_only_when_that_does_not_help(ac
     assert after(STUCK_AFTER)
 
 
-def test_a_process_that_is_never_made_is_stuck(actor: Managed, clock: Clock) -> None:
+def test_a_process_that_is_never_made_is_stuck(actor: ManagedActor, clock: Clock) -> None:
     after = look(actor, clock)
     assert not after(START_MAX + 1.0)
     assert after(STUCK_AFTER)
 
 
-def test_a_process_that_keeps_its_promise_is_never_stuck(actor: Managed, clock: Clock) -> None:
+def test_a_process_that_keeps_its_promise_is_never_stuck(actor: ManagedActor, clock: Clock) -> None:
     after = look(actor, clock)
     actor.hello(1, 4711)
     process: Any = actor._current.process if actor._current else None
@@ -86,7 +90,7 @@ def test_a_process_that_keeps_its_promise_is_never_stuck(actor: Managed, clock: 
     assert process.killed == 0
 
 
-def test_a_process_that_is_ready_before_it_was_said_to_be_made_has_its_pid(actor: Managed) -> None:
+def test_a_process_that_is_ready_before_it_was_said_to_be_made_has_its_pid(actor: ManagedActor) -> None:
     process: Any = actor._current.process if actor._current else None
     process.pid = None
     actor.hello(1, 4712)

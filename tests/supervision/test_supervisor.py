@@ -13,14 +13,14 @@ import psutil
 import pytest
 
 from actors.bus.messages import (
+    ApplyProxy,
     CancelListeners,
     Done,
     Failed,
     ListenerRefused,
     ListenerReserved,
-    PutProxy,
-    PutWish,
     RemoveProxy,
+    ReplaceProxies,
     ReserveListener,
     RestartProxy,
 )
@@ -182,7 +182,7 @@ def test_a_removed_proxy_is_gone_and_an_older_put_does_not_bring_it_back(supervi
     supervised.running("one")
     assert supervised.ask(RemoveProxy("one")) == Done()
     assert refuses(port)
-    assert supervised.ask(PutProxy(spec("one", port))) == Done()
+    assert supervised.ask(ApplyProxy(spec("one", port))) == Done()
     assert "one" not in supervised.fleet().proxies
 
 
@@ -207,7 +207,7 @@ def test_a_port_in_use_is_refused_by_name(supervised: Supervised) -> None:
 def test_a_proxy_whose_port_is_taken_fails_and_runs_when_the_port_is_free(supervised: Supervised) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
-        assert supervised.ask(PutWish((spec("one", port),))) == Done()
+        assert supervised.ask(ReplaceProxies((spec("one", port),))) == Done()
         runtime = supervised.runtime("one")
         assert runtime.state == "failed"
         assert "already in use" in (runtime.error or "")
@@ -405,7 +405,9 @@ def test_a_whole_wish_moves_a_proxy_and_renames_another_and_refuses_no_connectio
         assert isinstance(supervised.ask(ReserveListener("mover", "127.0.0.1", there, ("old",))), ListenerReserved)
         assert isinstance(supervised.ask(ReserveListener("new", "127.0.0.1", kept, ("old",))), ListenerReserved)
         assert greeting(here)[0] == mover.pid  # nothing has moved yet
-        assert supervised.ask(PutWish((spec("mover", there, revision=9), spec("new", kept, revision=9)))) == Done()
+        assert (
+            supervised.ask(ReplaceProxies((spec("mover", there, revision=9), spec("new", kept, revision=9)))) == Done()
+        )
         moved = supervised.running("mover", but_not=mover.pid)
         new = supervised.running("new")
         assert greeting(there)[0] == moved.pid

@@ -21,7 +21,7 @@ class AccountUsage:
 
 
 @message
-class TellUsage:
+class ReportUsage:
     """Forwarding actor → metrics collector, each second while it changes, at its start and at its end.
 
     By account id what this process has counted in the period. Answered by `Usage`, of the same accounts. What is
@@ -57,7 +57,7 @@ class ResetUsage:
 
 
 @message
-class ForgetAccounts:
+class DropAccountUsage:
     """API → metrics collector: these accounts were removed. Answered by `Done`."""
 
     proxy_id: str

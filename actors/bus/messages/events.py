@@ -21,12 +21,12 @@ class Event:
 
 
 @message
-class QuerySender:
-    """API → webhook sender: how is it? Answered by `SenderState`."""
+class QueryWebhookSender:
+    """API → webhook sender: how is it? Answered by `WebhookSenderState`."""
 
 
 @message
-class SenderState:
+class WebhookSenderState:
     """Webhook sender → API: how many events it took in since its start, and how many wait for delivery.
 
     `lost` are the events of all times that can't be delivered any more: the disk took nothing for too long, or too many

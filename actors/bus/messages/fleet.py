@@ -13,7 +13,7 @@ from actors.bus.messages.specs import ProxySpec
 class ReserveListener:
     """API → supervisor, before a proxy is stored or started: bind the listening socket and hold it.
 
-    Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `PutProxy` within ten seconds is let
+    Answered by `ListenerReserved` or `ListenerRefused`. What is not followed by `ApplyProxy` within ten seconds is let
     go. A socket that the supervisor already holds for this proxy at this address is a success. What a proxy listens at
     now stays until then, too. Where one of `instead_of`, which are to give up theirs, listens at this very address, the
     proxy goes on with that socket.
@@ -49,7 +49,7 @@ class ListenerRefused:
 
 
 @message
-class PutProxy:
+class ApplyProxy:
     """API → supervisor, after the store has it: this is the wish for one proxy from now on. Answered by `Done`.
 
     The answer to one that is inactive comes when its listener is closed. An older revision than the known is ignored.
@@ -91,7 +91,7 @@ class AwaitProxy:
 
 
 @message
-class PutWish:
+class ReplaceProxies:
     """API → supervisor, at the API's start and after an import: the whole wish, in place of what is remembered.
 
     Answered by `Done` when the listeners of those that are not wished any more are closed.
@@ -101,7 +101,7 @@ class PutWish:
 
 
 @message
-class LastRequests:
+class DrainConnections:
     """Supervisor → API, when the TLS front in front of it ends: each connection ends with its next answer. → `Done`."""
 
 
@@ -129,7 +129,7 @@ class Program:
 
 
 @message
-class DescribeFleet:
+class QueryRuntime:
     """API or telemetry → supervisor: what is really so? `proxy_ids` empty means all. Answered by `Fleet`.
 
     Without `stopped` those are left out that have no process and need none.
@@ -194,7 +194,7 @@ class Fleet:
 
 
 @message
-class PrepareSettings:
+class ValidateSettings:
     """API → supervisor, before a change of the settings is stored: could this be in force?
 
     `stored` is what `config.settings.runtime.Stored` says. A new address of the API is bound and held for ten seconds.

@@ -30,7 +30,7 @@ class SetAccessRecords:
 
 
 @message
-class AdmitTester:
+class AllowTestClient:
     """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`.
 
     `request_id` is that of the API's request, which the record of the test gets, too; empty: one of its own.
@@ -156,7 +156,7 @@ class Connections:
 
 
 @message
-class EndConnections:
+class CloseConnections:
     """API → forwarding actor: end what matches; `id` None means whichever. Answered by `Ended`."""
 
     id: str | None

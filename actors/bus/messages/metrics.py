@@ -97,11 +97,11 @@ class Stats:
 
 @message
 class QuerySystem:
-    """API or telemetry → metrics collector: the system's and all proxies' figures now. Answered by `SystemFigures`."""
+    """API or telemetry → metrics collector: the system's and all proxies' figures now. Answered by `SystemMetrics`."""
 
 
 @message
-class SystemFigures:
+class SystemMetrics:
     """Metrics collector → API. Percentages are 0 to 100; rates are per second over the last complete seconds.
 
     `rss` and `vms` are of all processes of the product together.
@@ -167,7 +167,7 @@ class Realtime:
 
 
 @message
-class ForgetProxy:
+class DropProxyMetrics:
     """Supervisor → metrics collector: this proxy was deleted. Nothing answers."""
 
     proxy_id: str

@@ -57,8 +57,8 @@ class DisableWebhook:
 
 
 @message
-class ProbeWebhook:
-    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookProbed`, or `Failed` when unknown.
+class SendTestEvent:
+    """API → webhook sender: send `webhook.test` once, now. Answered by `TestEventSent`, or `Failed` when unknown.
 
     `request_id` is that of the API's request, and stands in the event's data.
     """
@@ -68,7 +68,7 @@ class ProbeWebhook:
 
 
 @message
-class WebhookProbed:
+class TestEventSent:
     """Webhook sender → API: how the test went. `response_time` is in milliseconds."""
 
     delivered: bool
@@ -164,18 +164,18 @@ class WebhookStatuses:
 
 
 @message
-class RecallEvents:
+class ReplayEvents:
     """Webhook sender → supervisor: the events since that time, as far as it remembers them.
 
     Asked at the sender's start and now and then, since the events plane keeps nothing for who isn't there. Answered by
-    `RecalledEvents`.
+    `ReplayedEvents`.
     """
 
     since: float
 
 
 @message
-class RecalledEvents:
+class ReplayedEvents:
     """Supervisor → webhook sender: the events, oldest first."""
 
     events: tuple[Event, ...]

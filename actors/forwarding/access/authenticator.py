@@ -2,9 +2,9 @@
 
 A pair that was good is remembered for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy
 of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
-way. No client has more than its share of the threads (`FairWorkers`), whose client has gone is not checked at all, and
-after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are known
-to be right pass all the same, also beyond the minute while checks have to wait.
+way. No client has more than its share of the threads (`FairThreadPool`), whose client has gone is not checked at all,
+and after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are
+known to be right pass all the same, also beyond the minute while checks have to wait.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import NamedTuple
 from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages import ProxySpec
-from actors.fair_thread_pool import DROPPED, FairWorkers
+from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import PAUSE, Guessing
 from actors.forwarding.limits.limits import client_key, site_key
-from actors.forwarding.net.requester import Asker
-from actors.throttled_log import Complaint
+from actors.forwarding.net.requester import Requester
+from actors.throttled_log import ThrottledLog
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
@@ -55,13 +55,13 @@ class Credentials:
 
     def __init__(self, loop: Loop, spec: ProxySpec) -> None:
         self._loop = loop
-        self._threads = FairWorkers(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
+        self._threads = FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
         self._hashes: dict[str, bytes] = {}
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
         self._guessing = Guessing()
-        self._complaint = Complaint(log, "wrong passwords")
+        self._complaint = ThrottledLog(log, "wrong passwords")
         self.take_over(spec)
 
     def take_over(self, spec: ProxySpec) -> None:
@@ -80,7 +80,7 @@ class Credentials:
         return self._hashes.get(user)
 
     def check(
-        self, user: str | None, password: bytes | None, asker: Asker, done: OnChecked, gone: Callable[[], None]
+        self, user: str | None, password: bytes | None, asker: Requester, done: OnChecked, gone: Callable[[], None]
     ) -> None:
         """Call `done` with the user's name, or None; in this very call when the answer is known.
 
@@ -109,7 +109,9 @@ class Credentials:
             return False
         return known[0] > self._loop.now or paused or self._threads.waiting > 0
 
-    def _check_new(self, pair: _Pair, password: bytes, asker: Asker, done: OnChecked, gone: Callable[[], None]) -> None:
+    def _check_new(
+        self, pair: _Pair, password: bytes, asker: Requester, done: OnChecked, gone: Callable[[], None]
+    ) -> None:
         known = self._known(pair)
         if known is not None:
             done(pair.user if known else None)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.bus.messages import Explain, ExplainedAddress, Explanation
-from actors.forwarding.access.policy import Judge, Judgement
+from actors.forwarding.access.policy import Decision, Judge
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
@@ -29,7 +29,7 @@ DEFAULT_PORT = 443
 class _Said(NamedTuple):
     """The decision as a whole, without the addresses."""
 
-    judgement: Judgement
+    judgement: Decision
     addresses: tuple[ExplainedAddress, ...] = ()
 
 
@@ -71,8 +71,8 @@ def explain(serving: Serving, question: Explain, done: Callable[[Explanation], N
 
 
 def _before_resolving(
-    serving: Serving, judge: Judge, client: Judgement, question: Explain, target: Authority
-) -> Judgement | None:
+    serving: Serving, judge: Judge, client: Decision, question: Explain, target: Authority
+) -> Decision | None:
     user = question.user
     if client.failure is not None:
         return client
@@ -86,13 +86,13 @@ def _before_resolving(
     return judge.name(target) if serving.upstreams is None else None  # `unresolved` judges all of it, in its order
 
 
-def _resolved(judge: Judge, client: Judgement, target: Authority, answer: Answer) -> _Said:
+def _resolved(judge: Judge, client: Decision, target: Authority, answer: Answer) -> _Said:
     if isinstance(answer, Failure):
         return _Said(_no(answer, answer.detail, "resolve"))
     return _judge_addresses(judge, client, target, answer.addresses)
 
 
-def _judge_addresses(judge: Judge, client: Judgement, target: Authority, addresses: tuple[str, ...]) -> _Said:
+def _judge_addresses(judge: Judge, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Said:
     judged = [(address, judge.address(target, address)) for address in addresses]
     told = tuple(ExplainedAddress(address, _decision(each), each.reason, each.rule) for address, each in judged)
     passing = next((each for _address, each in judged if each.failure is None), None)
@@ -102,11 +102,11 @@ def _judge_addresses(judge: Judge, client: Judgement, target: Authority, address
     return _Said(client if client.reason else passing, told)
 
 
-def _no(failure: Failure, rule: str, stage: str) -> Judgement:
-    return Judgement(failure, failure.reason, rule, stage)
+def _no(failure: Failure, rule: str, stage: str) -> Decision:
+    return Decision(failure, failure.reason, rule, stage)
 
 
-def _decision(judgement: Judgement) -> str:
+def _decision(judgement: Decision) -> str:
     return "allow" if judgement.failure is None else "deny"
 
 

@@ -1,7 +1,7 @@
 """Guard and access rules together: the one decision about a target, for whoever connects and whoever asks.
 
 The guard is judged first, since nothing excepts what it forbids here; then the rules. In report mode a rule refuses
-nothing, and what it would have refused is told in `Judgement.reason` behind `reported:`.
+nothing, and what it would have refused is told in `Decision.reason` behind `reported:`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from actors.forwarding.protocols.http.targets import Authority
 from actors.net.egress_guard import LOOPBACK, is_localhost
 
 
-class Judgement(NamedTuple):
+class Decision(NamedTuple):
     """One decision. `failure` None lets it through; `reason` is the word for the record, empty when nothing speaks
     against it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
     `egress_guard`.
@@ -27,8 +27,8 @@ class Judgement(NamedTuple):
     stage: str
 
 
-_CLIENT_PASSES = Judgement(None, "", "", "client")
-_ADDRESS_PASSES = Judgement(None, "", "", "address")
+_CLIENT_PASSES = Decision(None, "", "", "client")
+_ADDRESS_PASSES = Decision(None, "", "", "address")
 
 
 def without_address(name: str) -> str:
@@ -55,13 +55,13 @@ class Judge:
         """`enforce` or `report`."""
         return "report" if self._rules.report else "enforce"
 
-    def client(self, client_ip: str) -> Judgement:
+    def client(self, client_ip: str) -> Decision:
         """May this client come? Judged when it is accepted."""
         if not self._rules.judges_clients:
             return _CLIENT_PASSES
         return self._by_rules(self._rules.judge_client(client_ip), "client")
 
-    def name(self, target: Authority) -> Judgement | None:
+    def name(self, target: Authority) -> Decision | None:
         """A no before the name is resolved; None when its addresses are to be judged."""
         if not self._rules.judges_destinations:
             return None
@@ -70,17 +70,17 @@ class Judge:
             return None
         return self._by_rules(verdict, "name")
 
-    def address(self, target: Authority, address: str) -> Judgement:
+    def address(self, target: Authority, address: str) -> Decision:
         """May `target` be connected to at `address`?"""
         sentence = self._guard.judge(address, target.port, target.host)
         if sentence is not None:
             failure = failures.prohibited(sentence if target.literal else without_address(target.host))
-            return Judgement(failure, failure.reason, sentence, "egress_guard")
+            return Decision(failure, failure.reason, sentence, "egress_guard")
         if not self._rules.judges_destinations:
             return _ADDRESS_PASSES
         return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
 
-    def unresolved(self, target: Authority) -> Judgement:
+    def unresolved(self, target: Authority) -> Decision:
         """May a parent proxy be asked for `target`? The addresses of a name are the parent's to find and to guard."""
         if target.literal:
             return self.address(target, target.host)
@@ -88,9 +88,9 @@ class Judge:
             return self.address(target, LOOPBACK)
         return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
 
-    def _by_rules(self, verdict: Verdict, stage: str) -> Judgement:
+    def _by_rules(self, verdict: Verdict, stage: str) -> Decision:
         if not verdict.denied:
-            return Judgement(None, "", verdict.rule, stage)
+            return Decision(None, "", verdict.rule, stage)
         if self._rules.report:
-            return Judgement(None, REPORTED + verdict.reason, verdict.rule, stage)
-        return Judgement(failures.denied_by_rule(verdict.reason, verdict.rule), verdict.reason, verdict.rule, stage)
+            return Decision(None, REPORTED + verdict.reason, verdict.rule, stage)
+        return Decision(failures.denied_by_rule(verdict.reason, verdict.rule), verdict.reason, verdict.rule, stage)

@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from actors.bus.messages import AccessSpec
-from actors.net.egress_guard import hidden_v4
+from actors.net.egress_guard import embedded_ipv4
 from config.model.access import ALL_PORTS, Network, Ports, read_destination, read_network
 
 CLIENT_DENIED: Final = "client_denied"
@@ -211,7 +211,7 @@ class Rules:
         if by_name is not None:
             return by_name
         name, address = _plain(host), _address(address_text)
-        inner = hidden_v4(address)
+        inner = embedded_ipv4(address)
         faces = (address,) if inner is None else (address, inner)
         denied = _least(self._deny.by_address(face, port) for face in faces)
         if denied is not None:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from actors.forwarding.net.dialer import EDGE, Dialer
-from actors.forwarding.net.requester import OURSELVES, Asker
+from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
@@ -39,7 +39,7 @@ class Inbound:
         control: Endpoint,
         listening: OnListening,
         came_in: OnCameIn,
-        asker: Asker = OURSELVES,
+        asker: Requester = OURSELVES,
     ) -> None:
         self._dialer = dialer
         self._loop = dialer.loop

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.forwarding.context import Side
-from actors.forwarding.net.splice import OutOfPipes, Progress
+from actors.forwarding.net.splice import PipesExhausted, Progress
 from actors.forwarding.protocols.commands import RelayToClient, RelayToOrigin
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def flow_down(client: Client) -> None:
     before = flow.moved
     try:
         progress = flow.pump()
-    except OutOfPipes:
+    except PipesExhausted:
         client.serving.wait_for_pipes(client.go_on)
         return
     except OSError:
@@ -84,7 +84,7 @@ def flow_up(client: Client) -> None:
     before = flow.moved
     try:
         progress = flow.pump()
-    except OutOfPipes:
+    except PipesExhausted:
         client.serving.wait_for_pipes(client.go_on)
         return
     except OSError:

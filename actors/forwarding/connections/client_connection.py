@@ -135,7 +135,7 @@ class Client:
 
     @property
     def waits(self) -> bool:
-        """See `asker.Asker`."""
+        """See `asker.Requester`."""
         return not (self.over or self.client_ended)
 
     # --- what the kernel says ---

@@ -40,7 +40,7 @@ class Check:
 
     @property
     def waits(self) -> bool:
-        """See `asker.Asker`."""
+        """See `asker.Requester`."""
         client = self._client
         return client is not None and client.check is self and client.waits
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
-class Announcement:
+class ProxyHeaderReader:
     """One wait for a header. `announced` is called once, with this and the header, when it has come.
 
     `sock` is then not watched and belongs to whoever was called, who also gives the place back (`Serving.ended`).
@@ -43,7 +43,11 @@ class Announcement:
     __slots__ = ("_announced", "_serving", "client_ip", "deadline", "noted", "number", "sock")
 
     def __init__(
-        self, serving: Serving, sock: socket.socket, client_ip: str, announced: Callable[[Announcement, Header], None]
+        self,
+        serving: Serving,
+        sock: socket.socket,
+        client_ip: str,
+        announced: Callable[[ProxyHeaderReader, Header], None],
     ) -> None:
         self._serving = serving
         self._announced = announced

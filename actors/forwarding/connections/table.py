@@ -16,8 +16,8 @@ from ipaddress import IPv6Address, ip_address
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from actors.bus.messages import Connection, ConnectionFilter, Connections, EndConnections, Ended, QueryConnections
-from actors.forwarding.net.timer_wheel import Mortal
+from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.forwarding.net.timer_wheel import Expirable
 from config.model.access import Network, read_network
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Live(NamedTuple):
     parent: str = ""
 
 
-class Open(Mortal, Protocol):
+class Open(Expirable, Protocol):
     """A connection or a tunnel that can be looked at and ended from outside."""
 
     number: int
@@ -112,7 +112,7 @@ class Book:
 
         self._gather(ConnectionFilter(), lambda _number, _live: 0, look_again)
 
-    def end(self, order: EndConnections, done: Callable[[Ended], None]) -> None:
+    def end(self, order: CloseConnections, done: Callable[[Ended], None]) -> None:
         """End all that match; call `done`, later, with how many."""
         ended = 0
         matches = _matcher(order.only, self._serving.clock)

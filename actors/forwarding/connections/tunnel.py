@@ -10,7 +10,7 @@ from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.table import Live
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import Origin
-from actors.forwarding.net.splice import AnyFlow, OutOfPipes, Progress
+from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
 from actors.net.transport import Transport, unsent
@@ -181,7 +181,7 @@ class Tunnel:
                 self._run(writing)
             if mask & _READ and reading.progress is Progress.EMPTY:
                 self._run(reading)
-        except OutOfPipes:
+        except PipesExhausted:
             self._serving.wait_for_pipes(self._pump_both)
             return
         except OSError:
@@ -212,7 +212,7 @@ class Tunnel:
             return
         try:
             self._run(flow)
-        except OutOfPipes:
+        except PipesExhausted:
             self._serving.wait_for_pipes(self._pump_both)
             return
         except OSError:

@@ -164,7 +164,7 @@ class Association:
 
     @property
     def waits(self) -> bool:
-        """See `asker.Asker`."""
+        """See `asker.Requester`."""
         return not self._over
 
     def _moved(self) -> None:

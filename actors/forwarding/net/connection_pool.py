@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.forwarding.net.timer_wheel import NEVER, Deadlines
+from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.forwarding.protocols.http.targets import Authority
 from actors.net.transport import Transport
 
@@ -112,7 +112,7 @@ class Origin:
 class Pool:
     """Idle connections of one actor: the last used first, at most `limit` in all."""
 
-    def __init__(self, loop: Loop, deadlines: Deadlines, limit: int, kept: float) -> None:
+    def __init__(self, loop: Loop, deadlines: TimerWheel, limit: int, kept: float) -> None:
         self._loop = loop
         self._deadlines = deadlines
         self._limit = limit

@@ -16,9 +16,9 @@ from functools import partial
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.policy import Judge
-from actors.forwarding.net.requester import OURSELVES, Asker
+from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.net.resolver import Answer, Found, OnAnswer, Resolver
-from actors.forwarding.net.source_address import ANY, Source, SourceLost
+from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -39,7 +39,8 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
-    """A socket that is connecting. Raises `OSError` when the kernel refuses at once, `SourceLost` among them."""
+    """A socket that is connecting. Raises `OSError` when the kernel refuses at once, `SourceAddressUnavailable` among
+    them."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -77,14 +78,14 @@ class Dialer:
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def look_up(self, target: Authority, done: OnAnswer, asker: Asker) -> bool:
+    def look_up(self, target: Authority, done: OnAnswer, asker: Requester) -> bool:
         """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
 
         True when that is a matter of the resolver, and so of time.
         """
         return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)), asker)
 
-    def find(self, target: Authority, done: OnAnswer, asker: Asker) -> bool:
+    def find(self, target: Authority, done: OnAnswer, asker: Requester) -> bool:
         """As `look_up`, but `done` is called in this very call when the answer is known."""
         assert self.judge is not None
         refused = self.judge.name(target)
@@ -98,15 +99,15 @@ class Dialer:
         done(answer)
         return False
 
-    def dial(self, target: Authority, done: OnDialled, asker: Asker = OURSELVES) -> Dial:
+    def dial(self, target: Authority, done: OnDialled, asker: Requester = OURSELVES) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before."""
         return Dial(self, target, done, asker)
 
 
 class Dial:
-    """One attempt to reach one target, for the asker, whom it stands for at the resolver (see `Asker`)."""
+    """One attempt to reach one target, for the asker, whom it stands for at the resolver (see `Requester`)."""
 
-    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, asker: Asker) -> None:
+    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, asker: Requester) -> None:
         self._asker = asker
         self._dialer = dialer
         self._loop = dialer.loop
@@ -169,7 +170,7 @@ class Dial:
             address = self._untried.pop(0)
             try:
                 sock = self._dialer.connector(address, self._target.port)
-            except SourceLost as lost:
+            except SourceAddressUnavailable as lost:
                 self._failure = failures.source_lost()
                 self._dialer.on_trouble(BIND_ADDRESS, f"no connection can leave from {lost.strerror}")
                 continue

@@ -11,7 +11,7 @@ import os
 from ipaddress import ip_address
 from pathlib import Path
 
-from actors.throttled_log import Complaint
+from actors.throttled_log import ThrottledLog
 
 HOSTS_FILE = Path("/etc/hosts")
 LOOKED_AT_EVERY = 1.0
@@ -32,7 +32,7 @@ class HostsFile:
         self._names: dict[str, tuple[str, ...]] = {}
         self._stamp: _Stamp | None = None
         self._look_at = float("-inf")
-        self._unreadable = Complaint(log, f"cannot read {path}")
+        self._unreadable = ThrottledLog(log, f"cannot read {path}")
 
     def find(self, name: str, now: float) -> tuple[str, ...] | None:
         """The addresses of `name` in the order of the file, or None when it isn't in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """A client connection, in most cases."""
 
     @property
@@ -22,5 +22,5 @@ class _Proxy(NamedTuple):
     waits: bool = True
 
 
-OURSELVES: Asker = _Proxy()
+OURSELVES: Requester = _Proxy()
 """The proxy itself asks: for a parent's address, or for an explanation."""

@@ -14,10 +14,10 @@ from functools import partial
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.fair_thread_pool import DROPPED, FairWorkers
+from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.limits.limits import site_key
 from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
-from actors.forwarding.net.requester import OURSELVES, Asker
+from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.protocols.failures import Failure, dns_failed
 from actors.net.egress_guard import is_localhost
 
@@ -57,16 +57,16 @@ def look_up(host: str) -> Answer:
     return Found(tuple(dict.fromkeys(str(entry[4][0]) for entry in entries)))
 
 
-def new_threads(loop: Loop) -> FairWorkers:
+def new_threads(loop: Loop) -> FairThreadPool:
     """The threads of a resolver."""
-    return FairWorkers(loop, THREADS, (SHARE_OF_CLIENT, SHARE_OF_ZONE))
+    return FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, SHARE_OF_ZONE))
 
 
 @dataclass(slots=True)
 class _Pending:
     """A lookup that waits or runs: who wants it, and for which clients it waits."""
 
-    askers: list[tuple[Asker, OnAnswer]] = field(default_factory=list)
+    askers: list[tuple[Requester, OnAnswer]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     running: bool = False
 
@@ -75,7 +75,7 @@ class Resolver:
     """Names to addresses for one actor."""
 
     def __init__(
-        self, loop: Loop, threads: FairWorkers, lookup: Lookup = look_up, hosts: HostsFile | None = None
+        self, loop: Loop, threads: FairThreadPool, lookup: Lookup = look_up, hosts: HostsFile | None = None
     ) -> None:
         self._loop = loop
         self._threads = threads
@@ -84,7 +84,7 @@ class Resolver:
         self._memory: dict[str, tuple[float, Answer]] = {}
         self._pending: dict[str, _Pending] = {}
 
-    def resolve(self, host: str, done: OnAnswer, asker: Asker = OURSELVES) -> None:
+    def resolve(self, host: str, done: OnAnswer, asker: Requester = OURSELVES) -> None:
         """Call `done` with the answer, in this very call when it is known.
 
         When the asker doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a

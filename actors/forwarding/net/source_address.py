@@ -12,7 +12,7 @@ _IP_BIND_ADDRESS_NO_PORT = 24
 """ip(7): the port is chosen when it is known where to, so that one address serves more than 28,000 connections."""
 
 
-class SourceLost(OSError):
+class SourceAddressUnavailable(OSError):
     """The address is not, or no more, one of this machine."""
 
 
@@ -34,7 +34,7 @@ class Source:
         return failures.unroutable(f"{destination} is of another address family than this proxy's own address")
 
     def bind(self, sock: socket.socket) -> None:
-        """Let what goes out of `sock` leave from here. Raises `SourceLost`, and `OSError` otherwise."""
+        """Let what goes out of `sock` leave from here. Raises `SourceAddressUnavailable`, and `OSError` otherwise."""
         if not self.address:
             return
         if sock.type & socket.SOCK_STREAM:
@@ -42,7 +42,7 @@ class Source:
         try:
             sock.bind((self.address, 0))
         except OSError as error:
-            raise SourceLost(error.errno, f"{self.address}: {error.strerror}") from error
+            raise SourceAddressUnavailable(error.errno, f"{self.address}: {error.strerror}") from error
 
 
 ANY = Source()

@@ -32,7 +32,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 Pipe = tuple[int, int]
 
 
-class OutOfPipes(Exception):
+class PipesExhausted(Exception):
     """There is no descriptor for a pipe now. Nothing is lost: try again a little later."""
 
 
@@ -43,7 +43,7 @@ class PipePool:
         self._free: list[Pipe] = []
 
     def take(self) -> Pipe:
-        """An empty pipe. Raises `OutOfPipes` when there is no descriptor for one."""
+        """An empty pipe. Raises `PipesExhausted` when there is no descriptor for one."""
         if self._free:
             return self._free.pop()
         try:
@@ -51,7 +51,7 @@ class PipePool:
         except OSError as error:
             if error.errno not in _OUT_OF_DESCRIPTORS:
                 raise
-            raise OutOfPipes from error
+            raise PipesExhausted from error
         with contextlib.suppress(PermissionError):  # over the user's limit of pipe pages: the default size works too
             fcntl.fcntl(pipe[1], _F_SETPIPE_SZ, PIPE_SIZE)
         return pipe
@@ -106,7 +106,7 @@ class Flow:
         """Move what can be moved.
 
         Raises `OSError` when a side is broken, and then `progress` says which: `EMPTY` the source, `FULL` the
-        destination; and `OutOfPipes`, after which it may be called again.
+        destination; and `PipesExhausted`, after which it may be called again.
         """
         for _ in range(ROUNDS):
             if self._held == 0:
@@ -174,7 +174,7 @@ class Flow:
         return f"<Flow {self._source} to {self._destination}, {self.moved} moved, {self.progress.name}>"
 
 
-class CopyingFlow:
+class CopyFlow:
     """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
 
     __slots__ = ("_destination", "_held", "_source", "gate", "moved", "progress", "remaining")
@@ -244,4 +244,4 @@ class CopyingFlow:
         return f"<CopyingFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
 
 
-AnyFlow = Flow | CopyingFlow
+AnyFlow = Flow | CopyFlow

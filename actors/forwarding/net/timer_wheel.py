@@ -21,7 +21,7 @@ STRIDE = 5.0
 NEVER = float("inf")
 
 
-class Mortal(Protocol):
+class Expirable(Protocol):
     """Something with a deadline."""
 
     noted: float
@@ -35,14 +35,14 @@ class Mortal(Protocol):
         """The deadline has passed."""
 
 
-class Deadlines:
+class TimerWheel:
     """The wheel."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._quarters: dict[float, set[Mortal]] = {}
+        self._quarters: dict[float, set[Expirable]] = {}
 
-    def note(self, mortal: Mortal) -> None:
+    def note(self, mortal: Expirable) -> None:
         """See that it is looked at in time; cheap when it already is."""
         when = self._when(mortal.deadline)
         if when >= mortal.noted:
@@ -57,7 +57,7 @@ class Deadlines:
         self._quarters[when] = {mortal}
         self._loop.call_later(max(0.0, when - self._loop.now), lambda: self._look(when))
 
-    def forget(self, mortal: Mortal) -> None:
+    def forget(self, mortal: Expirable) -> None:
         """Hold it no longer, since it has ended; harmless when it is not noted."""
         quarter = self._quarters.get(mortal.noted)
         if quarter is not None:
@@ -79,7 +79,7 @@ class Deadlines:
             if mortal.noted == when:  # else one that was checked before it in this quarter has ended it
                 self._look_at(mortal)
 
-    def _look_at(self, mortal: Mortal) -> None:
+    def _look_at(self, mortal: Expirable) -> None:
         mortal.noted = NEVER
         if mortal.deadline <= self._loop.now:
             mortal.expire()

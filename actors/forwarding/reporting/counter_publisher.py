@@ -19,7 +19,7 @@ REPEATED_AFTER = 5.0
 REPEATED_MAX = 60.0
 
 
-class Teller:
+class CounterPublisher:
     """Calls `tell` with what `count` gives. `count` gives None as long as there is nothing to be counted."""
 
     def __init__(self, loop: Loop, count: Callable[[], Counters | None], tell: Callable[[Counters], None]) -> None:

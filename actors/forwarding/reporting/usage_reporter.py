@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages import METRICS, AccountUsage, TellUsage, Usage
+from actors.bus.messages import METRICS, AccountUsage, ReportUsage, Usage
 from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.limits import Limits
 
@@ -25,7 +25,7 @@ OnHeard = Callable[[bool], None]
 """Called with whether the collector has answered."""
 
 
-class UsageTeller:
+class UsageReporter:
     """Tells of the accounts of `limits`."""
 
     def __init__(self, loop: Loop, mailbox: Mailbox, limits: Limits, instance: int) -> None:
@@ -89,7 +89,7 @@ class UsageTeller:
                 _learn(by_id, words, reply.accounts)
             heard(isinstance(reply, Usage))
 
-        self._mailbox.ask(METRICS, TellUsage(self._proxy_id, self._instance, words, final), answered, timeout)
+        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, words, final), answered, timeout)
 
 
 def _learn(by_id: dict[str, Account], words: dict[str, AccountUsage], totals: dict[str, AccountUsage]) -> None:

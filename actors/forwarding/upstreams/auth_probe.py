@@ -7,7 +7,7 @@ long as it isn't 407: one that takes no OPTIONS may take all else.
 
 from __future__ import annotations
 
-from actors.forwarding.protocols.http.head_parser import AnswerHead
+from actors.forwarding.protocols.http.head_parser import ResponseHead
 from actors.forwarding.protocols.http.targets import authority_of_name
 from actors.forwarding.upstreams.handshake import wrong_credentials
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
@@ -27,6 +27,6 @@ class CredentialsProbe(ConnectHandshake):
         head = b"OPTIONS http://%b/ HTTP/1.1\r\nHost: %b\r\nMax-Forwards: 0\r\nConnection: close\r\n%b\r\n"
         return head % (NOWHERE.text, NOWHERE.text, self._credentials)
 
-    def _judge(self, answer: AnswerHead) -> None:
+    def _judge(self, answer: ResponseHead) -> None:
         if answer.status == 407:
             raise wrong_credentials("it answers 407: it wants other credentials")

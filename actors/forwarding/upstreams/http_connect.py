@@ -10,7 +10,7 @@ import base64
 import re
 
 from actors.forwarding.protocols.failures import Failure, Refused
-from actors.forwarding.protocols.http.head_parser import AnswerHead, find_end, parse_answer
+from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_answer
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed, Step, unusable, wrong_credentials
 
@@ -88,7 +88,7 @@ class ConnectHandshake:
             self._judge(answer)
         return Step(end - searched, done=answer.status >= 200)
 
-    def _judge(self, answer: AnswerHead) -> None:
+    def _judge(self, answer: ResponseHead) -> None:
         """Raise `ParentFailed` when this final answer is a no."""
         if answer.status >= 300:
             raise refusal(answer)
@@ -102,7 +102,7 @@ class ConnectHandshake:
             raise unusable(f"the head of its answer is over {HEAD_MAX} bytes")
         return end
 
-    def _parse(self, head: bytes) -> AnswerHead:
+    def _parse(self, head: bytes) -> ResponseHead:
         try:
             return parse_answer(head)
         except Refused as refused:
@@ -112,7 +112,7 @@ class ConnectHandshake:
         return f"<ConnectHandshake to {self._target.text!r}, {len(self._head)} bytes of the answer>"
 
 
-def refusal(answer: AnswerHead) -> ParentFailed:
+def refusal(answer: ResponseHead) -> ParentFailed:
     """What an answer to CONNECT says that is not 2xx."""
     said = f"it answers {answer.status} to CONNECT"
     if answer.status in (401, 407):
@@ -130,7 +130,7 @@ def refusal(answer: AnswerHead) -> ParentFailed:
     return ParentFailed(Blame.UNCLEAR, odd, said)
 
 
-def _told_kind(answer: AnswerHead) -> bytes | None:
+def _told_kind(answer: ResponseHead) -> bytes | None:
     """The error type in its `Proxy-Status`, if it is one about a target."""
     for line in answer.fields.lines:
         match = _STATUS_ERROR.match(line)

@@ -34,7 +34,7 @@ class _Reserved:
     lapses: float
 
 
-class ApiAddress:
+class ApiListener:
     """Where the API listens. `socket` is the supervisor's own copy of the listening socket; `clock` is monotonic."""
 
     def __init__(

@@ -22,7 +22,7 @@ Found = tuple[int, Any]
 Ask = Callable[..., list[Any]]
 
 
-class Names:
+class HostnameResolver:
     """Looks up. `ask` is `socket.getaddrinfo`, `clock` monotonic."""
 
     def __init__(self, ask: Ask = socket.getaddrinfo, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors.supervision.listeners.hostname import Names
+from actors.supervision.listeners.hostname import HostnameResolver
 from actors.supervision.processes.fd_reserve import FOR_LISTENERS, require
 
 BACKLOG = 4096
@@ -36,7 +36,7 @@ _PORT_ERRORS = {
 }
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
-_NAMES = Names()
+_NAMES = HostnameResolver()
 
 Resolved = tuple[int, Any]
 """An address family and an address as `bind` takes it and `getsockname` gives it."""
@@ -149,7 +149,7 @@ class _Held:
         return self.host, self.port
 
 
-class ListenerKeeper:
+class ListenerRegistry:
     """All listening sockets by the name of what they are for. `clock` is monotonic.
 
     What is kept at one address may have a reservation at another beside it, to move to.

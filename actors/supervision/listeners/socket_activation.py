@@ -19,7 +19,7 @@ import socket
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 
-from actors.net.listener_drain import open_again
+from actors.net.listener_drain import accept_syns_again
 from actors.supervision import systemd
 from actors.supervision.listeners.registry import BACKLOG, Resolved, end_listening, listen, resolve
 
@@ -56,7 +56,7 @@ class Store:
             systemd.unstore(stored_name(listener))
 
 
-class Inherited:
+class InheritedListeners:
     """The sockets that were given to this process and that nobody has asked for yet."""
 
     def __init__(self, given: Iterable[tuple[str, socket.socket]] = (), store: Store | None = None) -> None:
@@ -88,7 +88,7 @@ class Inherited:
             systemd.unstore(given.name)
             given.socket.close()
             return
-        open_again(given.socket)  # an address that was left, and is wanted again, or is a socket unit's
+        accept_syns_again(given.socket)  # an address that was left, and is wanted again, or is a socket unit's
         key = _key((given.socket.family, given.socket.getsockname()))
         if key in self._unclaimed:
             given.socket.close()  # the same address again: from the store and from a socket unit

@@ -29,7 +29,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-class Happening(StrEnum):
+class LifecycleEvent(StrEnum):
     """What may happen to an actor."""
 
     START = "start"
@@ -46,28 +46,28 @@ class Happening(StrEnum):
     """It ended as it was asked to."""
 
 
-TRANSITIONS: dict[tuple[State, Happening], State] = {
-    (State.STOPPED, Happening.START): State.STARTING,
-    (State.STOPPED, Happening.REFUSED): State.FAILED,
-    (State.STARTING, Happening.HELLO): State.RUNNING,
-    (State.STARTING, Happening.DIED): State.FAILED,
-    (State.STARTING, Happening.STOP): State.DRAINING,
-    (State.RUNNING, Happening.DIED): State.FAILED,
-    (State.RUNNING, Happening.REFUSED): State.FAILED,
-    (State.RUNNING, Happening.STOP): State.DRAINING,
-    (State.DRAINING, Happening.ENDED): State.STOPPED,
-    (State.DRAINING, Happening.START): State.STARTING,
-    (State.DRAINING, Happening.REFUSED): State.FAILED,
-    (State.FAILED, Happening.START): State.STARTING,
-    (State.FAILED, Happening.REFUSED): State.FAILED,
-    (State.FAILED, Happening.STOP): State.STOPPED,
+TRANSITIONS: dict[tuple[State, LifecycleEvent], State] = {
+    (State.STOPPED, LifecycleEvent.START): State.STARTING,
+    (State.STOPPED, LifecycleEvent.REFUSED): State.FAILED,
+    (State.STARTING, LifecycleEvent.HELLO): State.RUNNING,
+    (State.STARTING, LifecycleEvent.DIED): State.FAILED,
+    (State.STARTING, LifecycleEvent.STOP): State.DRAINING,
+    (State.RUNNING, LifecycleEvent.DIED): State.FAILED,
+    (State.RUNNING, LifecycleEvent.REFUSED): State.FAILED,
+    (State.RUNNING, LifecycleEvent.STOP): State.DRAINING,
+    (State.DRAINING, LifecycleEvent.ENDED): State.STOPPED,
+    (State.DRAINING, LifecycleEvent.START): State.STARTING,
+    (State.DRAINING, LifecycleEvent.REFUSED): State.FAILED,
+    (State.FAILED, LifecycleEvent.START): State.STARTING,
+    (State.FAILED, LifecycleEvent.REFUSED): State.FAILED,
+    (State.FAILED, LifecycleEvent.STOP): State.STOPPED,
 }
 
 
 class IllegalTransitionError(Exception):
     """This can't happen in this state: a mistake in the supervisor, never in an actor."""
 
-    def __init__(self, state: State, happening: Happening) -> None:
+    def __init__(self, state: State, happening: LifecycleEvent) -> None:
         super().__init__(f"{happening} can't happen to an actor that is {state}")
         self.state = state
         self.happening = happening
@@ -84,7 +84,7 @@ class Life:
         self.error: str | None = None
         self._reason = PROCESS
 
-    def happens(self, happening: Happening, error: str | None = None) -> State:
+    def happens(self, happening: LifecycleEvent, error: str | None = None) -> State:
         """Go over to the next state and return it. Raises `IllegalTransitionError`."""
         following = TRANSITIONS.get((self.state, happening))
         if following is None:
@@ -94,7 +94,7 @@ class Life:
         self.state = following
         if following is State.FAILED:
             self.error = error
-            self._reason = LISTENER if happening is Happening.REFUSED else PROCESS
+            self._reason = LISTENER if happening is LifecycleEvent.REFUSED else PROCESS
         elif following in (State.RUNNING, State.STOPPED):
             self.error = None
         return following

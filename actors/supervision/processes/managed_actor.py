@@ -19,7 +19,7 @@ from actors.bus.mailbox import Exchange, address_of
 from actors.bus.messages import Done, Failed, Runtime, Stop
 from actors.process import ORPHAN_GRACE, Boot
 from actors.supervision.processes.backoff import Backoff
-from actors.supervision.processes.lifecycle import Happening, Life, State
+from actors.supervision.processes.lifecycle import Life, LifecycleEvent, State
 from actors.supervision.processes.spawner import ActorProcess, Spawner
 from actors.supervision.upgrade.handover import Elder
 
@@ -53,19 +53,19 @@ class Owner(Protocol):
     def label(self, name: str) -> str:
         """What people call the actor `name`."""
 
-    def actor_ready(self, actor: Managed, instance: int) -> None:
+    def actor_ready(self, actor: ManagedActor, instance: int) -> None:
         """A process said hello and will be current next; this is the time to configure it."""
 
-    def actor_up(self, actor: Managed) -> None:
+    def actor_up(self, actor: ManagedActor) -> None:
         """It runs."""
 
-    def actor_down(self, actor: Managed) -> None:
+    def actor_down(self, actor: ManagedActor) -> None:
         """It died; `actor.life.error` says how."""
 
-    def actor_ended(self, actor: Managed) -> None:
+    def actor_ended(self, actor: ManagedActor) -> None:
         """It has stopped as it was asked to."""
 
-    def actor_due(self, actor: Managed) -> None:
+    def actor_due(self, actor: ManagedActor) -> None:
         """Its back-off is over: start it if it is still wanted."""
 
 
@@ -80,7 +80,7 @@ class World:
 
 
 @dataclass(slots=True, eq=False)
-class _Generation:
+class _Instance:
     process: ActorProcess
     asked: float
     heard: float | None = None
@@ -105,7 +105,7 @@ class _Generation:
         return now - since - allowed
 
 
-class Managed:
+class ManagedActor:
     """See the module. Its methods never block; `now` is the loop's time."""
 
     def __init__(self, plan: Plan, world: World, owner: Owner) -> None:
@@ -114,9 +114,9 @@ class Managed:
         self.backoff = Backoff()
         self._world = world
         self._owner = owner
-        self._current: _Generation | None = None
-        self._successor: _Generation | None = None
-        self._leaving: list[_Generation] = []
+        self._current: _Instance | None = None
+        self._successor: _Instance | None = None
+        self._leaving: list[_Instance] = []
         self._retry: Timer | None = None
         self._replaced: list[Outcome] = []
 
@@ -152,16 +152,16 @@ class Managed:
         self._no_retry()
         if self.life.state is State.FAILED:
             self.life.restarts += 1
-        self.life.happens(Happening.START)
+        self.life.happens(LifecycleEvent.START)
         self.backoff.started(self._world.loop.now)
         self._world.exchange.expect(self.name)
         self._current = self._spawn()
         if self._current is None:
-            self._failed(Happening.DIED, "could not be started: out of descriptors")
+            self._failed(LifecycleEvent.DIED, "could not be started: out of descriptors")
 
     def refused(self, error: str) -> None:
         """It can't be started, since its socket can't be bound. Tried again after a while."""
-        self._failed(Happening.REFUSED, error)
+        self._failed(LifecycleEvent.REFUSED, error)
 
     def replace(self, outcome: Outcome) -> None:
         """A new process in place of the current one, without a gap. `outcome` gets `Done` or `Failed`."""
@@ -177,9 +177,9 @@ class Managed:
         self._tell_outcome(Failed("the actor is being stopped"))
         self._world.exchange.dismiss(self.name)
         if self.life.state is State.FAILED:
-            self.life.happens(Happening.STOP)
+            self.life.happens(LifecycleEvent.STOP)
         elif self.life.state in (State.STARTING, State.RUNNING):
-            self.life.happens(Happening.STOP)
+            self.life.happens(LifecycleEvent.STOP)
             generations = [each for each in (self._current, self._successor) if each is not None]
             self._current = self._successor = None
             for each in generations:
@@ -225,7 +225,7 @@ class Managed:
         if generation is self._successor:
             self._take_over(generation)
         elif generation is self._current:
-            self.life.happens(Happening.HELLO)
+            self.life.happens(LifecycleEvent.HELLO)
         self._tell_outcome(Done())
         self._owner.actor_up(self)
 
@@ -275,16 +275,16 @@ class Managed:
 
     # --- inside ---
 
-    def _spawn(self) -> _Generation | None:
+    def _spawn(self) -> _Instance | None:
         boot = self._world.new_boot(self.name, self.plan.params)
         try:
             process = self._world.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
         except OSError as error:
             log.error("%s can't be started: %s", self.label, error)
             return None
-        return _Generation(process, self._world.loop.now)
+        return _Instance(process, self._world.loop.now)
 
-    def _take_over(self, successor: _Generation) -> None:
+    def _take_over(self, successor: _Instance) -> None:
         older, self._current, self._successor = self._current, successor, None
         self.life.renewed()
         self.backoff.started(self._world.loop.now)
@@ -294,7 +294,7 @@ class Managed:
     drain = 10.0
     """Seconds that the older process has after a restart; the fleet keeps it at `server.drain_timeout`."""
 
-    def _dismiss(self, generation: _Generation, drain: float, quiet: Callable[[], None]) -> None:
+    def _dismiss(self, generation: _Instance, drain: float, quiet: Callable[[], None]) -> None:
         self._leaving.append(generation)
         process = generation.process
         if generation.heard is None:
@@ -321,9 +321,9 @@ class Managed:
         else:
             log.error("%s died: %s", self.label, how)
         self._current = None
-        self._failed(Happening.DIED, how)
+        self._failed(LifecycleEvent.DIED, how)
 
-    def _failed(self, happening: Happening, error: str) -> None:
+    def _failed(self, happening: LifecycleEvent, error: str) -> None:
         self.life.happens(happening, error)
         self._world.exchange.dismiss(self.name)
         successor, self._successor = self._successor, None
@@ -332,7 +332,7 @@ class Managed:
             self._world.exchange.expect(self.name)
         self._owner.actor_down(self)
         if successor is not None:  # a restart was under way: its process is the next one
-            self.life.happens(Happening.START)
+            self.life.happens(LifecycleEvent.START)
             self.life.restarts += 1
             self._current = successor
             return
@@ -343,16 +343,16 @@ class Managed:
         self._retry = None
         self._owner.actor_due(self)
 
-    def _left(self, generation: _Generation) -> None:
+    def _left(self, generation: _Instance) -> None:
         self._leaving.remove(generation)
         if self.life.state is State.DRAINING and not self._leaving:
-            self.life.happens(Happening.ENDED)
+            self.life.happens(LifecycleEvent.ENDED)
             self._owner.actor_ended(self)
 
-    def _find(self, instance: int) -> _Generation | None:
+    def _find(self, instance: int) -> _Instance | None:
         return next((each for each in self._all() if each.process.instance == instance), None)
 
-    def _all(self) -> list[_Generation]:
+    def _all(self) -> list[_Instance]:
         present = [each for each in (self._current, self._successor) if each is not None]
         return present + self._leaving
 

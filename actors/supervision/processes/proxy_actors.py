@@ -11,11 +11,11 @@ from actors.bus.mailbox import address_of
 from actors.bus.messages import Configure, ProxySpec, forwarding_name
 from actors.supervision.callbacks import Gate, once
 from actors.supervision.config import Orders
-from actors.supervision.listeners.registry import ListenerKeeper, ListenError
+from actors.supervision.listeners.registry import ListenerRegistry, ListenError
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import Managed, Owner, Plan, World
+from actors.supervision.processes.managed_actor import ManagedActor, Owner, Plan, World
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell
-from actors.supervision.upgrade.predecessors import Elders
+from actors.supervision.upgrade.predecessors import Predecessors
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ class ProxyActors:
         owner: Owner,
         entry: str,
         orders: Orders,
-        keeper: ListenerKeeper,
-        elders: Elders,
+        keeper: ListenerRegistry,
+        elders: Predecessors,
         unwished: Callable[[str], None],
     ) -> None:
-        self.by_id: dict[str, Managed] = {}
+        self.by_id: dict[str, ManagedActor] = {}
         self._world = world
         self._owner = owner
         self._entry = entry
@@ -107,7 +107,7 @@ class ProxyActors:
 
         self.by_id[proxy_id].stop(self._orders.drain_timeout, once(listener_ends))
 
-    def configure(self, actor: Managed, instance: int, configure: Configure) -> None:
+    def configure(self, actor: ManagedActor, instance: int, configure: Configure) -> None:
         """Tell a process what its proxy is."""
         if self._world.exchange.tell(address_of(actor.name, instance), configure):
             self._configured[configure.spec.id] = configure
@@ -132,7 +132,7 @@ class ProxyActors:
             return False
         return True
 
-    def _actor(self, proxy_id: str) -> Managed:
+    def _actor(self, proxy_id: str) -> ManagedActor:
         actor = self.by_id.get(proxy_id)
         if actor is None:
 
@@ -141,6 +141,6 @@ class ProxyActors:
                 return [held] if held else []
 
             plan = Plan(forwarding_name(proxy_id), self._entry, self._orders.forwarding_params, sockets)
-            actor = self.by_id[proxy_id] = Managed(plan, self._world, self._owner)
+            actor = self.by_id[proxy_id] = ManagedActor(plan, self._world, self._owner)
             actor.drain = self._orders.drain_timeout
         return actor

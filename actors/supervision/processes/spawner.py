@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import msgpack
 
 from actors.bus.loop import Loop
-from actors.liveness import PulsePage
+from actors.liveness import LivenessPage
 from actors.process import Boot
 from actors.signals import held
 from actors.supervision.processes.backoff import Backoff
@@ -68,7 +68,7 @@ class Watcher(Protocol):
 class ActorProcess:
     """One process of one actor, from the request for it to its end. Letting go of its lifeline ends it."""
 
-    def __init__(self, boot: Boot, watcher: Watcher, page: PulsePage) -> None:
+    def __init__(self, boot: Boot, watcher: Watcher, page: LivenessPage) -> None:
         """Raises `OSError` when there are no descriptors for it, and holds nothing then."""
         self.boot = boot
         self.watcher = watcher
@@ -174,7 +174,7 @@ class Spawner:
         self._control: socket.socket | None = None
         self._closed = False
         self._heard = loop.now
-        self._page = PulsePage()
+        self._page = LivenessPage()
         self._start_zygote()
 
     @property

@@ -28,7 +28,7 @@ ASK_AGAIN = 0.05
 """Seconds until it is asked again: it may not be back on the bus yet."""
 
 
-class _Known:
+class _Predecessor:
     def __init__(self, elder: Elder, pidfd: int) -> None:
         self.elder = elder
         self.pidfd = pidfd
@@ -49,13 +49,13 @@ class _Known:
             return  # its pidfd says so, too
 
 
-class Elders:
+class Predecessors:
     """See the module. `on_end` is called whenever one has ended."""
 
     def __init__(self, loop: Loop, exchange: Exchange, elders: Iterable[Elder], drain: float) -> None:
         self._loop = loop
         self._exchange = exchange
-        self._known: list[_Known] = []
+        self._known: list[_Predecessor] = []
         self.on_end: Callable[[], None] = nothing
         for elder in elders:
             self._take(elder, drain)
@@ -94,13 +94,13 @@ class Elders:
         except ProcessLookupError:
             os.close(elder.lifeline)
             return
-        known = _Known(elder, pidfd)
+        known = _Predecessor(elder, pidfd)
         self._known.append(known)
         self._loop.watch(pidfd, select.EPOLLIN, lambda _mask: self._ended(known))
         if elder.leaving:
             self._time_out(known, drain)
 
-    def _ask(self, known: _Known, drain: float) -> None:
+    def _ask(self, known: _Predecessor, drain: float) -> None:
         def heard(reply: object) -> None:
             if isinstance(reply, Done):
                 known.told = True
@@ -114,14 +114,14 @@ class Elders:
         to = address_of(known.elder.name, known.elder.instance)
         self._exchange.ask(to, Stop(drain), heard, STOP_ANSWER_MAX)
 
-    def _time_out(self, known: _Known, drain: float) -> None:
+    def _time_out(self, known: _Predecessor, drain: float) -> None:
         def then(act: Callable[[], None]) -> Callable[[], None]:
             return lambda: act() if known in self._known else None
 
         self._loop.call_later(drain + ORPHAN_GRACE, then(known.let_go))
         self._loop.call_later(drain + 2 * ORPHAN_GRACE, then(known.kill))
 
-    def _ended(self, known: _Known) -> None:
+    def _ended(self, known: _Predecessor) -> None:
         log.info("%s of the older program has ended (pid %s)", known.elder.name, known.elder.pid)
         self._loop.unwatch(known.pidfd)
         os.close(known.pidfd)

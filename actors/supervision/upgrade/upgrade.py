@@ -14,7 +14,7 @@ from actors.supervision.upgrade.preflight import Rehearsal, own_command
 log = logging.getLogger(__name__)
 
 
-class Succession:
+class ProgramUpgrade:
     """`objection` says why there can be no upgrade now; empty when nothing is against it.
 
     `hand_over` is called when the next program would start: this one is to end for it.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli.commands import RECOVER, local_command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.local.offline import ConfigOption, DataOption, data_of, refuse_newer, refuse_others, translated
 from api.cli.quantities import binary
 from api.cli.terminal.output import Output
@@ -74,24 +74,25 @@ def backup(
         with progress(out, "Backing up") as told:
             manifest, digest = write(data, file, passphrase, with_logs, told)
     except (CollectError, BadTarget) as error:
-        raise Trouble(f"The backup failed, and there is no new archive: {error}") from error
+        raise CommandError(f"The backup failed, and there is no new archive: {error}") from error
     except OSError as error:
         reason = f"{file.parent}: {error.strerror or error}"
-        raise Trouble(f"The backup failed, and there is no new archive: {reason}") from error
+        raise CommandError(f"The backup failed, and there is no new archive: {reason}") from error
     removed = _remove_older(file, keep) if keep else []
     result = {"file": str(file), "sha256": digest, "keys": manifest.keys, "removed": removed}
     out.data(result, lambda: _told(out, file, manifest, digest, removed))
 
 
 def _check_place(target: Path, keep: int | None) -> None:
-    """A directory that isn't there must not become a file, which the next backup would replace. Raises `Trouble`."""
+    """A directory that isn't there must not become a file, which the next backup would replace. Raises
+    `CommandError`."""
     if target.is_dir():
         return
     if not (target.exists() or target.is_symlink()) and not target.name.endswith(ENDINGS):
         hint = f"Make it: mkdir -p {shlex.quote(str(target))}; the name of an archive ends in {' or '.join(ENDINGS)}"
-        raise Trouble(f"{target}: there is no such directory", hint, Status.USAGE)
+        raise CommandError(f"{target}: there is no such directory", hint, Status.USAGE)
     if keep is not None:
-        raise Trouble("--keep: TARGET must be a directory, not a file", status=Status.USAGE)
+        raise CommandError("--keep: TARGET must be a directory, not a file", status=Status.USAGE)
 
 
 def _file_at(target: Path) -> Path:
@@ -112,10 +113,10 @@ def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
     data = data_of(config, data_dir)
     refuse_newer(data.path)
     if not data.store.is_dir():
-        raise Trouble(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
+        raise CommandError(f"{data.path}: there is no configuration here", "Name its directory with --data-dir")
     if (data.path / "restoring" / "ready").is_dir():
         hint = "Start the product, which completes it; then back it up"
-        raise Trouble(f"{data.path}: a restore was interrupted", hint)
+        raise CommandError(f"{data.path}: a restore was interrupted", hint)
     refuse_others(data.store)
     return data
 
@@ -137,11 +138,11 @@ def passphrase_of(file: Path | None, twice: bool) -> str | None:
         try:
             text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
         except (OSError, UnicodeDecodeError) as error:
-            raise Trouble(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
+            raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
     try:
         return check_passphrase(text)
     except ValueError as error:
-        raise Trouble(str(error), status=Status.USAGE) from error
+        raise CommandError(str(error), status=Status.USAGE) from error
 
 
 def _remove_older(made: Path, keep: int) -> list[str]:
@@ -153,5 +154,5 @@ def _remove_older(made: Path, keep: int) -> list[str]:
         for name in older:
             (folder / name).unlink()
     except OSError as error:
-        raise Trouble(f"{made} is made, but an older one can't be removed: {error}") from error
+        raise CommandError(f"{made} is made, but an older one can't be removed: {error}") from error
     return older

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.local.offline import ConfigOption, DataOption, refuse_newer, settings_of, translated
 from api.cli.terminal.output import Output, counted
 
@@ -30,10 +30,10 @@ def check_config(
 
     Certificates are looked at, of the stored proxies too. Ends with 1 when the product or a proxy could not start.
     """
-    from actors.supervision.effective_settings import hidden_keys, with_stored
+    from actors.supervision.effective_settings import shadowed_keys, with_overrides
     from api.operator.offline import peek_proxies, peek_settings
     from config.files.paths import DataDir, default_data_dir
-    from config.settings.runtime import BadStored
+    from config.settings.runtime import InvalidOverride
     from config.settings.settings import Places
 
     settings = settings_of(config, {"data_dir": data_dir} if data_dir else {})
@@ -41,17 +41,17 @@ def check_config(
     if os.access(data.path, os.R_OK | os.X_OK):  # else it is somebody who wants to know of the configuration alone
         refuse_newer(data.path)
     stored = translated(ValueError, lambda: peek_settings(data))
-    in_force = translated(BadStored, lambda: with_stored(settings, stored))
+    in_force = translated(InvalidOverride, lambda: with_overrides(settings, stored))
     proxies = translated(ValueError, lambda: peek_proxies(data))
     findings = list(_findings(in_force, proxies, data, probe))
     bad = [finding for finding in findings if finding.bad]
-    notes = hidden_keys(settings, stored) + [
+    notes = shadowed_keys(settings, stored) + [
         f"{one.where}: {one.error}" for one in findings if one.error and not one.bad
     ]
     if bad:
         places = Places(config, {})
         problems = tuple((_placed(finding.where, places, stored), str(finding.error)) for finding in bad)
-        raise Trouble(
+        raise CommandError(
             f"The configuration is well-formed, but {counted(len(bad), 'thing')} would fail", problems=problems
         )
     data_of_it: dict[str, Any] = {"good": True, "notes": notes, "looked_at": [finding.where for finding in findings]}

@@ -36,11 +36,11 @@ def show_config(
 
     Secrets are masked. Options of a `serve` that runs are not seen here.
     """
-    from actors.supervision.effective_settings import with_stored
+    from actors.supervision.effective_settings import with_overrides
     from api.operator.offline import peek_settings
     from config.files.paths import DataDir, default_data_dir
     from config.settings.credentials import as_settings
-    from config.settings.runtime import BadStored
+    from config.settings.runtime import InvalidOverride
     from config.settings.settings import Places
 
     overrides: dict[str, Any] = {"data_dir": data_dir} if data_dir else {}
@@ -49,7 +49,7 @@ def show_config(
     if os.access(data.path, os.R_OK | os.X_OK):
         refuse_newer(data.path)
     stored = translated(ValueError, lambda: peek_settings(data))
-    in_effect = translated(BadStored, lambda: with_stored(settings, stored))
+    in_effect = translated(InvalidOverride, lambda: with_overrides(settings, stored))
     sources = _Sources(overrides, stored, as_settings(), _written(config), Places(config, overrides))
     rows = [row for row in _rows(in_effect, sources) if not changed or row["source"] != DEFAULT]
     shown = [{**row, "text": _text(row["value"])} for row in rows]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from api.cli.commands import RECOVER, local_command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Output
 from config.settings.env import ENV_PREFIX
 
@@ -82,10 +82,10 @@ def verify_audit(
     data = data_of(config, data_dir)
     refuse_newer(data.path)
     if not trail_file(data).is_file():
-        raise Trouble(f"{data.path}: there is no audit trail here", "Name its directory with --data-dir")
+        raise CommandError(f"{data.path}: there is no audit trail here", "Name its directory with --data-dir")
     found = translated(StoreError, lambda: verify(data, noted))
     if isinstance(found, Broken):
-        raise Trouble(f"row {found.seq} {found.error}")
+        raise CommandError(f"row {found.seq} {found.error}")
     text = f"The audit trail is whole: {found.seq} rows.\nhead {found.seq}:{found.hash}"
     out.data({"seq": found.seq, "hash": found.hash}, lambda: out.line(text))
 
@@ -97,7 +97,7 @@ def _noted(text: str | None) -> Any:
         return None
     match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text, re.ASCII)
     if match is None:
-        raise Trouble("--head: must be a number, a colon and 64 hex digits", status=Status.USAGE)
+        raise CommandError("--head: must be a number, a colon and 64 hex digits", status=Status.USAGE)
     return Head(int(match[1]), match[2])
 
 
@@ -105,7 +105,7 @@ def _noted(text: str | None) -> Any:
 
 
 def settings_of(config: Path | None, overrides: dict[str, Any]) -> Settings:
-    """The operator's configuration. Raises `Trouble` with all that is wrong with it."""
+    """The operator's configuration. Raises `CommandError` with all that is wrong with it."""
     from config.settings.settings import ConfigError, load
 
     return translated(ConfigError, lambda: load(config, overrides))
@@ -128,7 +128,7 @@ def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]
     found = data_of(config, data_dir)
     refuse_newer(found.path)
     if not (found.store.is_dir() or (found.path / NAME).is_file() or (found.path / RESTORING).is_dir()):
-        raise Trouble(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
+        raise CommandError(f"{found.path}: there is no configuration here", "Name its directory with --data-dir")
     data = open_ours(found.path)
     held = take_lock(data.lock, "data directory", STOPPED)
     try:
@@ -140,7 +140,7 @@ def locked_data(config: Path | None, data_dir: Path | None) -> Iterator[DataDir]
 
 
 def open_ours(folder: Path) -> DataDir:
-    """The data directory, made if need be. Raises `Trouble`."""
+    """The data directory, made if need be. Raises `CommandError`."""
     from config.files.paths import PathError, open_data_dir
 
     refuse_others(folder)
@@ -148,13 +148,15 @@ def open_ours(folder: Path) -> DataDir:
 
 
 def refuse_others(folder: Path) -> None:
-    """Raise `Trouble` when it is somebody else's, root's own tasks included: what is made there would be ours."""
+    """Raise `CommandError` when it is somebody else's, root's own tasks included: what is made there would be ours."""
     owner = folder.stat().st_uid if folder.is_dir() else os.geteuid()
     if owner == os.geteuid():
         return
     name = _name_of(owner)
     who = f"runuser -u {name} -- proxyfleet …" if os.geteuid() == 0 else f"sudo -u {name} proxyfleet …"
-    raise Trouble(f"{folder}: belongs to user {name}, not to us", f"Run it as the user that the product runs as: {who}")
+    raise CommandError(
+        f"{folder}: belongs to user {name}, not to us", f"Run it as the user that the product runs as: {who}"
+    )
 
 
 def _name_of(user: int) -> str:
@@ -165,20 +167,21 @@ def _name_of(user: int) -> str:
 
 
 def finish_restore(data: DataDir) -> None:
-    """Complete a restore that was killed when it was decided already. The caller holds the lock. Raises `Trouble`."""
+    """Complete a restore that was killed when it was decided already. The caller holds the lock. Raises
+    `CommandError`."""
     from api.backup.atomic_swap import finish
 
     try:
         done = finish(data)
     except OSError as error:
-        raise Trouble(f"{data.path}: a restore that was begun can't be completed: {error}") from error
+        raise CommandError(f"{data.path}: a restore that was begun can't be completed: {error}") from error
     if done is not None:
         there = f"; what was there is in {done.kept}" if done.kept else ""
         typer.echo(f"note: a restore that had been interrupted is completed{there}", err=True)
 
 
 def refuse_newer(folder: Path) -> None:
-    """Raise `Trouble` when a newer release has written the data in `folder`; nothing of it is touched."""
+    """Raise `CommandError` when a newer release has written the data in `folder`; nothing of it is touched."""
     from api.store.migrations import DATA_FORMAT
     from config.files import data_format
     from config.files.paths import PathError
@@ -195,18 +198,18 @@ def bring_up_to_date(data: DataDir) -> None:
 
 
 def take_lock(file: Path, what: str, hint: str | None = None) -> int:
-    """Lock it until we end. Raises `Trouble` that says who holds it."""
+    """Lock it until we end. Raises `CommandError` that says who holds it."""
     from actors.supervision.locks import LockedError, lock
 
     try:
         return lock(file, what)
     except (LockedError, OSError) as error:
-        raise Trouble(str(error), hint) from error
+        raise CommandError(str(error), hint) from error
 
 
 def translated(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], T]) -> T:
-    """What `call` gives; an exception of this kind becomes a `Trouble` of the same text."""
+    """What `call` gives; an exception of this kind becomes a `CommandError` of the same text."""
     try:
         return call()
     except kind as error:
-        raise Trouble(str(error)) from error
+        raise CommandError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.local.offline import ConfigOption, DataOption, data_of, locked_data, refuse_others, settings_of, translated
 from api.cli.terminal.output import Output
 from api.cli.terminal.secret_input import StdinOption
@@ -42,7 +42,7 @@ def reset_password(
             _in_data(config, data_dir, user, chosen) if running is None else _by_asking(running, user, chosen)
         )
     except UnknownUser as error:
-        raise Trouble(str(error), status=Status.NOT_FOUND) from error
+        raise CommandError(str(error), status=Status.NOT_FOUND) from error
     if disabled:
         out.note(f"note: {user} is disabled, and can't sign in until an administrator makes the account active")
     told = {"username": user, "password": fresh if chosen is None else None}
@@ -51,7 +51,8 @@ def reset_password(
 
 
 def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -> RunDir | None:
-    """The run directory of the product that holds the data directory; None when no process does. Raises `Trouble`."""
+    """The run directory of the product that holds the data directory; None when no process does. Raises
+    `CommandError`."""
     from actors.supervision.locks import holder
     from api.operator.run_dir import run_dir_of
     from config.files.paths import PathError
@@ -65,7 +66,7 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
     settings = settings_of(config, {name: value for name, value in given.items() if value is not None})
     found = translated(PathError, lambda: run_dir_of(settings, pid))
     if found is None:
-        raise Trouble(
+        raise CommandError(
             f"{data.path} is in use by process {pid}, and its run directory is not where it is by default",
             "If that is the product, name its run directory with --run-dir; if it is a command, wait for its end",
         )
@@ -73,7 +74,7 @@ def _running(config: Path | None, data_dir: Path | None, run_dir: Path | None) -
 
 
 def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
-    """The new password, and whether the account is disabled. Raises `UnknownUser`, `Trouble`."""
+    """The new password, and whether the account is disabled. Raises `UnknownUser`, `CommandError`."""
     from api.operator.password_reset import NotReset, ask_reset
 
     done = translated(NotReset, lambda: ask_reset(run, user, chosen))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.commands import RECOVER, YesOption, confirm, local_command
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.local.backup import PassphraseOption, passphrase_of
 from api.cli.local.offline import (
     STOPPED,
@@ -75,7 +75,9 @@ def restore(
     from api.store import StoreError
 
     if file.exists() and not file.is_file():
-        raise Trouble(f"{file}: is not a regular file", "An archive is read more than once; save it as a file first")
+        raise CommandError(
+            f"{file}: is not a regular file", "An archive is read more than once; save it as a file first"
+        )
     try:
         with opened(file) as archive, _place(config, data_dir, dry_run) as data:
             wanted = archive.manifest.keys and not without_secrets
@@ -86,13 +88,13 @@ def restore(
                 if _decided(out, data, file, found, dry_run, force, yes):
                     _commit(out, data, found, archive.digest())
     except BadArchive as error:
-        raise Trouble(f"{file}: {error}", "Nothing was touched") from error
+        raise CommandError(f"{file}: {error}", "Nothing was touched") from error
     except (OSError, StoreError) as error:
-        raise Trouble(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+        raise CommandError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _decided(out: Output, data: DataDir, file: Path, found: Prepared, dry_run: bool, force: bool, yes: bool) -> bool:
-    """Show what would come of it, and ask. Raises `Trouble` when somebody who was asked doesn't want it."""
+    """Show what would come of it, and ask. Raises `CommandError` when somebody who was asked doesn't want it."""
     told = _told(found)
     if out.form != "json":
         made, files = told["created_at"], len(found.manifest.files)
@@ -134,7 +136,8 @@ def _commit(out: Output, data: DataDir, found: Prepared, digest: str) -> None:
 
 @contextlib.contextmanager
 def _place(config: Path | None, data_dir: Path | None, dry_run: bool) -> Iterator[DataDir]:
-    """The data directory to restore into, locked until the end of the block. Raises `Trouble` while the product runs.
+    """The data directory to restore into, locked until the end of the block. Raises `CommandError` while the product
+    runs.
 
     A dry run only reads: while the product runs, it gets a private copy of the data instead.
     """
@@ -186,19 +189,19 @@ def _settle(data: DataDir, dry_run: bool) -> None:
     """Complete an earlier restore, and let what a restore leaves alone, as records, be of this program's format."""
     if dry_run:
         if (data.path / "restoring" / "ready").is_dir():
-            raise Trouble(f"{data.path}: a restore was interrupted", "Start the product, which completes it")
+            raise CommandError(f"{data.path}: a restore was interrupted", "Start the product, which completes it")
         return
     finish_restore(data)
     if not _is_newer(data):
         try:
             bring_up_to_date(data)
-        except Trouble as trouble:  # a restore may be the way out of just that
+        except CommandError as trouble:  # a restore may be the way out of just that
             typer.echo(f"note: {trouble.message}", err=True)
 
 
 def _is_newer(data: DataDir) -> bool:
     try:
         refuse_newer(data.path)
-    except Trouble:
+    except CommandError:
         return True
     return False

@@ -8,7 +8,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import SIZE_EXAMPLES, Size, size_of
 from api.cli.remote.proxies import ProxyArgument
@@ -121,7 +121,7 @@ def update_account(
     if new_password or password_stdin:
         body["password"] = password(f"New password of {username}", password_stdin, twice=True)
     if not body:
-        raise Trouble("Nothing is given that should change", "See proxyfleet accounts update --help", Status.USAGE)
+        raise CommandError("Nothing is given that should change", "See proxyfleet accounts update --help", Status.USAGE)
     data = session.api.patch(_path(session, proxy, username), body)
     session.out.data(data, lambda: session.out.message(f"{username} is changed."))
 
@@ -190,7 +190,7 @@ def _bytes(quota: str) -> int:
     try:
         return size_of(quota)
     except ValueError as error:
-        raise Trouble(f"--quota {quota!r}: {error}", status=Status.USAGE) from error
+        raise CommandError(f"--quota {quota!r}: {error}", status=Status.USAGE) from error
 
 
 def _path(session: Session, proxy: str, username: str | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.commands import Session
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.terminal.output import Column, shown
 from api.cli.time_options import SinceOption, UntilOption, ago
 
@@ -100,7 +100,7 @@ def show_audit(
     """Show one row whole, with what each field was and is."""
     found = session.api.get("/audit", cursor=str(seq + 1), limit=1)["audit"]
     if not found or found[0]["seq"] != seq:
-        raise Trouble(f"There is no row {seq}", "All of them: proxyfleet audit list", Status.NOT_FOUND)
+        raise CommandError(f"There is no row {seq}", "All of them: proxyfleet audit list", Status.NOT_FOUND)
     row = found[0]
     pairs = [
         *((name, row[name]) for name in ("seq", "timestamp", "action", "outcome")),

@@ -8,7 +8,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, also_called, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
 from api.cli.quantities import Size, Span
 from api.cli.terminal.completion import proxy_names
@@ -84,7 +84,9 @@ def end_connections(
     filters = {"client": client, "user": user, "target": target, "min_age": min_age}
     filtered = any(value is not None for value in filters.values())
     if (connection is not None) + filtered + everything != 1:
-        raise Trouble("Which connections?", "Give either an id, or filters such as --client, or --all", Status.USAGE)
+        raise CommandError(
+            "Which connections?", "Give either an id, or filters such as --client, or --all", Status.USAGE
+        )
     if connection is not None:
         data = session.api.delete(f"{path}/{quoted(connection)}")
         session.out.data(data, lambda: session.out.message(f"{connection} is ended."))

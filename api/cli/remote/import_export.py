@@ -19,7 +19,7 @@ import typer
 
 from api.cli import toml
 from api.cli.commands import CONFIGURE, Session, YesOption, command, either
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.quantities import with_unit
 from api.cli.request_body import mapping_of, read_text, shown_name, with_lines
 from api.cli.terminal.output import BAD, DIM, GOOD, WARN, counted, safe, shown
@@ -94,7 +94,7 @@ def import_config(
     document = mapping_of(file, text)
     if not {"kind", "version"} & document.keys():
         hint = "For a file that a person wrote: proxyfleet apply FILE, which wants neither"
-        raise Trouble(f"{shown_name(file)}: not an exported document: it has no kind and no version", hint)
+        raise CommandError(f"{shown_name(file)}: not an exported document: it has no kind and no version", hint)
     with _lines_told(file, text):
         _carry_out(session, document, prune, dry_run, passphrase_file, yes)
 
@@ -121,7 +121,7 @@ def apply_config(
     """
     chosen = either("--file", *(None if each is None else str(each) for each in (file, file_)))
     if chosen is None:
-        raise Trouble("Which file?", "proxyfleet apply FILE", Status.USAGE)
+        raise CommandError("Which file?", "proxyfleet apply FILE", Status.USAGE)
     file = Path(chosen)
     text = read_text(file)
     document = {**KIND, **mapping_of(file, text)}
@@ -136,7 +136,7 @@ def _lines_told(file: Path, text: str) -> Iterator[None]:
     """What the API refuses of the document is told with the file and its line."""
     try:
         yield
-    except Trouble as trouble:
+    except CommandError as trouble:
         if trouble.problems:
             trouble.problems = with_lines(file, text, trouble.problems)
             trouble.hint = trouble.hint or "What a file may have: proxyfleet export shows all of it"
@@ -168,9 +168,11 @@ def _commit(session: Session, document: dict[str, Any], prune: bool, headers: di
     query = {"prune": prune}
     try:
         return session.api.call("POST", "/config/import", query=query, body=document, headers=bound, timeout=PATIENCE)
-    except Trouble as trouble:
+    except CommandError as trouble:
         if any(field == "If-Match" for field, _ in trouble.problems):
-            raise Trouble("Somebody changed the configuration meanwhile; nothing was done", "Look again") from trouble
+            raise CommandError(
+                "Somebody changed the configuration meanwhile; nothing was done", "Look again"
+            ) from trouble
         raise
 
 
@@ -244,7 +246,7 @@ def _passphrase(file: Path | None, twice: bool = False) -> dict[str, str | bytes
         try:
             text = file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
         except (OSError, UnicodeDecodeError) as error:
-            raise Trouble(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
+            raise CommandError(f"--passphrase-file: {file}: {error}", status=Status.USAGE) from error
     return {"X-Passphrase": text.encode()}
 
 
@@ -280,4 +282,4 @@ def _write(file: Path, text: str) -> None:
             os.fsync(out.fileno())
         Path(name).replace(file)
     except OSError as error:
-        raise Trouble(f"{file}: {error.strerror or error}") from error
+        raise CommandError(f"{file}: {error.strerror or error}") from error

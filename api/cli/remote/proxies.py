@@ -9,7 +9,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, either
-from api.cli.errors import Status, Trouble, together
+from api.cli.errors import CommandError, Status, together
 from api.cli.lookup import PROXY, find, find_id
 from api.cli.quantities import Size, Span
 from api.cli.request_body import FileOption, body_of, set_option
@@ -205,7 +205,7 @@ def update_proxy(
     if add_tag or remove_tag:
         headers = _change_tags(session, path, body, add_tag or [], remove_tag or [])
     if not body:
-        raise Trouble("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
+        raise CommandError("Nothing is given that should change", "See proxyfleet proxies update --help", Status.USAGE)
     data = session.api.call("PATCH", path, body=body, headers=headers)
     session.out.data(data, lambda: session.out.message(f"{data['proxy']['name']} is changed."))
     _warn(session, data)
@@ -216,7 +216,7 @@ def _change_tags(
 ) -> dict[str, str | bytes]:
     """Put the tags that it has then into `body`; the header that binds the change to what was read."""
     if "tags" in body:
-        raise Trouble("--tag replaces all tags", "Give either --tag, or --add-tag and --remove-tag", Status.USAGE)
+        raise CommandError("--tag replaces all tags", "Give either --tag, or --add-tag and --remove-tag", Status.USAGE)
     tags = session.api.get(path)["proxy"]["tags"]
     body["tags"] = [each for each in dict.fromkeys([*tags, *more]) if each not in fewer]
     return {"If-Match": session.api.etag or "*"}
@@ -288,7 +288,7 @@ def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, w
 
 
 def path_of(session: Session, proxy: str) -> str:
-    """Where the API has the proxy with this name or id. Raises `Trouble`."""
+    """Where the API has the proxy with this name or id. Raises `CommandError`."""
     return f"/proxies/{quoted(find_id(session.api, PROXY, proxy))}"
 
 
@@ -300,11 +300,11 @@ def _act(session: Session, proxies: list[str], action: str) -> None:
 def _each(session: Session, found: Iterable[dict[str, Any]], act: Any, done: str | None) -> None:
     """Act on each; what fails is reported at the end, the others are done all the same."""
     results: list[Any] = []
-    failures: list[tuple[str, Trouble]] = []
+    failures: list[tuple[str, CommandError]] = []
     for one in found:
         try:
             answer = act(one)
-        except Trouble as trouble:
+        except CommandError as trouble:
             failures.append((one["name"], trouble))
             continue
         results.append(answer)

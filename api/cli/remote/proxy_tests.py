@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from api.cli.commands import Session, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find
 from api.cli.remote.proxies import ProxiesArgument, ProxyArgument, path_of
 from api.cli.terminal.output import Column
@@ -76,7 +76,7 @@ def show_snippets(
     snippets = data["snippets"]
     if client is not None:
         if client not in snippets:
-            raise Trouble(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
+            raise CommandError(f"There are no lines for {client!r}", f"Clients: {', '.join(snippets)}", Status.USAGE)
         snippets = data["snippets"] = {client: snippets[client]}
     if with_password or password_stdin:
         secret = quote(password("The proxy's password", password_stdin), safe="")
@@ -87,7 +87,7 @@ def show_snippets(
             "note: PASSWORD stands for the password, percent-encoded; --password asks for it and puts it in"
         )
     if client is not None and snippets[client] is None:
-        raise Trouble(f"{client} doesn't speak the protocol of {proxy}", "All of its lines: without a client")
+        raise CommandError(f"{client} doesn't speak the protocol of {proxy}", "All of its lines: without a client")
     titled = [f"# {name}\n{text or '# (does not speak this protocol)'}\n" for name, text in snippets.items()]
     session.out.data(data, lambda: session.out.lines([str(snippets[client])] if client else titled))
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from api.cli.commands import WATCH, Session, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import Size
 from api.cli.terminal.completion import proxy_names
@@ -62,8 +62,8 @@ def add_logs(app: typer.Typer) -> None:
     command(app, "logs", _OPTIONS, rich_help_panel=WATCH)(logs)
 
 
-def _one_or_the_other() -> Trouble:
-    return Trouble(
+def _one_or_the_other() -> CommandError:
+    return CommandError(
         "--follow and --export don't go together",
         "An export has what is there now; for all that comes: proxyfleet logs -o json --follow",
         Status.USAGE,
@@ -128,9 +128,9 @@ def logs(
 
 
 def _status(text: str | None) -> dict[str, str | None]:
-    """The filter that `404` or `5xx` is. Raises `Trouble`."""
+    """The filter that `404` or `5xx` is. Raises `CommandError`."""
     if text is not None and not re.fullmatch(r"[1-5]([0-9]{2}|[xX]{2})", text, re.ASCII):
-        raise Trouble(f"--status {text!r}: must be 100 to 599, or 1xx to 5xx", status=Status.USAGE)
+        raise CommandError(f"--status {text!r}: must be 100 to 599, or 1xx to 5xx", status=Status.USAGE)
     if text is None or text.isdigit():
         return {"status_code": text}
     return {"status_class": text.lower()}
@@ -148,7 +148,7 @@ def _export(session: Session, file: Path, query: dict[str, Any]) -> None:
                 told(out.tell(), None)
         part.replace(file)
     except OSError as error:
-        raise Trouble(f"{file}: {error.strerror or error}") from error
+        raise CommandError(f"{file}: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
     data = {"file": str(file), "records": count}
@@ -175,7 +175,7 @@ def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator
     while True:
         try:
             data = session.api.call("GET", "/logs/tail", query={**query, "cursor": cursor}, timeout=2 * PATIENCE)
-        except Trouble as trouble:
+        except CommandError as trouble:
             pause = _until_again(trouble)
             if not told:
                 session.out.note(f"{trouble.message}; trying again")
@@ -190,7 +190,7 @@ def _following(session: Session, query: dict[str, Any], cursor: str) -> Iterator
             time.sleep(allowance.pause(BREATH) if allowance else BREATH)
 
 
-def _until_again(trouble: Trouble) -> float:
+def _until_again(trouble: CommandError) -> float:
     """Seconds until it is worth trying again. Raises the trouble when it never is."""
     error = trouble.error or {}
     if error.get("code") == "RATE_LIMITED":

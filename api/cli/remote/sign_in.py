@@ -8,7 +8,7 @@ import typer
 
 from api.cli.client import is_here
 from api.cli.commands import RUN, Session, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.terminal.secret_input import StdinOption, password
 
 
@@ -45,7 +45,7 @@ def whoami(session: Session) -> None:
     """Show who is signed in, and what they may do."""
     try:
         data = session.api.get("/auth/test")
-    except Trouble as trouble:
+    except CommandError as trouble:
         nobody = session.api.credential == "login" and session.api.signed_in is None
         if trouble.status is Status.NOT_AUTHORISED and nobody:
             trouble.hint = f"Nobody is signed in at {session.api.url}: proxyfleet login"

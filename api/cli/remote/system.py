@@ -9,7 +9,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import WATCH, Session, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import PROXY, find_id
 from api.cli.quantities import Size, Span, in_binary
 from api.cli.request_body import body_of
@@ -94,7 +94,7 @@ def metrics(
     """Show metrics over time, one row for each bucket."""
     if now:
         if proxy or since or until:
-            raise Trouble(
+            raise CommandError(
                 "--now is of all proxies and of this moment", "Without --now, or without the others", Status.USAGE
             )
         _snapshot(session, names or [])
@@ -115,7 +115,7 @@ def _snapshot(session: Session, names: list[str]) -> None:
     data = session.api.get("/metrics/realtime")
     unknown = [name for name in names if name not in data["metrics"]]
     if unknown:
-        raise Trouble(
+        raise CommandError(
             f"There is no metric {unknown[0]!r} of this moment",
             f"There are: {', '.join(data['metrics'])}",
             Status.USAGE,
@@ -153,12 +153,12 @@ def set_settings(
     """Change settings; they hold at once, and over the configuration file."""
     for value in values:
         if not value.partition("=")[1]:
-            raise Trouble(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
+            raise CommandError(f"{value}: must be GROUP.KEY=VALUE", "Such as logging.level=debug", Status.USAGE)
     body = body_of({}, values)
     before = session.api.get("/settings")["server"] if "server" in body else None
     try:
         data = session.api.patch("/settings", body)
-    except Trouble as trouble:
+    except CommandError as trouble:
         if any(error == "is not a known field" for _field, error in trouble.problems):
             trouble.hint = (
                 "These can be set: proxyfleet settings show; all others belong into the configuration file or the "

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.commands import WATCH, Session, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.quantities import Size
 from api.cli.remote.proxies import address, state
 from api.cli.terminal.output import GAP, counted, fitting, safe, shown, style_of
@@ -50,13 +50,15 @@ def top(
 ) -> None:
     """Show live what all proxies do, full screen; q ends it."""
     if sort not in SORTS:
-        raise Trouble(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
+        raise CommandError(f"--sort {sort!r}: must be one of {', '.join(SORTS)}", status=Status.USAGE)
     view = View(sort=sort)
     if once:
         _once(session, view, interval)
         return
     if not session.out.terminal or not sys.stdin.isatty():
-        raise Trouble("There is no terminal to draw on", "proxyfleet top --once, or proxyfleet status", Status.USAGE)
+        raise CommandError(
+            "There is no terminal to draw on", "proxyfleet top --once, or proxyfleet status", Status.USAGE
+        )
     _live(session, view, interval)
 
 
@@ -226,7 +228,7 @@ def _look_or_tell(session: Session, view: View, interval: float) -> None:
     """Look; if that fails, say so above the last figures and go on."""
     try:
         _fetch(session, view)
-    except Trouble as trouble:
+    except CommandError as trouble:
         if trouble.status is Status.NOT_AUTHORISED:
             raise  # waiting makes that no better
         view.trouble = f"{trouble.message}; trying again"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from api.cli.commands import Session, YesOption, command
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import USER, find, find_id
 from api.cli.request_body import body_of
 from api.cli.terminal.completion import user_names
@@ -92,7 +92,7 @@ def update_user(
     if new_password or password_stdin:
         _put_password(session, body, found, password_stdin)
     if not body:
-        raise Trouble("Nothing is given that should change", "See proxyfleet users update --help", Status.USAGE)
+        raise CommandError("Nothing is given that should change", "See proxyfleet users update --help", Status.USAGE)
     data = session.api.patch(f"/users/{found['id']}", body)
     session.out.data(data, lambda: session.out.message(f"{found['username']} is changed."))
 

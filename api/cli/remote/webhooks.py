@@ -9,7 +9,7 @@ import typer
 
 from api.cli.client import quoted
 from api.cli.commands import Session, YesOption, command, either
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 from api.cli.lookup import WEBHOOK, find, find_id
 from api.cli.request_body import FileOption, body_of, set_option
 from api.cli.terminal.completion import webhook_names
@@ -124,7 +124,7 @@ def update_webhook(
     """Change a webhook: only what is given changes."""
     body = body_of(_given(name, target, event, header, enabled), settings, file)
     if not body:
-        raise Trouble("Nothing is given that should change", "See proxyfleet webhooks update --help", Status.USAGE)
+        raise CommandError("Nothing is given that should change", "See proxyfleet webhooks update --help", Status.USAGE)
     data = session.api.patch(_path(session, webhook), body)
     session.out.data(data, lambda: session.out.message(f"{data['webhook']['name']} is changed."))
 
@@ -196,7 +196,7 @@ def _given(
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
-        raise Trouble(f"--header {text!r}: must be NAME: VALUE", status=Status.USAGE)
+        raise CommandError(f"--header {text!r}: must be NAME: VALUE", status=Status.USAGE)
     return name.strip(), value.strip()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from api.cli.client import DEFAULT_URL, Client
 from api.cli.credentials import Credentials
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.lookup import KEY, PROXY, USER, WEBHOOK, Kind
 from config.settings.env import ENV_PREFIX
 
@@ -45,7 +45,7 @@ def names_of(kind: Kind) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         try:
             offered = [plain(one, kind) for one in kind.list_all(_client())]
-        except Trouble:
+        except CommandError:
             return []  # a completion must not print anything
         return sorted(name for name in offered if name.startswith(incomplete))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
-from api.cli.errors import Trouble
+from api.cli.errors import CommandError
 from api.cli.quantities import Quantity
 from config.text.escaping import printable, printable_json
 
@@ -185,7 +185,7 @@ class Output:
         self.err.write(safe(text) + "\n")
         self.err.flush()
 
-    def trouble(self, trouble: Trouble) -> None:
+    def trouble(self, trouble: CommandError) -> None:
         """What went wrong and what to do next."""
         if self.form == "json":
             told = json.dumps({"error": trouble.as_data()}, ensure_ascii=not self.unicode)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from api.cli.errors import Status, Trouble
+from api.cli.errors import CommandError, Status
 
 StdinOption = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from the first line of standard input.")
@@ -20,26 +20,26 @@ StdinOption = Annotated[
 
 
 def password(what: str, from_stdin: bool, twice: bool = False) -> str:
-    """A password. Raises `Trouble` when there is neither a terminal nor `--password-stdin`."""
+    """A password. Raises `CommandError` when there is neither a terminal nor `--password-stdin`."""
     if from_stdin:
         line = sys.stdin.readline().rstrip("\r\n")
         if not line:
-            raise Trouble("Standard input has no password in its first line", status=Status.USAGE)
+            raise CommandError("Standard input has no password in its first line", status=Status.USAGE)
         return line
     return _asked(what, twice, "--password-stdin reads it from standard input")
 
 
 def passphrase(what: str, twice: bool) -> str:
-    """A passphrase, of commands with `--passphrase-file`. Raises `Trouble` when there is no terminal."""
+    """A passphrase, of commands with `--passphrase-file`. Raises `CommandError` when there is no terminal."""
     return _asked(what, twice, "--passphrase-file reads it from the first line of a file")
 
 
 def _asked(what: str, twice: bool, otherwise: str) -> str:
     if not sys.stdin.isatty():
-        raise Trouble(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
+        raise CommandError(f"{what} is needed, and there is no terminal to ask at", otherwise, Status.USAGE)
     first = _ask(f"{what}: ")
     if twice and _ask("Once more: ") != first:
-        raise Trouble("These are two different ones; nothing was done")
+        raise CommandError("These are two different ones; nothing was done")
     return first
 
 
@@ -47,4 +47,4 @@ def _ask(prompt: str) -> str:
     try:
         return getpass.getpass(prompt, stream=sys.stderr)
     except EOFError as error:
-        raise Trouble("Nothing was done") from error
+        raise CommandError("Nothing was done") from error

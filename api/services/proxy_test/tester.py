@@ -25,7 +25,7 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from actors.bus.messages import AdmitTester, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
+from actors.bus.messages import AllowTestClient, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
 from actors.bus.startup_queue import STARTING
 from api.bus_bridge import Bridge
 from api.http.errors import rate_limited, unavailable
@@ -108,7 +108,7 @@ class ProxyTester:
         if proxy.record.status != "active":
             return _Outcome(error="the proxy is inactive")
         user, token = _one_use_credentials(proxy.record.protocol)
-        admitted = AdmitTester(user, token, timeout + ADMIT_TIMEOUT, request_id)
+        admitted = AllowTestClient(user, token, timeout + ADMIT_TIMEOUT, request_id)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if isinstance(reply, Unreachable) and reply.reason == STARTING:
             raise unavailable("The proxy's process is starting; try again in a moment")

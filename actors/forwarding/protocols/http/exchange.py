@@ -29,7 +29,14 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
 )
 from actors.forwarding.protocols.failures import Refused
-from actors.forwarding.protocols.http.framing import LAST_CHUNK, Body, Chunked, Counted, UntilClose, chunk
+from actors.forwarding.protocols.http.framing import (
+    LAST_CHUNK,
+    Body,
+    Chunked,
+    CloseDelimitedBody,
+    ContentLengthBody,
+    chunk,
+)
 from actors.forwarding.protocols.http.head_cache import (
     answer_head,
     let_go,
@@ -38,7 +45,7 @@ from actors.forwarding.protocols.http.head_cache import (
     route_of,
     url_of,
 )
-from actors.forwarding.protocols.http.head_parser import AnswerHead, RequestHead, find_end
+from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
 from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, answer_to_client, request_to_parent
 from actors.forwarding.protocols.http.targets import parse_authority
 
@@ -113,13 +120,13 @@ class Exchange:
             if fields.chunked:
                 self.request_body = Chunked()
             elif fields.length:
-                self.request_body = Counted(fields.length)
+                self.request_body = ContentLengthBody(fields.length)
         self.user = ""
         self.started = started
         self.answered = 0.0
         self.bytes_in = size
         self.bytes_out = 0
-        self.answer: AnswerHead | None = None
+        self.answer: ResponseHead | None = None
         self.stage = Stage.AWAITED
         self.persists = False
         self.reused = False
@@ -178,7 +185,7 @@ class Exchange:
         assert body is not None
         content, rest = body.feed(data)
         self.bytes_in += len(data) - len(rest)
-        coded = content if isinstance(body, Counted) else chunk(content)
+        coded = content if isinstance(body, ContentLengthBody) else chunk(content)
         if body.complete:
             self.request_body = None
             if isinstance(body, Chunked):
@@ -190,14 +197,14 @@ class Exchange:
     def relay_request(self, out: list[Command]) -> None:
         """Let the kernel move the rest of a long counted body."""
         body = self.request_body
-        if isinstance(body, Counted) and body.remaining >= RELAY_MIN and not self._relaying:
+        if isinstance(body, ContentLengthBody) and body.remaining >= RELAY_MIN and not self._relaying:
             self._relaying = True
             out.append(RelayToOrigin(body.remaining))
 
     def request_relayed(self, count: int) -> None:
         """So many bytes of the body have been moved by the kernel."""
         body = self.request_body
-        assert isinstance(body, Counted)
+        assert isinstance(body, ContentLengthBody)
         body.remaining -= count
         self.bytes_in += count
         if body.complete:
@@ -222,14 +229,14 @@ class Exchange:
         """So many bytes of the answer's body have been moved by the kernel."""
         self.bytes_out += count
         body = self._answer_body
-        if isinstance(body, Counted):
+        if isinstance(body, ContentLengthBody):
             body.remaining -= count
             if body.complete:
                 self.stage = Stage.COMPLETE
 
     def origin_ended(self) -> bool:
         """The origin has closed. Is the answer complete with that?"""
-        if self.stage is Stage.BODY and isinstance(self._answer_body, UntilClose):
+        if self.stage is Stage.BODY and isinstance(self._answer_body, CloseDelimitedBody):
             self.stage = Stage.COMPLETE
         return self.stage is Stage.COMPLETE
 
@@ -242,14 +249,19 @@ class Exchange:
     def origin_persists(self) -> bool:
         """May the origin's connection be used again?"""
         answer = self.answer
-        if answer is None or self.request_body is not None or self.rest or isinstance(self._answer_body, UntilClose):
+        if (
+            answer is None
+            or self.request_body is not None
+            or self.rest
+            or isinstance(self._answer_body, CloseDelimitedBody)
+        ):
             return False
         if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
             return False  # it may have a body in the eyes of who wrote it, and that may be on its way
         return self._goes_on(answer)
 
     @staticmethod
-    def _goes_on(answer: AnswerHead) -> bool:
+    def _goes_on(answer: ResponseHead) -> bool:
         """Does the origin leave its connection open behind this answer?"""
         return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
 
@@ -314,14 +326,14 @@ class Exchange:
         except Refused as refused:
             raise failures.bad_answer(refused.failure.detail) from None
 
-    def _interim_passes(self, answer: AnswerHead, out: list[Command]) -> None:
+    def _interim_passes(self, answer: ResponseHead, out: list[Command]) -> None:
         self._interim += 1
         if self._interim > INTERIM_MAX:
             raise failures.bad_answer("the origin floods with interim answers")
         if self.head.minor:  # RFC 9110 15.2: none of them to an HTTP/1.0 client
             self.say(answer_to_client(answer, self.via, chunked=False, connection=None), out)
 
-    def _switch(self, answer: AnswerHead, data: bytes, now: float, out: list[Command]) -> None:
+    def _switch(self, answer: ResponseHead, data: bytes, now: float, out: list[Command]) -> None:
         """101: what follows is another protocol, joined byte for byte."""
         if not (self._wants_upgrade and answer.fields.upgrade):
             raise failures.bad_answer("the origin switches protocols though nobody asked")
@@ -332,7 +344,9 @@ class Exchange:
         self.stage = Stage.SWITCHED
         self.say(answer_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
 
-    def _begin_answer(self, answer: AnswerHead, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+    def _begin_answer(
+        self, answer: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
+    ) -> None:
         if answer.status == 407 and self._through_parent:
             out.append(ParentRefused())
             raise failures.parent_refuses_us()
@@ -341,7 +355,7 @@ class Exchange:
         self.answer = answer
         self.answered = now
         self._recoded = modern and isinstance(body, Chunked)
-        delimited = self._recoded or not isinstance(body, (Chunked, UntilClose))
+        delimited = self._recoded or not isinstance(body, (Chunked, CloseDelimitedBody))
         self.persists = may_persist and delimited and self.request_body is None
         if self.authenticates_connection and not self._goes_on(answer):
             self.persists = False  # the client's connection ends with the one that was authenticated
@@ -362,7 +376,7 @@ class Exchange:
             self._answer_body = body
             self._content(data, start, out)
 
-    def _body_of(self, answer: AnswerHead) -> Body | None:
+    def _body_of(self, answer: ResponseHead) -> Body | None:
         """The answer's body (RFC 9112 6.3); None when it has none."""
         if self.head.method == b"HEAD" or answer.status in (204, 304):
             return None
@@ -370,8 +384,8 @@ class Exchange:
             return Chunked()
         length = answer.fields.length
         if length is None:
-            return UntilClose()
-        return Counted(length) if length else None
+            return CloseDelimitedBody()
+        return ContentLengthBody(length) if length else None
 
     def _content(self, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""
@@ -388,9 +402,9 @@ class Exchange:
             self.say(start + LAST_CHUNK if self._recoded else start, out)
             return
         self.say(start, out)
-        if isinstance(body, UntilClose):
+        if isinstance(body, CloseDelimitedBody):
             out.append(RelayToClient(None))
-        elif isinstance(body, Counted) and body.remaining >= RELAY_MIN:
+        elif isinstance(body, ContentLengthBody) and body.remaining >= RELAY_MIN:
             out.append(RelayToClient(body.remaining))
 
     def say(self, data: bytes, out: list[Command]) -> None:

@@ -34,7 +34,7 @@ _NEVER_TRAILERS = frozenset(
 """Framing, routing, modifiers of requests, authentication and the form of content: not in trailers (RFC 9110 6.5.1)."""
 
 
-class Counted:
+class ContentLengthBody:
     """A body of `remaining` more bytes."""
 
     __slots__ = ("remaining",)
@@ -60,7 +60,7 @@ class Counted:
         return f"<Counted, {self.remaining} to come>"
 
 
-class UntilClose:
+class CloseDelimitedBody:
     """A body that ends with its connection; only answers may have one."""
 
     __slots__ = ()
@@ -185,7 +185,7 @@ class Chunked:
         return f"<Chunked, at {self._state}, {self._left} of this chunk to come>"
 
 
-Body = Counted | UntilClose | Chunked
+Body = ContentLengthBody | CloseDelimitedBody | Chunked
 
 
 def chunk(content: bytes) -> bytes:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from actors.bounded import keep
-from actors.forwarding.protocols.http.head_parser import AnswerHead, RequestHead, parse_answer, parse_request
+from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, parse_answer, parse_request
 from actors.forwarding.protocols.http.head_rewriting import answer_to_client, request_to_origin
 from actors.forwarding.protocols.http.targets import Authority, parse_absolute
 
@@ -24,7 +24,7 @@ HEADS_KEPT = 128
 HEAD_SIZE_MAX = 2048
 _SECRETS = (b"cookie:", b"set-cookie:", b"authorization:", b"x-api-key:", b"api-key:", b"x-auth-token:")
 
-Head = TypeVar("Head", RequestHead, AnswerHead)
+Head = TypeVar("Head", RequestHead, ResponseHead)
 
 
 class Memory(Generic[Head]):
@@ -49,7 +49,7 @@ class Memory(Generic[Head]):
         return len(self._known)
 
 
-def _is_secret(head: RequestHead | AnswerHead) -> bool:
+def _is_secret(head: RequestHead | ResponseHead) -> bool:
     fields = head.fields
     if fields.credentials is not None or fields.per_connection:
         return True
@@ -95,7 +95,7 @@ def passed_to_origin(head: RequestHead, via: bytes, *, upgrade: bool) -> bytes:
     return passed
 
 
-def passed_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
+def passed_to_client(head: ResponseHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
     """`answer_to_client` of the head."""
     known, key = head.worked_out, (via, chunked, connection)
     passed: bytes | None = None if known is None else known.get(key)
@@ -106,7 +106,7 @@ def passed_to_client(head: AnswerHead, via: bytes, *, chunked: bool, connection:
     return passed
 
 
-def let_go(head: RequestHead | AnswerHead) -> None:
+def let_go(head: RequestHead | ResponseHead) -> None:
     """Its lines are not wanted any more: give their memory back, unless others share them."""
     if head.worked_out is None:
         head.fields.lines = []

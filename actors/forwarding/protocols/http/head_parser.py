@@ -118,7 +118,7 @@ class RequestHead:
 
 
 @dataclass(slots=True)
-class AnswerHead:
+class ResponseHead:
     """An answer's head. `minor` is that of the HTTP version; `phrase` is the reason phrase as it came."""
 
     minor: int
@@ -166,7 +166,7 @@ def parse_request(head: bytes) -> RequestHead:
     return request
 
 
-def parse_answer(head: bytes) -> AnswerHead:
+def parse_answer(head: bytes) -> ResponseHead:
     """The answer whose whole head is `head`. Raises `Refused` (502)."""
     match = _ANSWER.fullmatch(head)
     if match is None:
@@ -180,7 +180,7 @@ def parse_answer(head: bytes) -> AnswerHead:
         raise bad_answer(refused.failure.detail) from None
     if not b"100" <= status <= b"599":
         raise bad_answer("the origin's status is not one from 100 to 599")  # RFC 9110 15
-    answer = AnswerHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
+    answer = ResponseHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
     if fields.chunked and (fields.length is not None or not answer.minor):
         raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
     if fields.chunked and (answer.status < 200 or answer.status == 204):

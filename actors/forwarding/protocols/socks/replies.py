@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from actors.forwarding.protocols.failures import NOT_THROUGH_PARENTS, Failure
-from actors.net.socks_wire import NOWHERE, UNKNOWN_ADDRESS_TYPE, Endpoint, pack_address
+from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, UNSPECIFIED, Endpoint, pack_address
 
 GENERAL = 1
 RULE = 2
@@ -61,17 +61,17 @@ def v5_granted(bound: Endpoint) -> bytes:
 
 def v5_failed(failure: Failure) -> bytes:
     """The reply for `failure`; there is no bound address then."""
-    return bytes((5, code_of(failure), 0)) + pack_address(NOWHERE)
+    return bytes((5, code_of(failure), 0)) + pack_address(UNSPECIFIED)
 
 
 def v4_granted(bound: Endpoint) -> bytes:
     """Success; an IPv6 address can't be written and becomes 0.0.0.0, "the address of this proxy"."""
-    return _v4(V4_GRANTED, bound if ":" not in bound[0] else (NOWHERE[0], bound[1]))
+    return _v4(V4_GRANTED, bound if ":" not in bound[0] else (UNSPECIFIED[0], bound[1]))
 
 
 def v4_failed() -> bytes:
     """Rejected or failed; SOCKS4 tells no reason."""
-    return _v4(V4_REJECTED, NOWHERE)
+    return _v4(V4_REJECTED, UNSPECIFIED)
 
 
 def _v4(code: int, endpoint: Endpoint) -> bytes:

@@ -45,7 +45,7 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.session_config import Policy
-from actors.net.socks_wire import NOWHERE, Endpoint
+from actors.net.socks_wire import UNSPECIFIED, Endpoint
 
 HELD_MAX = 64 * 1024
 """Bytes held behind a request before the client is read no more."""
@@ -277,7 +277,7 @@ class SocksSession(ABC):
     ) -> list[Command]:
         """What was asked for is there; the table says whose `address` it is."""
         out: list[Command] = []
-        self._say(self._granted(address or NOWHERE), out)
+        self._say(self._granted(address or UNSPECIFIED), out)
         if self.phase is Phase.LISTEN:
             self.phase = Phase.PEER
             self.deadline = now + self._policy.timeout
