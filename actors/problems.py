@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.bus.loop import Loop
-from actors.bus.messages import Problem
+from actors.bus.messages.problems import Problem
 
 QUIET = 30.0
 SETTLE = 0.1

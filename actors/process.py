@@ -28,7 +28,7 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
+from actors.bus.messages.common import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
 from actors.log_format import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, let_in
 from config.files.paths import DataDir, RunDir

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages import Unreachable
+from actors.bus.messages.common import Unreachable
 
 log = logging.getLogger(__name__)
 

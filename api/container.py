@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from actors.bus.events import event_topic
-from actors.bus.messages import Event
+from actors.bus.messages.events import Event
 from actors.net.own_requests import OutgoingGuard
 from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference

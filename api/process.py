@@ -12,7 +12,8 @@ from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
-from actors.bus.messages import SUPERVISOR, Done, DrainConnections, ReplaceProxies, SetSettings
+from actors.bus.messages.common import SUPERVISOR, Done, SetSettings
+from actors.bus.messages.fleet import DrainConnections, ReplaceProxies
 from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
 from api.app import create_app

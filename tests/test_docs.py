@@ -19,11 +19,12 @@ from config.settings.settings import Settings
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-MESSAGES = [
-    name
-    for name, thing in vars(messages).items()
-    if inspect.isclass(thing) and thing.__module__.startswith(messages.__name__) and not name.startswith("_")
-]
+MESSAGES = {
+    name: thing
+    for module in messages.__all__
+    for name, thing in vars(getattr(messages, module)).items()
+    if inspect.isclass(thing) and thing.__module__ == f"{messages.__name__}.{module}" and not name.startswith("_")
+}
 
 
 def rows_of_the_bus() -> dict[str, list[str]]:
@@ -50,7 +51,7 @@ def test_every_message_has_its_row_with_its_way_and_its_answer(name: str) -> Non
 @pytest.mark.parametrize("name", MESSAGES)
 def test_the_way_of_a_message_is_the_one_of_its_docstring(name: str) -> None:
     way = rows_of_the_bus()[name][0]
-    documented = inspect.getdoc(getattr(messages, name)) or ""
+    documented = inspect.getdoc(MESSAGES[name]) or ""
     if way == "value":
         assert "value, not a message by itself" in documented.replace("\n", " ")
         return
@@ -76,7 +77,7 @@ ACTORS_IN_DOCS = {
 def test_the_documented_senders_of_a_message_may_send_it_and_no_others(name: str) -> None:
     way, answer, _meaning = rows_of_the_bus()[name]
     senders, _, receivers = way.partition(" → ")
-    is_sent = getattr(messages, name) in SENDERS
+    is_sent = MESSAGES[name] in SENDERS
     if way == "value" or receivers in ("asker", "events plane"):
         assert not is_sent
     elif is_sent:

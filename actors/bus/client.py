@@ -11,7 +11,7 @@ import zmq
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import ASK_TIMEOUT, Mailbox, address_of, refuse
-from actors.bus.messages import SUPERVISOR, Unreachable
+from actors.bus.messages.common import SUPERVISOR, Unreachable
 from config.files.paths import RunDir
 
 

@@ -24,7 +24,8 @@ import zmq
 
 from actors.bus.codec import Envelope, ProtocolError, decode, encode
 from actors.bus.loop import Loop, bind, new_socket
-from actors.bus.messages import Counters, Event
+from actors.bus.messages.events import Event
+from actors.bus.messages.metrics import Counters
 
 log = logging.getLogger(__name__)
 

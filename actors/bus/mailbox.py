@@ -28,7 +28,7 @@ import zmq
 
 from actors.bus.codec import Envelope, ProtocolError, Role, decode, encode, kind_and_role
 from actors.bus.loop import Loop, Timer, bind, new_socket
-from actors.bus.messages import SUPERVISOR, Failed, Unreachable
+from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
 from actors.bus.startup_queue import STARTING, WaitingRoom
 

@@ -10,77 +10,89 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from actors.bus import messages as m
+from actors.bus.messages import (
+    accounts,
+    common,
+    events,
+    fleet,
+    forwarding,
+    metrics,
+    problems,
+    records,
+    upstreams,
+    users,
+    webhooks,
+)
 from actors.bus.messages.common import TLS
 
 FORWARDING = "forwarding"
 COMMAND = "command"
 """The command line, where it speaks to the product over the bus."""
 
-_API = frozenset({m.API})
-_SUPERVISOR = frozenset({m.SUPERVISOR})
+_API = frozenset({common.API})
+_SUPERVISOR = frozenset({common.SUPERVISOR})
 _FORWARDING = frozenset({FORWARDING})
 _COMMAND = frozenset({COMMAND})
-_SENDER = frozenset({m.WEBHOOKS})
-_WATCHERS = frozenset({m.API, m.TELEMETRY})
-_ACTORS = frozenset({m.API, TLS, m.METRICS, m.LOGS, m.WEBHOOKS, m.TELEMETRY, FORWARDING})
+_SENDER = frozenset({common.WEBHOOKS})
+_WATCHERS = frozenset({common.API, common.TELEMETRY})
+_ACTORS = frozenset({common.API, TLS, common.METRICS, common.LOGS, common.WEBHOOKS, common.TELEMETRY, FORWARDING})
 
 SENDERS: Mapping[type[object], frozenset[str]] = MappingProxyType(
     {
-        m.Hello: _ACTORS,
-        m.Terminated: _ACTORS,
-        m.Stop: _SUPERVISOR,
-        m.SetLogging: _SUPERVISOR,
-        m.SetMaxConnections: _SUPERVISOR,
-        m.SetSettings: _SUPERVISOR,
-        m.SetGroup: _SUPERVISOR,
-        m.SetPooling: _SUPERVISOR,
-        m.SetAccessRecords: _SUPERVISOR,
-        m.Configure: _SUPERVISOR,
-        m.DrainConnections: _SUPERVISOR,
-        m.DropProxyMetrics: _SUPERVISOR,
-        m.SetProxyNames: _SUPERVISOR,
-        m.ValidateSettings: _API,
-        m.PutSettings: _API,
-        m.ReserveListener: _API,
-        m.CancelListeners: _API,
-        m.ApplyProxy: _API,
-        m.RemoveProxy: _API,
-        m.RestartProxy: _API,
-        m.AwaitProxy: _API,
-        m.ReplaceProxies: _API,
-        m.QueryRuntime: _WATCHERS,
-        m.Upgrade: _COMMAND,
-        m.DescribeProgram: _COMMAND,
-        m.ResetPassword: _COMMAND,
-        m.Listening: frozenset({m.METRICS}),
-        m.ReportProblems: frozenset({FORWARDING, TLS}),
-        m.ReportUsage: _FORWARDING,
-        m.AllowTestClient: _API,
-        m.Explain: _API,
-        m.QueryTester: _API,
-        m.QueryConnections: _API,
-        m.CloseConnections: _API,
-        m.QueryUpstreams: _API,
-        m.QueryAccounts: _API,
-        m.QueryStats: _WATCHERS,
-        m.QuerySystem: _WATCHERS,
-        m.QueryMetrics: _API,
-        m.QueryRealtime: _API,
-        m.QueryUsage: _API,
-        m.ResetUsage: _API,
-        m.DropAccountUsage: _API,
-        m.QueryLogs: _WATCHERS,
-        m.TailLogs: _WATCHERS,
-        m.QueryWebhookSender: _API,
-        m.ReplayEvents: _SENDER,
-        m.SetWebhooks: _API,
-        m.FetchWebhooks: _SENDER,
-        m.DisableWebhook: _SENDER,
-        m.SendTestEvent: _API,
-        m.QueryDeliveries: _API,
-        m.Redeliver: _API,
-        m.QueryWebhookStatus: _API,
+        common.Hello: _ACTORS,
+        common.Terminated: _ACTORS,
+        common.Stop: _SUPERVISOR,
+        common.SetLogging: _SUPERVISOR,
+        common.SetMaxConnections: _SUPERVISOR,
+        common.SetSettings: _SUPERVISOR,
+        webhooks.SetGroup: _SUPERVISOR,
+        forwarding.SetPooling: _SUPERVISOR,
+        forwarding.SetAccessRecords: _SUPERVISOR,
+        forwarding.Configure: _SUPERVISOR,
+        fleet.DrainConnections: _SUPERVISOR,
+        metrics.DropProxyMetrics: _SUPERVISOR,
+        fleet.SetProxyNames: _SUPERVISOR,
+        fleet.ValidateSettings: _API,
+        fleet.PutSettings: _API,
+        fleet.ReserveListener: _API,
+        fleet.CancelListeners: _API,
+        fleet.ApplyProxy: _API,
+        fleet.RemoveProxy: _API,
+        fleet.RestartProxy: _API,
+        fleet.AwaitProxy: _API,
+        fleet.ReplaceProxies: _API,
+        fleet.QueryRuntime: _WATCHERS,
+        fleet.Upgrade: _COMMAND,
+        fleet.DescribeProgram: _COMMAND,
+        users.ResetPassword: _COMMAND,
+        common.Listening: frozenset({common.METRICS}),
+        problems.ReportProblems: frozenset({FORWARDING, TLS}),
+        accounts.ReportUsage: _FORWARDING,
+        forwarding.AllowTestClient: _API,
+        forwarding.Explain: _API,
+        forwarding.QueryTester: _API,
+        forwarding.QueryConnections: _API,
+        forwarding.CloseConnections: _API,
+        upstreams.QueryUpstreams: _API,
+        accounts.QueryAccounts: _API,
+        metrics.QueryStats: _WATCHERS,
+        metrics.QuerySystem: _WATCHERS,
+        metrics.QueryMetrics: _API,
+        metrics.QueryRealtime: _API,
+        accounts.QueryUsage: _API,
+        accounts.ResetUsage: _API,
+        accounts.DropAccountUsage: _API,
+        records.QueryLogs: _WATCHERS,
+        records.TailLogs: _WATCHERS,
+        events.QueryWebhookSender: _API,
+        webhooks.ReplayEvents: _SENDER,
+        webhooks.SetWebhooks: _API,
+        webhooks.FetchWebhooks: _SENDER,
+        webhooks.DisableWebhook: _SENDER,
+        webhooks.SendTestEvent: _API,
+        webhooks.QueryDeliveries: _API,
+        webhooks.Redeliver: _API,
+        webhooks.QueryWebhookStatus: _API,
     }
 )
 """By class, the kinds of actors that may send it other than as a reply. What isn't here is a reply or a value."""

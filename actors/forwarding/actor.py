@@ -13,29 +13,22 @@ from setproctitle import getthreadtitle, setproctitle, setthreadtitle
 
 from actors.bus.events import counters_topic
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import (
-    SUPERVISOR,
-    AccountStates,
+from actors.bus.messages.accounts import AccountStates, QueryAccounts
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, proxy_label
+from actors.bus.messages.forwarding import (
     AllowTestClient,
     CloseConnections,
     Configure,
-    Counters,
-    Done,
     Explain,
-    Failed,
-    Problem,
-    ProxySpec,
-    QueryAccounts,
     QueryConnections,
     QueryTester,
-    QueryUpstreams,
-    ReportProblems,
     SetAccessRecords,
     SetPooling,
-    Upstreams,
-    proxy_label,
 )
-from actors.bus.messages.problems import NO_DESCRIPTORS
+from actors.bus.messages.metrics import Counters
+from actors.bus.messages.problems import NO_DESCRIPTORS, Problem, ReportProblems
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
 from actors.forwarding.access.explain import explain
 from actors.forwarding.connections.client_connection import Client

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
-from actors.bus.messages import EgressSpec, ProxySpec, UpstreamsSpec
 from actors.bus.messages.problems import NO_DESCRIPTORS
+from actors.bus.messages.specs import EgressSpec, ProxySpec
+from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.bus.records import Row
 from actors.forwarding.access.authenticator import Credentials
 from actors.forwarding.access.policy import Judge

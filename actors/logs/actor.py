@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import Done, QueryLogs, SetGroup, TailLogs
+from actors.bus.messages.common import Done
+from actors.bus.messages.records import QueryLogs, TailLogs
+from actors.bus.messages.webhooks import SetGroup
 from actors.bus.records import Batch, RecordReceiver
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import Row

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from actors.bus.messages import LogPage, LogTail, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
 from actors.logs.blocks import day_files, day_of
 from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender

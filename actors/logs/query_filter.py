@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from actors.bus.messages import QueryLogs
+from actors.bus.messages.records import QueryLogs
 from actors.log_format import LEVELS, levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
 from actors.logs.dayfile import TALLIED

@@ -18,7 +18,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages import LogPage, LogTail, QueryLogs
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs
 from actors.logs.blocks import Key, LogReader, OpenFile, Part, Snapshot
 from actors.logs.columns import conjunction
 from actors.logs.query_filter import MICRO, Selection, where

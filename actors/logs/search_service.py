@@ -17,7 +17,8 @@ from typing import Any
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer
-from actors.bus.messages import Failed, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.common import Failed
+from actors.bus.messages.records import LogTail, QueryLogs, TailLogs
 from actors.logs.search import Searcher, TooSlow
 from actors.thread_pool import ThreadPool
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actors.bus.messages import AccountUsage, ReportUsage
+from actors.bus.messages.accounts import AccountUsage, ReportUsage
 from actors.sqlite import open_database
 from config.model.quotas import PERIODS, period_at
 

@@ -12,29 +12,22 @@ import psutil
 
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import (
-    SUPERVISOR,
+from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage, Usage
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, Listening
+from actors.bus.messages.events import Event
+from actors.bus.messages.fleet import SetProxyNames
+from actors.bus.messages.metrics import (
     Counters,
-    Done,
-    DropAccountUsage,
     DropProxyMetrics,
-    Event,
-    Failed,
-    Listening,
     QueryMetrics,
     QueryRealtime,
     QueryStats,
     QuerySystem,
-    QueryUsage,
     Realtime,
-    ReportUsage,
-    ResetUsage,
-    SetGroup,
-    SetProxyNames,
     Stats,
     SystemMetrics,
-    Usage,
 )
+from actors.bus.messages.webhooks import SetGroup
 from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices

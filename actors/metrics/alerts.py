@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages import ProxyStats
+from actors.bus.messages.metrics import ProxyStats
 from actors.sqlite import open_database
 from config.settings.groups import Alerts as Settings
 

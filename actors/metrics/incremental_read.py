@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from actors.bus.messages import MetricSeries, QueryMetrics
+from actors.bus.messages.metrics import MetricSeries, QueryMetrics
 from actors.metrics.catalogue import values, wants_latency
 from actors.metrics.series import Series
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from actors.bus.messages import Counters
+from actors.bus.messages.metrics import Counters
 
 REFUSED = "refused"
 REPORTED = "reported"

@@ -21,7 +21,8 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, new_socket
-from actors.bus.messages import Event, ProxyStats, Realtime
+from actors.bus.messages.events import Event
+from actors.bus.messages.metrics import ProxyStats, Realtime
 from actors.metrics.curve_auth import ZapAuthenticator, server_keys
 from config.files.keyfile import KeyFileError
 from config.files.paths import PathError

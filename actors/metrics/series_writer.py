@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from actors.bus.messages import Counters
+from actors.bus.messages.metrics import Counters
 from actors.metrics.increments import Increments, sum_of
 from actors.metrics.live_rates import RATE_TICKS, Figures, Live
 from actors.metrics.series import DAY, RAW, TOTAL, Series

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
-from actors.bus.messages import Counters, ProxyStats
+from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.metrics import labelled_counters
 from actors.metrics.increments import COUNTED, FIELDS, Increments
 from actors.metrics.labelled_counters import Tally

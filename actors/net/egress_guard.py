@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
 from actors.bounded import keep
-from actors.bus.messages import EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.net.local_addresses import Address, is_local
 
 _SPECIAL_V4 = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from actors.bus.messages import EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import Guard
 
 

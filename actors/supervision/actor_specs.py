@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.bus.messages import LOGS, METRICS, TELEMETRY, WEBHOOKS
+from actors.bus.messages.common import LOGS, METRICS, TELEMETRY, WEBHOOKS
 from actors.supervision.config import Entries, Orders
 from actors.supervision.processes.managed_actor import Plan
 

@@ -15,41 +15,39 @@ from typing import Any
 
 from actors.bus.events import Forwarder
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import (
+from actors.bus.messages.common import (
     EGRESS,
     LOGS,
     METRICS,
     TELEMETRY,
     WEBHOOKS,
-    ApplyProxy,
-    AwaitProxy,
-    CancelListeners,
-    Configure,
     Done,
-    DrainConnections,
-    DropProxyMetrics,
     Failed,
     Hello,
-    ListenerRefused,
-    ListenerReserved,
     Listening,
-    ProxySpec,
-    QueryRuntime,
-    RemoveProxy,
-    ReplaceProxies,
-    ReplayedEvents,
-    ReplayEvents,
-    ReportProblems,
-    ReserveListener,
-    RestartProxy,
-    Runtime,
-    SetGroup,
     forwarding_name,
     proxy_label,
 )
-from actors.bus.messages import (
-    Fleet as FleetReport,
+from actors.bus.messages.fleet import (
+    ApplyProxy,
+    AwaitProxy,
+    CancelListeners,
+    DrainConnections,
+    ListenerRefused,
+    ListenerReserved,
+    QueryRuntime,
+    RemoveProxy,
+    ReplaceProxies,
+    ReserveListener,
+    RestartProxy,
+    Runtime,
 )
+from actors.bus.messages.fleet import Fleet as FleetReport
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.metrics import DropProxyMetrics
+from actors.bus.messages.problems import ReportProblems
+from actors.bus.messages.specs import ProxySpec
+from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents, SetGroup
 from actors.supervision.actor_specs import helpers
 from actors.supervision.broadcast import Broadcaster
 from actors.supervision.callbacks import Gate, nothing, once, once_with

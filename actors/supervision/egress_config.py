@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.bus.loop import Loop
-from actors.bus.messages import EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.supervision.config import Orders
 from actors.supervision.listeners.registry import ListenerRegistry
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from actors.bus.events import Forwarder, event_topic, new_event
-from actors.bus.messages import Problem, ProxySpec
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.specs import ProxySpec
 from actors.supervision.processes.lifecycle import Life
 
 log = logging.getLogger(__name__)

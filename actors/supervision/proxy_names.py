@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import METRICS, TELEMETRY, ProxySpec, SetProxyNames
+from actors.bus.messages.common import METRICS, TELEMETRY
+from actors.bus.messages.fleet import SetProxyNames
+from actors.bus.messages.specs import ProxySpec
 
 RECEIVERS = (METRICS, TELEMETRY)
 

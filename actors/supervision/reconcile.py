@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from actors.bus.messages import Configure, EgressSpec, ProxySpec
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.supervision.processes.lifecycle import State
 
 Address = tuple[str, int]

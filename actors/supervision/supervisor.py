@@ -26,28 +26,22 @@ import zmq
 from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import (
+from actors.bus.messages.common import (
     API,
     LOGS,
     METRICS,
+    TLS,
     WEBHOOKS,
-    DescribeProgram,
     Done,
     Failed,
-    ListenerRefused,
-    Program,
-    ProxySpec,
-    PutSettings,
-    SetAccessRecords,
     SetLogging,
     SetMaxConnections,
-    SetPooling,
     SetSettings,
     Terminated,
-    Upgrade,
-    ValidateSettings,
 )
-from actors.bus.messages.common import TLS
+from actors.bus.messages.fleet import DescribeProgram, ListenerRefused, Program, PutSettings, Upgrade, ValidateSettings
+from actors.bus.messages.forwarding import SetAccessRecords, SetPooling
+from actors.bus.messages.specs import ProxySpec
 from actors.process import Boot, set_up_logging
 from actors.supervision.actor_supervisor import Fleet
 from actors.supervision.callbacks import Gate

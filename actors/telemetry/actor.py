@@ -15,17 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.bus.mailbox import Answer
-from actors.bus.messages import (
-    METRICS,
-    SUPERVISOR,
-    Fleet,
-    QueryRuntime,
-    QueryStats,
-    QuerySystem,
-    SetProxyNames,
-    Stats,
-    SystemMetrics,
-)
+from actors.bus.messages.common import METRICS, SUPERVISOR
+from actors.bus.messages.fleet import Fleet, QueryRuntime, SetProxyNames
+from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import read_identity

@@ -25,7 +25,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from actors.bus.messages import ProxyStats, Runtime, SystemMetrics
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats, SystemMetrics
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from actors.telemetry.identity import Identity, attributes, resource_of
 from config import VERSION

@@ -18,7 +18,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages import LOGS, LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.common import LOGS
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import Identity, attributes, resource_of
 from actors.telemetry.otlp_client import Outcome

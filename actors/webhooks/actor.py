@@ -15,18 +15,13 @@ from typing import Any
 
 from actors.bus.events import Subscription
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import (
-    API,
-    EGRESS,
-    SUPERVISOR,
+from actors.bus.messages.common import API, EGRESS, SUPERVISOR, Done, Failed
+from actors.bus.messages.events import Event, QueryWebhookSender, WebhookSenderState
+from actors.bus.messages.webhooks import (
     Deliveries,
     DisableWebhook,
-    Done,
-    Event,
-    Failed,
     FetchWebhooks,
     QueryDeliveries,
-    QueryWebhookSender,
     QueryWebhookStatus,
     Redeliver,
     ReplayedEvents,
@@ -34,7 +29,6 @@ from actors.bus.messages import (
     SendTestEvent,
     SetGroup,
     SetWebhooks,
-    WebhookSenderState,
     WebhookStatuses,
 )
 from actors.process import Actor, Boot

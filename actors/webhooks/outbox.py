@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.bus.messages import Delivery, DeliveryAttempt, Event, WebhookStatus
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, WebhookStatus
 from actors.sqlite import open_database
 from actors.throttled_log import ThrottledLog
 

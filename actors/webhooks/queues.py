@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Timer
-from actors.bus.messages import Event, WebhookSpec
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import WebhookSpec
 from actors.webhooks.outbox import Waiting
 
 if TYPE_CHECKING:

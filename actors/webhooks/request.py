@@ -20,7 +20,8 @@ import requests
 from standardwebhooks.webhooks import Webhook
 from urllib3.exceptions import HTTPError
 
-from actors.bus.messages import Event, WebhookSpec
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import WebhookSpec
 from actors.net.guarded_pools import GuardedAdapter, Refused
 from actors.net.own_requests import OutgoingGuard
 from config.model.webhooks import MASK

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages import Deliveries, DeliveryAttempt, Event, TestEventSent, WebhookSpec, WebhookStatus
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import Deliveries, DeliveryAttempt, TestEventSent, WebhookSpec, WebhookStatus
 from actors.net.own_requests import OutgoingGuard
 from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog

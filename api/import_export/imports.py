@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages import (
-    SUPERVISOR,
+from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.fleet import (
     CancelListeners,
-    Done,
     ListenerRefused,
     ListenerReserved,
     ReplaceProxies,

@@ -4,7 +4,9 @@ answers)."""
 from __future__ import annotations
 
 from actors.bus.client import BusClient, NotRunningError
-from actors.bus.messages import API, DescribeProgram, Failed, PasswordReset, Program, ResetPassword
+from actors.bus.messages.common import API, Failed
+from actors.bus.messages.fleet import DescribeProgram, Program
+from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.services.password_reset import UnknownUser
 from config.files.paths import RunDir
 

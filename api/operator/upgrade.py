@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 from actors.bus.client import BusClient, NotRunningError
-from actors.bus.messages import DescribeProgram, Failed, Program, Unreachable, Upgrade
+from actors.bus.messages.common import Failed, Unreachable
+from actors.bus.messages.fleet import DescribeProgram, Program, Upgrade
 from api.operator.run_dir import run_dir
 from config.files.paths import PathError
 from config.settings.settings import Settings

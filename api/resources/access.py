@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
-from actors.bus.messages import Explain, Explanation, Failed
+from actors.bus.messages.common import Failed
+from actors.bus.messages.forwarding import Explain, Explanation
 from actors.forwarding.access.explain import read_target
 from actors.forwarding.access.policy import without_address
 from actors.forwarding.protocols.failures import Refused

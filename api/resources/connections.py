@@ -6,7 +6,14 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    Connection,
+    ConnectionFilter,
+    Connections,
+    Ended,
+    QueryConnections,
+)
 from actors.forwarding.connections.table import SORTS
 from api.http.call import Call, Reply
 from api.http.errors import invalid, not_found

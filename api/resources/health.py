@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from actors.bus.messages import Fleet as FleetMessage
-from actors.bus.messages import WebhookSenderState
+from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.fleet import Fleet as FleetMessage
 from api.container import Services
 from api.http.call import Call, Reply
 from api.services import condition

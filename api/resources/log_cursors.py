@@ -24,7 +24,7 @@ _LATEST = 1e12
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """`position` is (microseconds, number); see `actors.bus.messages.LogPage`."""
+    """`position` is (microseconds, number); see `actors.bus.messages.records.LogPage`."""
 
     start: float
     end: float

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.common import LOGS, Failed
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from api.http.call import Call, Document, Reply
 from api.http.errors import internal, invalid, unavailable
 from api.http.query import Query

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.bus.messages import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
+from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
 from api.http.call import Call, Reply
 from api.http.errors import lacks_permission
 from api.services.webhooks import StoredWebhook

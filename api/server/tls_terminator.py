@@ -20,8 +20,8 @@ from collections import Counter
 from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages import SUPERVISOR, Done, Problem, ReportProblems, SetMaxConnections
-from actors.bus.messages.problems import CERTIFICATE
+from actors.bus.messages.common import SUPERVISOR, Done, SetMaxConnections
+from actors.bus.messages.problems import CERTIFICATE, Problem, ReportProblems
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.proxy_protocol import build_v2

@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from actors.bus.messages import (
-    METRICS,
+from actors.bus.messages.accounts import (
     AccountState,
     AccountStates,
     AccountUsage,
-    Done,
     QueryAccounts,
     QueryUsage,
     ResetUsage,
     Usage,
-    forwarding_name,
 )
+from actors.bus.messages.common import METRICS, Done, forwarding_name
 from api.bus_bridge import Bridge
 from api.http.errors import invalid, not_found
 from api.services.proxies import Proxies

@@ -10,7 +10,8 @@ import threading
 from typing import Any
 
 from actors.bus.mailbox import Answer
-from actors.bus.messages import Failed, PasswordReset, ResetPassword
+from actors.bus.messages.common import Failed
+from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.audit.context import on_behalf_of
 from api.bus_bridge import LoopBridge
 from api.container import Services

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from actors.bus.messages import LOGS, METRICS, WEBHOOKS, Problem, Runtime, WebhookStatus
-from actors.bus.messages import Fleet as FleetMessage
-from actors.bus.messages.common import TLS
-from actors.bus.messages.problems import PROCESS
+from actors.bus.messages.common import LOGS, METRICS, TLS, WEBHOOKS
+from actors.bus.messages.fleet import Fleet as FleetMessage
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.problems import PROCESS, Problem
+from actors.bus.messages.webhooks import WebhookStatus
 from api.services.proxy_cache import StoredProxy
 from config.model.webhooks import WebhookRecord
 from config.text.formatting import timestamp_text

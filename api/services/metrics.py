@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from actors.bus.messages import METRICS, Failed, MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.common import METRICS, Failed
+from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.metrics.catalogue import INTERVALS
 from api.bus_bridge import Bridge
 from api.services.accounts import CollectorLost

@@ -14,7 +14,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from actors.bus.messages import ProxyStats, Runtime, SystemMetrics, UpstreamState, WebhookSenderState, WebhookStatus
+from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.bus.messages.upstreams import UpstreamState
+from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
 from api.services.runtime_view import NO_STATS

@@ -15,25 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
-from actors.bus.messages import (
-    METRICS,
-    SUPERVISOR,
-    AccessSpec,
-    AccountSpec,
+from actors.bus.messages.accounts import DropAccountUsage
+from actors.bus.messages.common import METRICS, SUPERVISOR, Done
+from actors.bus.messages.fleet import (
     ApplyProxy,
     CancelListeners,
-    Done,
-    DropAccountUsage,
     Fleet,
-    LimitsSpec,
     ListenerRefused,
     ListenerReserved,
-    ProxySpec,
     QueryRuntime,
     RemoveProxy,
     ReserveListener,
     RestartProxy,
 )
+from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
 from api.bus_bridge import Bridge
 from api.http.errors import ApiError, invalid, not_found
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.mailbox import ASK_TIMEOUT
-from actors.bus.messages import forwarding_name
+from actors.bus.messages.common import forwarding_name
 from api.bus_bridge import Bridge
 from api.http.errors import unavailable
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from actors.bus.messages import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState, forwarding_name
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpec, UpstreamsSpec, UpstreamState
 from api.bus_bridge import Bridge
 from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord, ProxyUpdate

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from actors.bus.messages import ProxyStats, Runtime
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, Fleet

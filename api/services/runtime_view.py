@@ -12,18 +12,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from actors.bus.messages import (
-    METRICS,
-    SUPERVISOR,
-    ProxyStats,
-    QueryRuntime,
-    QueryStats,
-    QuerySystem,
-    Runtime,
-    Stats,
-    SystemMetrics,
-)
-from actors.bus.messages import Fleet as FleetMessage
+from actors.bus.messages.common import METRICS, SUPERVISOR
+from actors.bus.messages.fleet import Fleet as FleetMessage
+from actors.bus.messages.fleet import QueryRuntime, Runtime
+from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
 from api.bus_bridge import Bridge
 
 FLEET_TIMEOUT = 3.0

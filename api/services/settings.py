@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages import SUPERVISOR, Done, Failed, ListenerRefused, PutSettings, SetSettings, ValidateSettings
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, SetSettings
+from actors.bus.messages.fleet import ListenerRefused, PutSettings, ValidateSettings
 from api.bus_bridge import Bridge
 from api.http.errors import invalid, not_found
 from api.services.proxies import stale

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from actors.bus.messages import SUPERVISOR, AwaitProxy, Done, ProxySpec, ReplaceProxies
+from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.fleet import AwaitProxy, ReplaceProxies
+from actors.bus.messages.specs import ProxySpec
 from api.bus_bridge import Bridge
 from api.store import StoreError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
-from actors.bus.messages import EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import LOOPBACK, OwnListeners, UpstreamGuard, is_localhost
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyRecord

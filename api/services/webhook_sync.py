@@ -7,7 +7,8 @@ import threading
 from typing import Any
 
 from actors.bus.mailbox import Answer, Mailbox
-from actors.bus.messages import WEBHOOKS, DisableWebhook, Done, Failed, FetchWebhooks
+from actors.bus.messages.common import WEBHOOKS, Done, Failed
+from actors.bus.messages.webhooks import DisableWebhook, FetchWebhooks
 from api.bus_bridge import LoopBridge
 from api.http.errors import ApiError
 from api.services.webhooks import Webhooks

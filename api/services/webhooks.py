@@ -15,18 +15,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages import (
-    WEBHOOKS,
+from actors.bus.messages.common import WEBHOOKS, Done
+from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
+from actors.bus.messages.webhooks import (
     Deliveries,
-    Done,
     QueryDeliveries,
-    QueryWebhookSender,
     QueryWebhookStatus,
     Redeliver,
     SendTestEvent,
     SetWebhooks,
     TestEventSent,
-    WebhookSenderState,
     WebhookSpec,
     WebhookStatus,
     WebhookStatuses,

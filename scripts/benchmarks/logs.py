@@ -24,7 +24,8 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop
-from actors.bus.messages import LOGS, LogPage, QueryLogs
+from actors.bus.messages.common import LOGS
+from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.records import Batch, RecordSender
 from actors.logs.index import LogIndex
 from actors.logs.search import Searcher

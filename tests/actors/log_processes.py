@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus import records
-from actors.bus.messages import QueryLogs
+from actors.bus.messages.records import QueryLogs
 from actors.bus.records import RecordSender
 from actors.logs.index import LogIndex
 from tests.bus.conftest import Bench

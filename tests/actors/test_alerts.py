@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bus.messages import ProxyStats
+from actors.bus.messages.metrics import ProxyStats
 from actors.metrics.alerts import HIGH, RECOVERED, Alerts
 from config.settings.groups import Alerts as Settings
 from tests.clocks import Clock

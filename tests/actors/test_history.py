@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bus.messages import MetricSeries, QueryMetrics
+from actors.bus.messages.metrics import MetricSeries, QueryMetrics
 from actors.histogram import bucket_of
 from actors.metrics import incremental_read
 from actors.metrics.catalogue import INTERVALS, NAMES, values

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from actors.bus.messages import QueryLogs
+from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.columns import Columns
 from actors.logs.index import LogIndex

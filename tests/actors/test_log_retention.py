@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.bus.messages import QueryLogs
+from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.index import LogIndex
 from actors.logs.retention import retain

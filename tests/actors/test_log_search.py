@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.bus.messages import LogPage, QueryLogs
+from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.records import Batch
 from actors.log_format import LEVELS
 from actors.logs import blocks, dayfile, index, search

@@ -16,7 +16,9 @@ import pytest
 
 from actors.bus import records
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import Done, Failed, Hello, LogPage, LogTail, QueryLogs, SetGroup, TailLogs
+from actors.bus.messages.common import Done, Failed, Hello
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from actors.bus.messages.webhooks import SetGroup
 from actors.journald import JournalHandler
 from actors.logs import sinks
 from tests.actors.log_processes import Indexer, Load, targets

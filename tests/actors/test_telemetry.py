@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import ProxyStats, Runtime
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats
 from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Figures, export_of

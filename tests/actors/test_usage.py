@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages import AccountUsage, ReportUsage
+from actors.bus.messages.accounts import AccountUsage, ReportUsage
 from actors.metrics.account_usage import FOLDED_AFTER, UsageLedger
 from config.model.quotas import PERIODS, period_at
 from tests.clocks import Clock

@@ -17,7 +17,8 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
-from actors.bus.messages import Delivery, Event, TestEventSent
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import Delivery, TestEventSent
 from actors.webhooks import slot_scheduler
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender

@@ -12,7 +12,9 @@ import pytest
 from actors.bus import events
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import Hello, QueryWebhookSender, ReplayedEvents, ReplayEvents, WebhookSenderState
+from actors.bus.messages.common import Hello
+from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
+from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
 from actors.process import Boot
 from actors.webhooks import actor as module
 from actors.webhooks import missed_events

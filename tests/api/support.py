@@ -12,34 +12,28 @@ from typing import Any
 
 from falcon.testing import Result
 
-from actors.bus.messages import (
-    METRICS,
-    SUPERVISOR,
-    AllowTestClient,
+from actors.bus.messages.common import METRICS, SUPERVISOR, Done, SetSettings, Unreachable
+from actors.bus.messages.events import Event
+from actors.bus.messages.fleet import (
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
-    Done,
-    Event,
     Fleet,
     ListenerRefused,
     ListenerReserved,
-    Problem,
-    ProxySpec,
-    ProxyStats,
     PutSettings,
     QueryRuntime,
-    QueryStats,
     RemoveProxy,
     ReplaceProxies,
     ReserveListener,
     RestartProxy,
     Runtime,
-    SetSettings,
-    Stats,
-    Unreachable,
     ValidateSettings,
 )
+from actors.bus.messages.forwarding import AllowTestClient
+from actors.bus.messages.metrics import ProxyStats, QueryStats, Stats
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.specs import ProxySpec
 from api.app import create_app
 from api.container import ApiSettings, Services
 from api.security.signing import SigningKeys

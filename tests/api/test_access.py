@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AccessSpec, Explain, ExplainedAddress, Explanation, forwarding_name
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
+from actors.bus.messages.specs import AccessSpec
 from tests.api.support import PROXY, Api, error_of
 
 OPEN = {

@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import (
+from actors.bus.messages.accounts import (
     AccountState,
     AccountStates,
     AccountUsage,
-    Done,
     DropAccountUsage,
     QueryAccounts,
     QueryUsage,
     ResetUsage,
     Usage,
-    forwarding_name,
 )
+from actors.bus.messages.common import Done, forwarding_name
 from config.model.quotas import period_at
 from tests.api.support import Api
 

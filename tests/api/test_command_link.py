@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import Done, Failed, PasswordReset, ResetPassword
+from actors.bus.messages.common import Done, Failed
+from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.services import users
 from api.services.command_link import CommandLink
 from api.services.users import User

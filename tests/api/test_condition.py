@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import (
-    Problem,
-    QueryWebhookSender,
-    RestartProxy,
-    Runtime,
-    WebhookSenderState,
-    WebhookStatus,
-    WebhookStatuses,
-)
+from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
+from actors.bus.messages.fleet import RestartProxy, Runtime
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.webhooks import WebhookStatus, WebhookStatuses
 from tests.api.support import PROXY, Api, error_of
 from tests.forwarding.test_https import make_ended_pair, make_pair
 

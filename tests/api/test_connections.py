@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import (
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import (
     CloseConnections,
     Connection,
     ConnectionFilter,
     Connections,
     Ended,
     QueryConnections,
-    forwarding_name,
 )
 from tests.api.support import PROXY, Api, error_of
 

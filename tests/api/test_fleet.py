@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import METRICS, SUPERVISOR, ProxyStats, Runtime, Stats, Unreachable
-from actors.bus.messages import Fleet as FleetMessage
+from actors.bus.messages.common import METRICS, SUPERVISOR, Unreachable
+from actors.bus.messages.fleet import Fleet as FleetMessage
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats, Stats
 from api.services import runtime_view as fleets
 from api.services.runtime_view import Fleet
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import LogPage, ProxyStats, QueryLogs, Runtime, SystemMetrics, WebhookSenderState
+from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.bus.messages.records import LogPage, QueryLogs
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
 from api.http.client import client_address

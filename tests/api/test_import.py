@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from actors.bus.messages import SUPERVISOR, WEBHOOKS, CancelListeners, Done, ReplaceProxies, SetWebhooks
+from actors.bus.messages.common import SUPERVISOR, WEBHOOKS, Done
+from actors.bus.messages.fleet import CancelListeners, ReplaceProxies
+from actors.bus.messages.webhooks import SetWebhooks
 from api.import_export import sealed_secrets
 from api.services import users
 from api.store import StoreWriteError

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import LOGS, Failed, LogPage, LogTail, QueryLogs, TailLogs, Unreachable
+from actors.bus.messages.common import LOGS, Failed, Unreachable
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from api.http.errors import ApiError
 from api.resources.logs import NDJSON
 from api.security.password_checker import AT_ONCE

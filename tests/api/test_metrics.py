@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import METRICS, MetricSeries, QueryMetrics, QueryRealtime, Realtime
+from actors.bus.messages.common import METRICS
+from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.metrics.catalogue import NAMES
 from api.openapi.schemas.metrics import Snapshot
 from tests.api.support import PROXY, Api, error_of

@@ -23,7 +23,8 @@ import zmq
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Answer, Exchange
-from actors.bus.messages import Done, Hello, ReplaceProxies, Stop
+from actors.bus.messages.common import Done, Hello, Stop
+from actors.bus.messages.fleet import ReplaceProxies
 from api.operator.bootstrap import ensure_administrator
 from api.operator.desired_state import read_desired_proxies
 from api.operator.offline import reset_password

@@ -12,19 +12,13 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.bus.messages import (
-    METRICS,
-    Problem,
-    ProxyStats,
-    QueryStats,
-    QuerySystem,
-    Runtime,
-    Stats,
-    SystemMetrics,
-    UpstreamState,
-    WebhookSenderState,
-    WebhookStatus,
-)
+from actors.bus.messages.common import METRICS
+from actors.bus.messages.events import WebhookSenderState
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
+from actors.bus.messages.problems import Problem
+from actors.bus.messages.upstreams import UpstreamState
+from actors.bus.messages.webhooks import WebhookStatus
 from actors.histogram import bucket_of
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose

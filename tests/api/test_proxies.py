@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import ApplyProxy, AwaitProxy, ProxyStats, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages.fleet import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
+from actors.bus.messages.metrics import ProxyStats
 from api.services import supervisor_link
 from tests.api.support import PROXY, Api, error_of
 from tests.waiting import wait_until

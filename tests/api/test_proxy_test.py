@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import AllowTestClient, Done, QueryTester, ReportOfTest
+from actors.bus.messages.common import Done
+from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from api.services.proxy_test import tester
 from api.services.proxy_test.tester import told_address
 from tests.api.support import Api, error_of

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import LOGS, LogPage, QueryLogs
+from actors.bus.messages.common import LOGS
+from actors.bus.messages.records import LogPage, QueryLogs
 from tests.api.support import Api, error_of
 
 

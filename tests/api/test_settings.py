@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import SUPERVISOR
+from actors.bus.messages.common import SUPERVISOR
 from api.container import ApiSettings, names_in
 from api.store import StoreWriteError
 from config.settings.groups import Logging

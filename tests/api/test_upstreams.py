@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import Upstreams, UpstreamSpec, UpstreamState, forwarding_name
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.upstreams import Upstreams, UpstreamSpec, UpstreamState
 from api.container import ApiSettings
 from api.operator.desired_state import read_desired_proxies
 from api.store import StoreDamaged

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import (
-    WEBHOOKS,
+from actors.bus.messages.common import WEBHOOKS, Done
+from actors.bus.messages.events import Event
+from actors.bus.messages.webhooks import (
     Deliveries,
     Delivery,
     DeliveryAttempt,
-    Done,
-    Event,
     QueryDeliveries,
     QueryWebhookStatus,
     Redeliver,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.bus import messages
 from actors.bus.codec import PROTOCOL_VERSION, Envelope, ProtocolError, Role, decode, encode, known_messages
+from actors.bus.messages import common
 
 ALL = sorted(known_messages())
 JSON = st.recursive(
@@ -101,7 +101,7 @@ def test_a_wrong_envelope_is_refused_with_what_is_wrong(parts: Any, why: str) ->
 
 def test_a_frame_with_something_behind_it_is_refused() -> None:
     with pytest.raises(ProtocolError, match="not msgpack"):
-        decode(encode(Envelope(messages.Done())) + b"\x00")
+        decode(encode(Envelope(common.Done())) + b"\x00")
 
 
 def test_every_message_says_in_its_docstring_who_sends_it() -> None:

@@ -17,17 +17,9 @@ from actors.bus.codec import Envelope, Role, encode
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
 from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
-from actors.bus.messages import (
-    SUPERVISOR,
-    Done,
-    Failed,
-    Hello,
-    QueryWebhookSender,
-    RemoveProxy,
-    Stop,
-    Unreachable,
-    WebhookSenderState,
-)
+from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Unreachable
+from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
+from actors.bus.messages.fleet import RemoveProxy
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
 from tests.bus.conftest import Bench
 

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from actors.bus import records
-from actors.bus.messages import QueryLogs
+from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch, RecordReceiver, RecordSender
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from actors.bus.codec import decode
-from actors.bus.messages import Event
+from actors.bus.messages.events import Event
 from tests.e2e.origins import Origin
 from tests.e2e.wire import Client
 from tests.product import Product

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.bus.messages import LimitsSpec
+from actors.bus.messages.specs import LimitsSpec
 from tests.forwarding.harness import Rig
 
 

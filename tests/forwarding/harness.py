@@ -19,16 +19,11 @@ import zmq
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange
-from actors.bus.messages import (
-    Configure,
-    Counters,
-    EgressSpec,
-    Hello,
-    ProxySpec,
-    ReportProblems,
-    Stop,
-    forwarding_name,
-)
+from actors.bus.messages.common import Hello, Stop, forwarding_name
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.metrics import Counters
+from actors.bus.messages.problems import ReportProblems
+from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.records import Batch, RecordReceiver
 from actors.process import Boot
 from config.files.paths import open_run_dir

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from actors.bus.messages import forwarding_name
+from actors.bus.messages.common import forwarding_name
 from actors.forwarding.actor import ForwardingActor
 from actors.forwarding.context import Serving
 from actors.process import Boot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from actors.bus.messages import UpstreamSpec, UpstreamsSpec
+from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from tests.forwarding.harness import Rig
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.bus.messages import AccessSpec, EgressSpec
+from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_head
 from tests.forwarding.test_proxying import connect, get, read_answer, tunnel

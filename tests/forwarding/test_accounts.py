@@ -13,7 +13,9 @@ from typing import Any
 import bcrypt
 import pytest
 
-from actors.bus.messages import AccountSpec, AccountStates, Explain, LimitsSpec, QueryAccounts
+from actors.bus.messages.accounts import AccountStates, QueryAccounts
+from actors.bus.messages.forwarding import Explain
+from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.authenticator import prehash
 from config.model.quotas import period_at
 from tests.forwarding.harness import Rig, until

@@ -10,7 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.bus.messages import AccessSpec, CloseConnections, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.forwarding import CloseConnections, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.specs import AccessSpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head

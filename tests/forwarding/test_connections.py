@@ -11,7 +11,14 @@ import psutil
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    Connection,
+    ConnectionFilter,
+    Connections,
+    Ended,
+    QueryConnections,
+)
 from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, Live
 from actors.forwarding.context import Serving
 from tests.forwarding.harness import Rig, until

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.bus.messages import AccessSpec, EgressSpec, Explain, Explanation, Failed
+from actors.bus.messages.common import Failed
+from actors.bus.messages.forwarding import Explain, Explanation
+from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.access.explain import explain, read_target
 from actors.forwarding.context import Serving
 from actors.forwarding.net.dialer import Dialer

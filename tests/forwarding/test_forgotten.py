@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from actors.bus.messages import LimitsSpec
+from actors.bus.messages.specs import LimitsSpec
 from actors.forwarding.connections.client_connection import Client
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 import psutil
 import pytest
 
-from actors.bus.messages import EgressSpec
+from actors.bus.messages.specs import EgressSpec
 from actors.net.egress_guard import LOCAL_KNOWN, Guard, UpstreamGuard
 from actors.net.local_addresses import Address, is_local
 from actors.net.own_requests import OutgoingGuard

@@ -11,7 +11,7 @@ import bcrypt
 import psutil
 import pytest
 
-from actors.bus.messages import AccountSpec, LimitsSpec
+from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import LimitsSpec
+from actors.bus.messages.specs import LimitsSpec
 from tests.forwarding.harness import Rig
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
 from tests.forwarding.test_accounts import account, credentials, echo, give, states

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.bus.messages import AccessSpec, EgressSpec
+from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig
 from tests.forwarding.origins import Origin, answers, counted
 from tests.forwarding.test_proxying import connect, read_answer

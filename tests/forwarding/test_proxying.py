@@ -15,7 +15,9 @@ import bcrypt
 import psutil
 import pytest
 
-from actors.bus.messages import AllowTestClient, Done, EgressSpec, Stop
+from actors.bus.messages.common import Done, Stop
+from actors.bus.messages.forwarding import AllowTestClient
+from actors.bus.messages.specs import EgressSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone

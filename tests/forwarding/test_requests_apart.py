@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import AllowTestClient, Done, QueryTester, QueryUpstreams, ReportOfTest, Upstreams
+from actors.bus.messages.common import Done
+from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
+from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.forwarding.access import test_clients as testers_of
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.origins import Origin, answers, counted, echoes

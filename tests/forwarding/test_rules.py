@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages import AccessSpec
+from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.rules import Rules
 from config.model.access import ALL_PORTS, Destination, read_destination, read_network
 

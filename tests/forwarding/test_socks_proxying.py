@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from actors.bus.messages import AccessSpec, ConnectionFilter, EgressSpec, QueryConnections
+from actors.bus.messages.forwarding import ConnectionFilter, QueryConnections
+from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.connections.udp_targets import FURTHER, TARGETS_MAX, Targets
 from actors.forwarding.protocols.commands import Report
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until

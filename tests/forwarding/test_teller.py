@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import Counters
+from actors.bus.messages.metrics import Counters
 from actors.forwarding.reporting.counter_publisher import REPEATED_AFTER, REPEATED_MAX, CounterPublisher
 from tests.supervision.standins import counters
 

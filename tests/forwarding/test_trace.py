@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import bcrypt
 import pytest
 
-from actors.bus.messages import AccessSpec, Done, SetLogging
+from actors.bus.messages.common import Done, SetLogging
+from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until

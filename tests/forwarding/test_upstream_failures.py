@@ -14,16 +14,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from actors.bus.messages import (
-    AccessSpec,
-    ConnectionFilter,
-    EgressSpec,
-    Explain,
-    QueryConnections,
-    QueryUpstreams,
-    UpstreamSpec,
-    UpstreamState,
-)
+from actors.bus.messages.forwarding import ConnectionFilter, Explain, QueryConnections
+from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.bus.messages.upstreams import QueryUpstreams, UpstreamSpec, UpstreamState
 from actors.forwarding.access.authenticator import prehash
 from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.forwarding.harness import Rig, until

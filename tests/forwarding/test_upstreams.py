@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import bcrypt
 import pytest
 
-from actors.bus.messages import QueryUpstreams, UpstreamState
+from actors.bus.messages.upstreams import QueryUpstreams, UpstreamState
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig
 from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head

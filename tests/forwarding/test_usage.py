@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import METRICS, AccountSpec, ProxySpec, ReportUsage, Unreachable, Usage
+from actors.bus.messages.accounts import ReportUsage, Usage
+from actors.bus.messages.common import METRICS, Unreachable
+from actors.bus.messages.specs import AccountSpec, ProxySpec
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.reporting.usage_reporter import UsageReporter
 from actors.metrics.account_usage import UsageLedger

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from actors.bus.codec import Envelope, Role, encode
-from actors.bus.messages import AccessSpec, Configure, Done, EgressSpec, ProxySpec, Stop
+from actors.bus.messages.common import Done, Stop
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.specs import AccessSpec, EgressSpec, ProxySpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.smuggling import ANSWERS, CHUNKED_BODIES, REQUESTS
 from tests.fuzzing.input import write_input

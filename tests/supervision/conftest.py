@@ -17,17 +17,9 @@ import psutil
 import pytest
 
 from actors.bus.codec import Envelope, decode, encode
-from actors.bus.messages import (
-    SUPERVISOR,
-    ApplyProxy,
-    Done,
-    Fleet,
-    ListenerReserved,
-    ProxySpec,
-    QueryRuntime,
-    ReserveListener,
-    Runtime,
-)
+from actors.bus.messages.common import SUPERVISOR, Done
+from actors.bus.messages.fleet import ApplyProxy, Fleet, ListenerReserved, QueryRuntime, ReserveListener, Runtime
+from actors.bus.messages.specs import ProxySpec
 from tests.folders import FOLDERS
 from tests.ports import free_port
 from tests.waiting import wait_until

@@ -19,7 +19,10 @@ from typing import Any
 
 from actors.bus.codec import Envelope, decode, encode
 from actors.bus.mailbox import Answer
-from actors.bus.messages import Configure, Counters, Done, ProxySpec
+from actors.bus.messages.common import Done
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.metrics import Counters
+from actors.bus.messages.specs import ProxySpec
 from actors.process import Actor, Boot, set_up_logging
 from actors.supervision.config import Entries
 from actors.supervision.listeners.registry import listen

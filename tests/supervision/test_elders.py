@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from actors.bus.loop import Loop
-from actors.bus.messages import Done
-from actors.bus.messages.common import Unreachable
+from actors.bus.messages.common import Done, Unreachable
 from actors.supervision.upgrade.handover import Elder
 from actors.supervision.upgrade.predecessors import Predecessors
 from tests.waiting import wait_until

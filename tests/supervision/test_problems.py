@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.bus.messages import Event, Problem, ReportProblems, Runtime
+from actors.bus.messages.events import Event
+from actors.bus.messages.fleet import Runtime
+from actors.bus.messages.problems import Problem, ReportProblems
 from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher
 from tests.clocks import Clock

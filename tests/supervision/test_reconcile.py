@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.messages import Configure, EgressSpec, ProxySpec
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.supervision.processes.lifecycle import State
 from actors.supervision.reconcile import Bind, Forget, Real, Start, Stop, Tell, reconcile
 from tests.supervision.standins import spec

@@ -12,11 +12,10 @@ from typing import Self
 import psutil
 import pytest
 
-from actors.bus.messages import (
+from actors.bus.messages.common import Done, Failed
+from actors.bus.messages.fleet import (
     ApplyProxy,
     CancelListeners,
-    Done,
-    Failed,
     ListenerRefused,
     ListenerReserved,
     RemoveProxy,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.bus.messages import ProxySpec
+from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import PAUSE, Guessing
 from actors.forwarding.limits.limits import client_key, site_key

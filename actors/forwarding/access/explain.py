@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.bus.messages import Explain, ExplainedAddress, Explanation
+from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
 from actors.forwarding.access.policy import Decision, Judge
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.protocols import failures

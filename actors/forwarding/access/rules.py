@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
-from actors.bus.messages import AccessSpec
+from actors.bus.messages.specs import AccessSpec
 from actors.net.egress_guard import embedded_ipv4
 from config.model.access import ALL_PORTS, Network, Ports, read_destination, read_network
 

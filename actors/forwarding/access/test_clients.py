@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.bus.messages import ReportOfTest
+from actors.bus.messages.forwarding import ReportOfTest
 
 TESTERS_MAX = 64
 

@@ -16,7 +16,14 @@ from ipaddress import IPv6Address, ip_address
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from actors.bus.messages import CloseConnections, Connection, ConnectionFilter, Connections, Ended, QueryConnections
+from actors.bus.messages.forwarding import (
+    CloseConnections,
+    Connection,
+    ConnectionFilter,
+    Connections,
+    Ended,
+    QueryConnections,
+)
 from actors.forwarding.net.timer_wheel import Expirable
 from config.model.access import Network, read_network
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 
 from actors.bus.loop import Loop
-from actors.bus.messages import AccountSpec, AccountState, AccountUsage
+from actors.bus.messages.accounts import AccountState, AccountUsage
+from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.sliding_window import Window
 from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket

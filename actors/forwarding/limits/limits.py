@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages import AccountSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
 from actors.forwarding.limits.meter import Holder, Meter
 from actors.forwarding.limits.sliding_window import MINUTE, Window

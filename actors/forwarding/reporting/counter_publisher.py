@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.messages import Counters
+from actors.bus.messages.metrics import Counters
 
 PERIOD = 1.0
 REPEATED_AFTER = 5.0

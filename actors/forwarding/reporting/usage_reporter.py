@@ -12,7 +12,8 @@ from typing import Any
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages import METRICS, AccountUsage, ReportUsage, Usage
+from actors.bus.messages.accounts import AccountUsage, ReportUsage, Usage
+from actors.bus.messages.common import METRICS
 from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.limits import Limits
 

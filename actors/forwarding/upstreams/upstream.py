@@ -13,7 +13,7 @@ down      it failed; it is left alone until            at `retry_at` one use or 
 
 from __future__ import annotations
 
-from actors.bus.messages import UpstreamSpec
+from actors.bus.messages.upstreams import UpstreamSpec
 
 BACK_OFF_FIRST = 1.0
 BACK_OFF_MAX = 60.0

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.bus.messages import AccessSpec, EgressSpec, UpstreamsSpec, UpstreamState
-from actors.bus.messages import Upstreams as UpstreamsTold
 from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
+from actors.bus.messages.specs import AccessSpec, EgressSpec
+from actors.bus.messages.upstreams import Upstreams as UpstreamsTold
+from actors.bus.messages.upstreams import UpstreamsSpec, UpstreamState
 from actors.forwarding.access.policy import Judge
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.net.connection_pool import Origin, Pool

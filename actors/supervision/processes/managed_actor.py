@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import Exchange, address_of
-from actors.bus.messages import Done, Failed, Runtime, Stop
+from actors.bus.messages.common import Done, Failed, Stop
+from actors.bus.messages.fleet import Runtime
 from actors.process import ORPHAN_GRACE, Boot
 from actors.supervision.processes.backoff import Backoff
 from actors.supervision.processes.lifecycle import Life, LifecycleEvent, State

@@ -8,7 +8,9 @@ from dataclasses import replace
 from socket import socket
 
 from actors.bus.mailbox import address_of
-from actors.bus.messages import Configure, ProxySpec, forwarding_name
+from actors.bus.messages.common import forwarding_name
+from actors.bus.messages.forwarding import Configure
+from actors.bus.messages.specs import ProxySpec
 from actors.supervision.callbacks import Gate, once
 from actors.supervision.config import Orders
 from actors.supervision.listeners.registry import ListenerRegistry, ListenError

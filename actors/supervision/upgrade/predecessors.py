@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Exchange, address_of
-from actors.bus.messages import Done, Stop
+from actors.bus.messages.common import Done, Stop
 from actors.process import ORPHAN_GRACE
 from actors.supervision.callbacks import nothing
 from actors.supervision.upgrade.handover import Elder

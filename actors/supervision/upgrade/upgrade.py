@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.bus.loop import Loop
-from actors.bus.messages import Done, Failed
+from actors.bus.messages.common import Done, Failed
 from actors.supervision.systemd import notify
 from actors.supervision.upgrade.preflight import Rehearsal, own_command
 

@@ -25,7 +25,8 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from actors.bus.messages import AllowTestClient, Done, QueryTester, ReportOfTest, Unreachable, forwarding_name
+from actors.bus.messages.common import Done, Unreachable, forwarding_name
+from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.startup_queue import STARTING
 from api.bus_bridge import Bridge
 from api.http.errors import rate_limited, unavailable

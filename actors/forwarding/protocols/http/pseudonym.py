@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import socket
 
-from actors.bus.messages import ProxySpec
+from actors.bus.messages.specs import ProxySpec
 from actors.forwarding.protocols.failures import PROXY_NAME
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
