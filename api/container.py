@@ -18,7 +18,7 @@ from actors.bus.events import event_topic
 from actors.bus.messages.events import Event
 from actors.net.own_requests import OutgoingGuard
 from api.audit import AuditedStore, Trail, origin
-from api.audit.masking import difference
+from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
 from api.bus_bridge import Bridge
 from api.http.idempotency import Idempotency
@@ -42,6 +42,7 @@ from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
+from config.model.webhooks import tells_of_people
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
 from config.settings.settings import Auth, Proxy, Security, Server
@@ -86,6 +87,11 @@ class ApiSettings:
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
         return self.prometheus_token_hash is not None and hmac.compare_digest(digest, self.prometheus_token_hash)
 
+
+_AUTHORED = ("proxy.", "user.", "api_key.", "settings.")
+"""Groups of events whose data name who caused them."""
+_CHANGES = {"proxy.updated": "proxy_id", "user.updated": "user_id"}
+"""Events whose data name the changed fields, with the field that has the id of what was changed."""
 
 Publish = Callable[[str, dict[str, Any]], None]
 """Called as `(event type, data)`."""
@@ -164,7 +170,7 @@ class Services:
         if new:
             resource = {"type": "settings", "id": "configuration", "name": None}
             self._append("settings.reread", resource, before=old, after=new)
-            self.publish("settings.updated", {"changed": names_in(new), "source": "file"})
+            self.publish("settings.updated", {"changed": field_names(new), "source": "file"})
 
     def _outgoing(self) -> OutgoingGuard:
         """What judges where requests to identity providers go, which may be in an intranet."""
@@ -198,20 +204,16 @@ class Services:
         self.take_over(ApiSettings.from_plain(plain))
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
-        """Say on the events plane that something happened, and by which request if it was one."""
-        if (request_id := origin().request_id) is not None:
-            data = {**data, "request_id": request_id}
+        """Publish on the events plane that something happened: who caused it, by which request, what it has changed."""
+        current = origin()
+        if kind.startswith(_AUTHORED):
+            data = {**data, "by": current.author(with_name=tells_of_people([kind]))}
+        if kind in _CHANGES:
+            data["changed"] = sorted(current.changes.get(data[_CHANGES[kind]], ()))
+        if current.request_id is not None:
+            data = {**data, "request_id": current.request_id}
         event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
         self.bridge.publish(event_topic(event), event)
-
-
-def names_in(part: Mapping[str, Any], path: str = "") -> list[str]:
-    """The keys of nested groups: `server.max_connections`."""
-    found: list[str] = []
-    for name, value in part.items():
-        below = isinstance(value, Mapping) and bool(value)
-        found += names_in(value, f"{path}{name}.") if below else [f"{path}{name}"]
-    return sorted(found)
 
 
 def _plain(value: Any) -> Any:

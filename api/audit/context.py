@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from api.security.authentication import Caller
@@ -27,6 +27,8 @@ class Origin:
     request_id: str | None = None
     operation: str | None = None
     rows: int = 0
+    changes: dict[str, set[str]] = field(default_factory=dict)
+    """By the id of a changed document, the names of its fields that differ."""
     _user: User | None = None
     _method: str | None = None
 
@@ -43,6 +45,16 @@ class Origin:
             "request_id": self.request_id,
             "operation": self.operation,
         }
+
+    def author(self, with_name: bool) -> dict[str, Any]:
+        """As the data of an event name who caused it; the user's name only `with_name`."""
+        actor, credential = self._actor(), self._credential() or {}
+        told = {"type": actor["type"], "user_id": actor["user_id"], "method": credential.get("method")}
+        if with_name and actor["type"] == "user":
+            told["username"] = actor["username"]
+        if credential.get("method") == "api_key":  # the id of a session is no concern of a webhook's receiver
+            told["key_id"] = credential["id"]
+        return told
 
     def _actor(self) -> dict[str, Any]:
         user = self.caller.user if self.caller else self._user

@@ -39,6 +39,15 @@ def difference(
     return _differing(before, after, hiding)
 
 
+def field_names(part: Mapping[str, Any], path: str = "") -> list[str]:
+    """The fields in a part of a document, with those of nested groups (`auth.password`), by their names in the API."""
+    found: list[str] = []
+    for name, value in part.items():
+        below = isinstance(value, Mapping) and bool(value)
+        found += field_names(value, f"{path}{name}.") if below else [path + name.removesuffix("_hash")]
+    return sorted(found)
+
+
 def _has_ids(value: Any) -> bool:
     """Entries with an id of their own are told one by one, not the whole list for each that changed."""
     return isinstance(value, list) and all(isinstance(entry, dict) and "id" in entry for entry in value)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from api.audit.context import on_behalf_of
-from api.audit.masking import difference
+from api.audit.context import on_behalf_of, origin
+from api.audit.masking import difference, field_names
 from api.audit.trail import Entry, Trail
 from api.store import Change, Document, Store, StoreError, Write
 from api.store.interface import Predicate
@@ -102,6 +102,8 @@ class AuditedStore:
         old, new = difference(before, write.body, clear_headers=write.collection == "proxies")
         if not old and not new:
             return None
+        if old is not None and new is not None:
+            origin().changes.setdefault(write.id, set()).update(field_names(new))
         resource = _resource(write.collection, write.id, write.body or before or {})
         return {"action": _action(write.collection, old, new), "resource": resource, "before": old, "after": new}
 

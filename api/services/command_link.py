@@ -49,11 +49,11 @@ class CommandLink:
         try:
             with on_behalf_of("command_line", OPERATION):
                 user, password = reset(services.store, message.username, message.password)
+                self._after(user)
         except UnknownUser as error:
             return Failed(str(error), "username")
         except (WeakPassword, StoreError) as error:
             return Failed(str(error))
-        self._after(user)
         return PasswordReset(user.status != "active", password)
 
     def _after(self, user: User) -> None:

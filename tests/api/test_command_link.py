@@ -117,3 +117,10 @@ def test_who_is_disabled_stays_so_and_the_reply_says_it(api: Api, ada: User) -> 
 
 def test_what_is_no_message_of_the_command_line_is_left_to_others(api: Api) -> None:
     assert not CommandLink(api.services, StandIn()).receive(Done(), lambda _reply: None)  # type: ignore[arg-type]
+
+
+def test_a_reset_is_published_as_the_command_lines(api: Api, ada: User) -> None:
+    ask(api, ResetPassword("ada", FRESH))
+    (data,) = api.fleet.said("user.updated")
+    assert data["by"] == {"type": "command_line", "user_id": None, "method": None}
+    assert data["changed"] == ["password"]

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.common import SUPERVISOR
-from api.container import ApiSettings, names_in
+from api.audit.masking import field_names
+from api.container import ApiSettings
 from api.store import StoreWriteError
 from config.settings.groups import Logging
 from config.settings.runtime import InvalidOverride, merge, overlay
 from config.settings.settings import Auth, Jwt, Server
 from tests.api.support import PROXY, QUIET, Api, error_of
 
+SYSTEM = {"type": "system", "user_id": None, "method": None}
 SAMPLE = {
     "server": {"host": "127.0.0.1", "port": 8080, "ssl_enabled": False, "max_connections": 1000},
     "logging": {"level": "info", "access": "all", "format": "text", "output": "stderr"},
@@ -170,7 +172,7 @@ def test_a_file_that_was_read_again_is_on_record_if_it_says_something_else(api: 
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
     assert (row["action"], row["actor"]["type"]) == ("settings.reread", "system")
     assert (row["before"], row["after"]) == ({"logging": {"level": "info"}}, {"logging": {"level": "debug"}})
-    assert api.fleet.said("settings.updated") == [{"changed": ["logging.level"], "source": "file"}]
+    assert api.fleet.said("settings.updated") == [{"changed": ["logging.level"], "source": "file", "by": SYSTEM}]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +192,9 @@ def test_a_file_that_was_read_again_is_on_record_whatever_it_changes(
         inner[name] = value
         api.services.reread(ApiSettings.from_plain(plain))
     row = api.get("/audit", api.token()).json["data"]["audit"][0]
-    assert (row["action"], names_in(row["before"]), names_in(row["after"])) == ("settings.reread", [key], [key])
+    assert (row["action"], field_names(row["before"]), field_names(row["after"])) == ("settings.reread", [key], [key])
     assert tuple(at(row[side], key) for side in ("before", "after")) == shown
-    assert api.fleet.said("settings.updated")[-1] == {"changed": [key], "source": "file"}
+    assert api.fleet.said("settings.updated")[-1] == {"changed": [key], "source": "file", "by": SYSTEM}
 
 
 def at(part: Any, key: str) -> Any:

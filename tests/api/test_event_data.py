@@ -1,0 +1,81 @@
+"""What the data of events state of a change: who made it and which fields, and nothing that receivers may not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.api.support import PASSWORD, Api
+
+SECRET = "a secret that no receiver may see"
+
+
+def data_of(api: Api, kind: str) -> dict[str, Any]:
+    return api.fleet.said(kind)[-1]
+
+
+def created(api: Api, **fields: Any) -> str:
+    body = {"name": "office", "port": 3128, "protocol": "http", **fields}
+    answer = api.post("/proxies", body, api.token())
+    assert answer.status_code == 201, answer.json
+    return str(answer.json["data"]["proxy"]["id"])
+
+
+def test_a_changed_proxy_names_its_fields_and_the_id_of_who_changed_it(api: Api) -> None:
+    ada = api.add_user("ada", role="operator")
+    path = f"/proxies/{created(api)}"
+    body = {
+        "tags": ["a"],
+        "auth": {"enabled": True, "username": "u", "password": SECRET},
+        "settings": {"timeout": 7},
+        "upstreams": [
+            {"protocol": "http", "host": "10.0.0.1", "port": 1, "auth": {"username": "u", "password": SECRET}}
+        ],
+    }
+    assert api.patch(path, body, api.token("ada")).status_code == 200
+    data = data_of(api, "proxy.updated")
+    assert data["by"] == {"type": "user", "user_id": ada.id, "method": "bearer"}
+    assert data["changed"] == [
+        "auth.enabled",
+        "auth.password",
+        "auth.username",
+        "settings.timeout",
+        "tags",
+        "upstreams",
+    ]
+    assert SECRET not in str(api.fleet.events)
+    assert "ada" not in str(data), "names of users are for receivers of events about users"
+    api.patch(path, {"tags": []}, api.token())
+    assert data_of(api, "proxy.updated")["changed"] == ["tags"], "of this change alone"
+
+
+def test_creations_starts_and_deletions_name_who_did_it(api: Api) -> None:
+    path = f"/proxies/{created(api)}"
+    api.post(f"{path}/stop", None, api.token())
+    api.request("DELETE", path, api.token())
+    (admin,) = [each["id"] for each in api.get("/users", api.token()).json["data"]["users"]]
+    for kind in ("proxy.created", "proxy.stopped", "proxy.deleted"):
+        assert data_of(api, kind)["by"]["user_id"] == admin
+        assert "changed" not in data_of(api, kind)
+
+
+def test_events_about_users_name_the_user_who_did_it_as_well(api: Api) -> None:
+    ada = api.add_user("ada", role="user")
+    answer = api.patch(f"/users/{ada.id}", {"password": f"{SECRET} 1", "email": "ada@example.com"}, api.token())
+    assert answer.status_code == 200, answer.json
+    data = data_of(api, "user.updated")
+    assert (data["by"]["username"], data["by"]["method"]) == ("admin", "bearer")
+    assert {"email", "password"} <= set(data["changed"])
+    assert SECRET not in str(api.fleet.events)
+    assert "hash" not in str(data)
+
+
+def test_a_change_by_an_api_key_names_the_key_and_one_of_the_settings_the_user(api: Api) -> None:
+    body = {"name": "robot", "permissions": ["settings.write"]}
+    data = api.post("/api-keys", body, api.token()).json["data"]
+    key, headers = data["api_key"], {"X-API-Key": data["key"]}
+    assert api.patch("/settings", {"logging": {"level": "debug"}}, headers).status_code == 200
+    data = data_of(api, "settings.updated")
+    assert (data["by"]["method"], data["by"]["key_id"]) == ("api_key", key["id"])
+    assert data["changed"] == ["logging.level"]
+    assert headers["X-API-Key"] not in str(api.fleet.events)
+    assert PASSWORD not in str(api.fleet.events)
