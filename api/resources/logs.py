@@ -19,6 +19,7 @@ from api.services.concurrency_limit import Slot
 from config.text.access_fields import PROXY_NAME
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
+from config.text.name_addresses import without_address
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 STATUS_CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
@@ -114,8 +115,10 @@ def _entry(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     """A record as the API shows it."""
     reason = f" ({row['reason']})" if row.get("reason") else ""
     message = f"{row.get('method', '')} {row.get('target_url', '')} {row.get('status_code', '')}{reason}"
+    detail = row.get("detail", "")
     return {
         **row,
+        "detail": detail if call.caller.may("proxy.write") else without_address(detail),
         PROXY_NAME: call.services.proxies.name_of(row["proxy_id"]),
         "timestamp": timestamp_text(row["timestamp"]),
         "response_time": round(row["response_time"]),

@@ -49,6 +49,18 @@ def headers(api: Api) -> dict[str, str]:
     return api.token()
 
 
+def test_the_address_that_a_name_led_to_is_for_callers_who_may_change_proxies(api: Api, indexer: Indexer) -> None:
+    api.add_user("ada", role="user")
+    detail = "db.internal (10.0.0.5) port 5432 refuses connections"
+    for caller, shown in (("admin", detail), ("ada", "db.internal port 5432 refuses connections")):
+        for path in ("/logs", "/logs/tail", "/logs/export"):
+            rows = records(1, detail=detail)
+            indexer.answers = [LogTail(rows, 1) if path.endswith("tail") else LogPage(rows, 1)]
+            text = api.client.simulate_get(f"/api/v1{path}", headers=api.token(caller)).text
+            assert shown in text
+            assert ("10.0.0.5" in text) == (caller == "admin")
+
+
 def test_a_cursor_goes_on_where_the_page_ended_with_the_times_of_the_first(
     api: Api, indexer: Indexer, headers: dict[str, str]
 ) -> None:

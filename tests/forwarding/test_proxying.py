@@ -210,6 +210,20 @@ def test_an_origin_that_refuses_is_502_with_a_record(rig: Rig) -> None:
     assert rig.record(target_url=f"http://127.0.0.1:{port}/")["status_code"] == 502
 
 
+def test_of_a_name_that_refuses_the_client_gets_the_name_and_the_record_has_the_address(rig: Rig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with connect(rig) as client:
+        client.sendall(f"GET http://localhost:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head, body = read_answer(client)
+    assert b"error=connection_refused" in head
+    assert f"localhost port {port} refuses connections".encode() in body
+    assert b"127.0.0.1" not in head + body
+    assert b"::1" not in head + body
+    detail = rig.record(target_url=f"http://localhost:{port}/")["detail"]
+    assert detail in [f"localhost ({address}) port {port} refuses connections" for address in ("127.0.0.1", "::1")]
+
+
 def test_an_origin_that_resets_is_502(rig: Rig) -> None:
     def reset(sock: socket.socket) -> None:
         read_head(sock)

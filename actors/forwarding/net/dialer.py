@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from actors.bus.loop import Loop, Timer
@@ -22,6 +23,7 @@ from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnava
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from config.text.name_addresses import name_and_address
 
 STAGGER = 0.25
 ADDRESSES_MAX = 8
@@ -36,6 +38,15 @@ OnDialled = Callable[[socket.socket | Failure], None]
 Connect = Callable[[str, int], socket.socket]
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+_FAILURES: Mapping[int, tuple[Callable[[str], Failure], str]] = {
+    errno.ECONNREFUSED: (failures.connection_refused, " refuses connections"),
+    errno.ETIMEDOUT: (failures.connection_timed_out, " does not answer"),
+    errno.EHOSTUNREACH: (failures.host_unreachable, ": no route to the host"),
+    errno.ECONNRESET: (failures.connection_lost, " resets connections"),
+}
+"""By errors of a connect, what is made of them and how the sentence goes on behind the target."""
 
 
 def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
@@ -205,20 +216,18 @@ class Dial:
         self._end(sock)
 
     def _note(self, trouble: int, address: str) -> None:
-        shown = f"{address} port {self._target.port}"
-        if trouble == errno.ECONNREFUSED:
-            self._failure = failures.connection_refused(f"{shown} refuses connections")
-        elif trouble == errno.ETIMEDOUT:
-            self._failure = failures.connection_timed_out(f"{shown} does not answer")
-        elif trouble == errno.EHOSTUNREACH:
-            self._failure = failures.host_unreachable(f"{shown}: no route to the host")
-        elif trouble in _OUT_OF_DESCRIPTORS:
+        if trouble in _OUT_OF_DESCRIPTORS:
             self._failure = failures.out_of_descriptors()
             self._dialer.on_trouble(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
-        elif trouble == errno.ECONNRESET:
-            self._failure = failures.connection_lost(f"{shown} resets connections")
-        else:
-            self._failure = failures.unroutable(f"{shown}: {errno.errorcode.get(trouble, 'unknown error')}")
+            return
+        failed, what = _FAILURES.get(
+            trouble, (failures.unroutable, f": {errno.errorcode.get(trouble, 'unknown error')}")
+        )
+        target = self._target
+        self._failure = failed(f"{target.host} port {target.port}{what}")
+        if not target.literal:
+            recorded = f"{name_and_address(target.host, address)} port {target.port}{what}"
+            self._failure = replace(self._failure, recorded=recorded)
 
     def _end(self, result: socket.socket | Failure) -> None:
         self._drop_all()

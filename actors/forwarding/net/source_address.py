@@ -31,7 +31,8 @@ class Source:
         """Why there is no way from here to an address: it is of the other family."""
         if not self.address or (":" in destination) == (":" in self.address):
             return None
-        return failures.unroutable(f"{destination} is of another address family than this proxy's own address")
+        detail = "every address of the target is of another address family than this proxy's own address"
+        return failures.unroutable(detail)
 
     def bind(self, sock: socket.socket) -> None:
         """Let what goes out of `sock` leave from here. Raises `SourceAddressUnavailable`, and `OSError` otherwise."""

@@ -96,7 +96,7 @@ class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
 
     `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver, and so is `request_id`, the
-    id of the record where it is known before. `detail` is what the client was told, `rule` what of the configuration
+    id of the record where it is known before. `detail` is the sentence for the record, `rule` what of the configuration
     refused it. With status 407 `user` is the name that was tried.
     """
 
@@ -116,7 +116,7 @@ class Report(NamedTuple):
 
     def because(self, failure: Failure) -> Report:
         """The same, with what the failure says beside its status and its reason."""
-        return self._replace(detail=failure.detail, rule=failure.entry)
+        return self._replace(detail=failure.recorded or failure.detail, rule=failure.entry)
 
 
 class Tunnel(NamedTuple):

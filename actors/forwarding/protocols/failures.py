@@ -28,6 +28,8 @@ class Failure:
     rule: str = ""
     retry_after: int = 0
     entry: str = ""
+    recorded: str = ""
+    """The sentence in the access record where the client is not to know all of it, such as the address of a name."""
 
     @property
     def reason(self) -> str:

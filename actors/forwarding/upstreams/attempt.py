@@ -84,7 +84,7 @@ class Attempt:
     def _dialled(self, result: socket.socket | Failure) -> None:
         if isinstance(result, Failure):
             told = Failure(result.status, result.kind, "the parent proxy can't be reached")
-            said = result.detail
+            said = result.recorded or result.detail
             if result.kind == PROHIBITED:
                 told, said = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
             self._end(ParentFailed(Blame.PARENT, told, said))
