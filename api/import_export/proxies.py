@@ -17,7 +17,8 @@ from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
 from config.model.fields import InvalidProxy
-from config.model.proxies import ProxyRecord, apply, blank_record, check_certificate
+from config.model.proxies import ProxyRecord, apply, blank_record
+from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
 
 NOTHING_SEALED = ProxySecrets()

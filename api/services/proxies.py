@@ -42,15 +42,8 @@ from config.model.access import ProxyAccess
 from config.model.accounts import ProxyAccount, ProxyLimits
 from config.model.exposure_warnings import warnings
 from config.model.fields import InvalidProxy
-from config.model.proxies import (
-    ProxyCreate,
-    ProxyRecord,
-    ProxyUpdate,
-    apply,
-    check_certificate,
-    new_record,
-    refuse_ended_certificate,
-)
+from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
+from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
 from config.model.upstreams import refuse_circle
 from config.settings.settings import ServerTls
 

@@ -21,9 +21,9 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from config.files.credentials import SECRETS_KEY, CredentialError, credential
 from config.files.keyfile import KeyFileError, make_key, read_key
 from config.files.paths import DataDir, PathError
-from config.settings.credentials import SECRETS_KEY, CredentialError, credential
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import ip_address
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema, model_validator
 
-from config.files.certificates import CertificateError, ends_at, for_callers, server_context
 from config.model import json_patterns
 from config.model.access import AccessInput, ProxyAccess
 from config.model.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
@@ -23,8 +22,6 @@ from config.model.headers import HeadersInput, ProxyHeaders
 from config.model.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
 from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
-from config.settings.settings import ServerTls
-from config.text.formatting import timestamp_text
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 
@@ -261,40 +258,6 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
     if body.tls is not None:
         changed["tls"] = ProxyTls(**body.tls.model_dump())
     return record.model_copy(update={**changed, "updated_at": now})
-
-
-def check_certificate(record: ProxyRecord, of_server: ServerTls) -> None:
-    """An `https` proxy needs a certificate that can be used: its own, else that of `server.tls`.
-
-    Raises `InvalidProxy`.
-    """
-    if record.protocol != "https":
-        return
-    own = record.tls
-    if own is None and (of_server.cert_file is None or of_server.key_file is None):
-        raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
-    cert, key = (own.cert_file, own.key_file) if own else (str(of_server.cert_file), str(of_server.key_file))
-    try:
-        server_context(Path(cert), Path(key))
-    except CertificateError as error:
-        field = f"tls.{error.field}" if own else f"server.tls.{error.field}"
-        raise InvalidProxy(field, for_callers(field, error.error)) from error
-
-
-def refuse_ended_certificate(record: ProxyRecord, of_server: ServerTls, served_until: float, now: float) -> None:
-    """Refuse files whose certificate has ended while the one that is served, which ends at `served_until`, has not.
-
-    For a proxy whose certificate `check_certificate` found good. Times are Unix seconds. Raises `InvalidProxy`.
-    """
-    cert_file = record.tls.cert_file if record.tls else of_server.cert_file
-    if record.protocol != "https" or cert_file is None or served_until <= now:
-        return
-    ends = ends_at(Path(cert_file))
-    if ends <= now:
-        field = "tls.cert_file" if record.tls else "server.tls.cert_file"
-        until = timestamp_text(served_until)
-        error = f"ended at {timestamp_text(ends)}, and the process that runs serves a certificate that ends at {until}"
-        raise InvalidProxy(field, error)
 
 
 def apply_auth(

@@ -28,8 +28,8 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError
 
+from config.files.credentials import CredentialError, as_settings
 from config.model.fields import field_path
-from config.settings.credentials import CredentialError, as_settings
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
 from config.settings.groups import Alerts, Group, Logging, Webhooks
 from config.settings.oauth import OAuth2

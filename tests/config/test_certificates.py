@@ -10,7 +10,8 @@ import pytest
 from config.files.certificates import LARGEST, CertificateError, server_context
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.proxies import ProxyTls, blank_record, check_certificate
+from config.model.proxies import ProxyTls, blank_record
+from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import UpstreamInput, replace_parents
 from config.settings.settings import ServerTls
 from tests.forwarding.test_https import make_pair

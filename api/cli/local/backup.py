@@ -122,7 +122,7 @@ def _own_data(config: Path | None, data_dir: Path | None) -> DataDir:
 
 
 def _given_by_systemd() -> Path | None:
-    from config.settings.credentials import CredentialError, credential
+    from config.files.credentials import CredentialError, credential
 
     return translated(CredentialError, lambda: credential(CREDENTIAL))
 

@@ -38,8 +38,8 @@ def show_config(
     """
     from actors.supervision.effective_settings import with_overrides
     from api.operator.offline import peek_settings
+    from config.files.credentials import as_settings
     from config.files.paths import DataDir, default_data_dir
-    from config.settings.credentials import as_settings
     from config.settings.runtime import InvalidOverride
     from config.settings.settings import Places
 

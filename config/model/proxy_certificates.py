@@ -1,0 +1,57 @@
+"""Whether an `https` proxy has a certificate that can be served: its own, else that of `server.tls`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from config.files.certificates import CertificateError, ends_at, for_callers, server_context
+from config.model.fields import InvalidProxy
+from config.model.proxies import ProxyRecord
+from config.text.formatting import timestamp_text
+
+
+class ServerCertificate(Protocol):
+    """The files of `server.tls`, None where the operator named none."""
+
+    @property
+    def cert_file(self) -> Path | None: ...
+
+    @property
+    def key_file(self) -> Path | None: ...
+
+
+def check_certificate(record: ProxyRecord, of_server: ServerCertificate) -> None:
+    """An `https` proxy needs a certificate that can be used: its own, else that of `server.tls`.
+
+    Raises `InvalidProxy`.
+    """
+    if record.protocol != "https":
+        return
+    own = record.tls
+    if own is None and (of_server.cert_file is None or of_server.key_file is None):
+        raise InvalidProxy("tls", "is required for https, since server.tls has no cert_file and key_file")
+    cert, key = (own.cert_file, own.key_file) if own else (str(of_server.cert_file), str(of_server.key_file))
+    try:
+        server_context(Path(cert), Path(key))
+    except CertificateError as error:
+        field = f"tls.{error.field}" if own else f"server.tls.{error.field}"
+        raise InvalidProxy(field, for_callers(field, error.error)) from error
+
+
+def refuse_ended_certificate(
+    record: ProxyRecord, of_server: ServerCertificate, served_until: float, now: float
+) -> None:
+    """Refuse files whose certificate has ended while the one that is served, which ends at `served_until`, has not.
+
+    For a proxy whose certificate `check_certificate` found good. Times are Unix seconds. Raises `InvalidProxy`.
+    """
+    cert_file = record.tls.cert_file if record.tls else of_server.cert_file
+    if record.protocol != "https" or cert_file is None or served_until <= now:
+        return
+    ends = ends_at(Path(cert_file))
+    if ends <= now:
+        field = "tls.cert_file" if record.tls else "server.tls.cert_file"
+        until = timestamp_text(served_until)
+        error = f"ended at {timestamp_text(ends)}, and the process that runs serves a certificate that ends at {until}"
+        raise InvalidProxy(field, error)
