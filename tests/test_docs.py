@@ -206,7 +206,11 @@ PRIVATE_WORDS = re.compile(
     r"|what is (?:really )?so|(?:is|are|was|were|be) told|turn(?:s|ed)? away|parents?)\b",
     re.IGNORECASE,
 )
-PLAIN = [path for path in DOCUMENTS if path.name in {"index.md", "getting-started.md", "troubleshooting.md"}]
+PLAIN = [
+    path
+    for path in DOCUMENTS
+    if path.parent.name == "how-to" or path.name in {"index.md", "getting-started.md", "troubleshooting.md"}
+]
 
 
 def prose(document: Path) -> str:

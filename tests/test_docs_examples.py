@@ -1,0 +1,135 @@
+"""Examples in the documents: commands and options exist, TOML is valid, links lead to headings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from api.import_export.document import ConfigDocument
+from config.settings.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMON_OPTIONS = {"-h", "--help"}
+
+
+@cache
+def commands() -> dict[str, set[str]]:
+    """The options of each command, by its name, from docs/cli.md, which is made from the commands."""
+    text = (ROOT / "docs" / "cli.md").read_text()
+    head, _, rest = text.partition("\n## Commands\n")
+    common = set(re.findall(r"^\| (`-.*?) \|", head, re.MULTILINE))
+    found: dict[str, set[str]] = {}
+    for section in rest.split("\n### `proxyfleet ")[1:]:
+        name = re.split(r"[`\[A-Z]", section)[0].strip()
+        cells = common | set(re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE))
+        found[name] = COMMON_OPTIONS | {
+            option for cell in cells for each in re.findall(r"`(.*?)`", cell) for option in each.split("/")
+        }
+        found[name] |= {f"--{option.removeprefix('--')}" for option in found[name] if option.startswith("--")}
+    return found
+
+
+def invocations(document: Path) -> list[str]:
+    """Each call of the command line in a fenced block or in backticks."""
+    text = document.read_text()
+    blocks = re.findall(r"^```(?:sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    spans = re.findall(r"`(proxyfleet [^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    start = re.compile(r"(?:^|\$ |/bin/|[A-Z_]+=\S+ |^podman exec (?:-it )?proxyfleet )proxyfleet ([a-z].*)")
+    calls = [start.search(line.strip()) for line in lines if not line.startswith("Proxyfleet")]
+    return [*(call.group(1) for call in calls if call), *(span.removeprefix("proxyfleet ") for span in spans)]
+
+
+def problem(call: str) -> str | None:
+    """What is wrong with a call; None if its command and all its options exist."""
+    plain = re.split(r"\s(?:#|\||>|<|&&|;)|;|\)\"", call)[0].replace("…", "x")
+    try:
+        words = shlex.split(plain)
+    except ValueError:
+        words = plain.split()
+    known = commands()
+    if not words or words[0].startswith("-") or words[0].isupper():
+        return None if not words or words[0] in {"--version", "--help", "-h", "COMMAND"} else f"unknown: {words[0]}"
+    name = next((each for each in (" ".join(words[:2]), words[0]) if each in known), None)
+    if name is None:
+        return None if any(each.startswith(words[0] + " ") for each in known) and len(words) == 1 else "no such command"
+    options = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    unknown = sorted(set(options) - known[name])
+    return f"{name} has no {', '.join(unknown)}" if unknown else None
+
+
+def test_the_commands_are_read_from_the_manual() -> None:
+    assert {"serve", "proxies create", "accounts update", "config show"} <= set(commands())
+    assert {"--protocol", "--set", "--url", "-o", "--no-keep-alive"} <= commands()["proxies create"]
+    assert problem("proxies create x --protocoll http") == "proxies create has no --protocoll"
+    assert problem("proxy list") == "no such command"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_and_options_in_the_documents_exist(document: Path) -> None:
+    wrong = {call: problem(call) for call in invocations(document)}
+    assert {call: why for call, why in wrong.items() if why} == {}
+
+
+def toml_examples() -> list[tuple[str, str]]:
+    """Each TOML block with the file that has it."""
+    return [
+        (path.name, block)
+        for path in DOCUMENTS
+        for block in re.findall(r"^```toml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+@pytest.mark.parametrize(("name", "block"), toml_examples())
+def test_toml_in_the_documents_is_valid(name: str, block: str) -> None:
+    """A block with proxies is a document for `apply`, any other a configuration file."""
+    content = tomllib.loads(block)
+    if {"proxies", "users", "webhooks", "settings"} & {
+        key for key, value in content.items() if isinstance(value, list)
+    }:
+        ConfigDocument.model_validate({"kind": "proxyfleet.config", "version": 1} | content)
+    else:
+        assert sorted(unknown_keys(content)) == [], name
+
+
+def unknown_keys(content: dict[str, object]) -> list[str]:
+    """The dotted keys of a configuration that the settings do not have."""
+    found = []
+    for group, values in content.items():
+        model: object = Settings.model_fields[group].annotation if group in Settings.model_fields else None
+        found += _unknown(model, values, group)
+    return found
+
+
+def _unknown(model: object, values: object, path: str) -> list[str]:
+    fields = getattr(model, "model_fields", None)
+    if model is None:
+        return [path]
+    if fields is None or not isinstance(values, dict):
+        return []
+    return [
+        each
+        for key, value in values.items()
+        for each in _unknown(fields[key].annotation if key in fields else None, value, f"{path}.{key}")
+    ]
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of its headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", document.read_text()):
+        if "://" not in target:
+            path = document.parent / target if target else document
+            assert anchor in anchors(path), f"{target}#{anchor}"
