@@ -1,4 +1,4 @@
-"""The first session of the README, every line as it is written there; only the addresses are this test's."""
+"""The first sessions of README.md and docs/api.md, as they are written there; only the addresses are this test's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,18 +21,20 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
 ]
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+API = ROOT / "docs" / "api.md"
 
 
 def session(product: Product, origin: Origin) -> str:
     """The lines, with the ports of this product and the origin in place of example.com."""
-    block = re.search(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    block = re.search(r"```sh\n(.*?)```", API.read_text(), re.DOTALL)
     assert block is not None
     lines = block.group(1).replace(":8080", f":{product.port}").replace("3128", str(product.free_port()))
     return re.sub(r"https?://example\.com/", origin.url("/hello") + r"; echo", lines)
 
 
-def test_every_line_of_the_first_session_works(origin: Origin, tmp_path: Path) -> None:
+def test_every_line_of_the_first_requests_to_the_api_works(origin: Origin, tmp_path: Path) -> None:
     with Product(env={"PROXYFLEET_PROXY__TEST_URL": origin.url("/ip")}) as product:
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
@@ -47,3 +51,40 @@ def test_every_line_of_the_first_session_works(origin: Origin, tmp_path: Path) -
     assert [each["success"] for each in envelopes] == [True] * 7
     assert envelopes[3]["data"]["test_result"]["status"] == "success"
     assert envelopes[6]["data"]["deleted"] is True
+
+
+def steps(product: Product, origin: Origin) -> list[tuple[str, list[str]]]:
+    """The commands of the README's session with the lines that it shows for each."""
+    block = re.search(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    text = block.group(1).replace(":8080", f":{product.port}").replace("3128", str(product.free_port()))
+    text = text.replace("proxyfleet login ", f"proxyfleet login --url http://127.0.0.1:{product.port} ")
+    parts = text.replace("http://example.com/", origin.url("/hello")).split("$ ")[1:]
+    return [(part.splitlines()[0], part.splitlines()[1:]) for part in parts if not part.startswith("export ")]
+
+
+def words(line: str) -> set[str]:
+    """What is the same in every run: no numbers, ids or times."""
+    return {word for word in line.split() if word.isalpha() and not word.isupper()}
+
+
+def test_every_command_of_the_readme_prints_what_is_shown_there(origin: Origin, tmp_path: Path) -> None:
+    with Product() as product:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "initial-admin-password").write_text(PASSWORD + "\n")
+        clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        clean |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(tmp_path)}
+        for command, shown in steps(product, origin):
+            expected = set().union(*(words(line) for line in shown))
+            deadline = time.monotonic() + 10  # a record is found within two seconds of its request
+            while True:
+                done = subprocess.run(
+                    ["bash", "-c", command], cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60
+                )
+                printed = set((done.stdout + done.stderr).split())
+                if expected <= printed or not command.startswith("proxyfleet logs") or time.monotonic() > deadline:
+                    break
+            assert done.returncode == 0, (command, done.stderr)
+            assert expected <= printed, (command, expected - printed)
+            if shown[0].isdigit():
+                assert done.stdout.strip() == shown[0], command
