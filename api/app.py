@@ -37,7 +37,8 @@ from api.http.idempotency import HEADER
 from api.http.query import Query
 from api.middleware import SAFE, RequestMiddleware
 from api.oauth.errors import ProviderLost
-from api.operations import BEARER, NONE, OPERATIONS, PERSON, Operation
+from api.openapi.routes import describe
+from api.operations import BEARER, NONE, PERSON, TABLE, Operation
 from api.operations.query_parameters import by_name
 from api.resources.redirects import POINTERS, Pointer
 from api.security.authentication import Caller
@@ -49,6 +50,8 @@ from api.services.webhooks import SenderLost
 from api.store import RevisionConflict, StoreError
 
 log = logging.getLogger(__name__)
+
+OPERATIONS = (*TABLE, *describe(TABLE))
 
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """What a process lacks, which is no mistake in a program."""

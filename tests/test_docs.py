@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from actors.bus import messages
 from actors.bus.permissions import SENDERS, may_send
-from api.operations import OPERATIONS, Operation
+from api.app import OPERATIONS
+from api.operations import Operation
 from config.settings.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from api.http.query_schema import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import BODIES, example_of
 from api.openapi.responses import ANSWERS
 from api.openapi.schemas.references import Schemas
+from api.operations.operation import Operation
 from config import VERSION
-
-if TYPE_CHECKING:
-    from api.http.query_schema import Parameter
-    from api.operations import Operation
 
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from api.operations import Operation
+from api.operations.operation import Operation
 
 CODES: dict[int, tuple[str, tuple[str, ...]]] = {
     400: ("The request is not valid; `details` name the field and what is allowed", ("INVALID_REQUEST",)),

@@ -1,4 +1,4 @@
-"""The operations of the API: one table that drives routes, permission checks and the API's own description.
+"""The operations of the API: one table that drives routes, permission checks and the description of the API.
 
 Each module holds the rows of one kind of resource; the order here is the order of the document.
 """
@@ -10,7 +10,6 @@ from api.operations import (
     clients,
     connections,
     credentials,
-    document,
     health,
     metrics,
     proxies,
@@ -22,9 +21,9 @@ from api.operations import (
 )
 from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, Operation
 
-__all__ = ["ANY", "BEARER", "NONE", "OPERATIONS", "PERSON", "V1", "Operation"]
+__all__ = ["ANY", "BEARER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
-OPERATIONS: tuple[Operation, ...] = (
+TABLE: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *metrics.OPERATIONS,
     *credentials.OPERATIONS,
@@ -34,7 +33,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *accounts.OPERATIONS,
     *users.OPERATIONS,
     *records.OPERATIONS,
-    *document.OPERATIONS,
     *settings.OPERATIONS,
     *transfer.OPERATIONS,
     *webhooks.OPERATIONS,

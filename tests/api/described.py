@@ -9,9 +9,10 @@ from typing import Any
 
 from falcon.testing import Result, TestClient
 
+from api.app import OPERATIONS
 from api.openapi.document import build
 from api.openapi.responses import ANSWERS
-from api.operations import OPERATIONS, Operation
+from api.operations import Operation
 
 _ROUTES = [
     (each.method, re.compile(re.sub(r"\\{[a-z_]+\\}", "[^/]+", re.escape(each.path))), each) for each in OPERATIONS

@@ -12,8 +12,9 @@ from typing import Any
 import jwt
 import pytest
 
+from api.app import OPERATIONS
 from api.container import ApiSettings
-from api.operations import ANY, BEARER, NONE, OPERATIONS, PERSON, Operation
+from api.operations import ANY, BEARER, NONE, PERSON, Operation
 from api.security import authentication, password_checker, tokens
 from api.security.permissions import PERMISSIONS
 from api.services import api_keys, users

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from api.app import OPERATIONS
 from api.openapi.examples import BODIES
-from api.operations import NONE, OPERATIONS, Operation
+from api.operations import NONE, Operation
 from tests.api.support import Api, error_of
 
 PLANTED = (

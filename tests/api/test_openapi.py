@@ -10,9 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from api.app import OPERATIONS
 from api.openapi.examples import BODIES, example_of
 from api.openapi.responses import ANSWERS
-from api.operations import OPERATIONS, Operation
+from api.operations import Operation
 from api.operations.query_parameters import by_name
 from tests.api.described import document
 from tests.api.support import Api

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
-from api.operations import OPERATIONS, Operation
+from api.app import OPERATIONS
+from api.operations import Operation
 from tests.api.support import PASSWORD, Api, error_of
 
 OPEN, ANYBODY, TOKEN, PERSON = "open to all", "any credential", "a bearer token", "a person"
