@@ -115,7 +115,7 @@ def test_and_when_its_end_fails_as_well(
 ) -> None:
     with others_go_on(rig, caplog, crashes=2), connect(rig) as client, monkeypatch.context() as patched:
         breaks(patched, HttpSession, "receive_from_client", b"/boom")
-        breaks(patched, HttpSession, "abandon")
+        breaks(patched, HttpSession, "abort")
         client.sendall(b"GET http://127.0.0.1/boom HTTP/1.1\r\n\r\n")
         assert is_cut(client)
         until(lambda: rig.look(lambda serving: len(serving.open)) == 2, "its place is free")

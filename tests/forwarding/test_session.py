@@ -164,7 +164,7 @@ def test_long_counted_bodies_are_left_to_the_kernel_in_both_directions() -> None
     assert talk.session.request_relayed(length - 3, 1.0, ended=False) == []
     talk.origin(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nab" % length)
     assert talk.out[-1] == RelayToClient(length - 2)
-    talk.out += talk.session.answer_relayed(length - 2, 2.0, ended=False)
+    talk.out += talk.session.response_relayed(length - 2, 2.0, ended=False)
     assert talk.report.bytes_in == length + len(put) - 3
     assert talk.report.bytes_out == length + len(talk.to_client) - 2
     assert talk.session.phase is Phase.IDLE
@@ -190,7 +190,7 @@ def test_answers_whose_end_is_known_keep_both_connections(request_head: bytes, a
 def test_an_answer_that_ends_with_its_connection_is_delivered_and_ends_the_clients() -> None:
     talk = exchange(answer=b"HTTP/1.1 200 OK\r\n\r\nhel")
     assert talk.out[-1] == RelayToClient(None)
-    talk.out += talk.session.answer_relayed(2, 0.0, ended=True)
+    talk.out += talk.session.response_relayed(2, 0.0, ended=True)
     assert b"Connection: close" in talk.to_client
     assert talk.report.reason == ""
     assert talk.kinds[-2:] == ["LeaveOrigin", "CloseClient"]
@@ -565,16 +565,16 @@ def test_requests_behind_one_that_is_refused_are_not_served() -> None:
 
 def test_an_answer_that_ends_with_a_broken_connection_is_cut() -> None:
     talk = exchange(answer=b"HTTP/1.1 200 OK\r\n\r\nhel")
-    talk.out += talk.session.origin_lost(0.0)
+    talk.out += talk.session.origin_disconnected(0.0)
     assert talk.out[-1] == CloseClient(abort=True)
 
 
 def test_what_moves_towards_the_client_is_no_idleness_but_a_head_has_its_time() -> None:
     talk = exchange(answer=OK[:-1])
-    talk.session.moved(25.0)
+    talk.session.note_progress(25.0)
     assert talk.session.deadline == 55
     half = Talk().client(GET[:10])
-    half.session.moved(5.0)
+    half.session.note_progress(5.0)
     assert half.session.deadline == 10
 
 

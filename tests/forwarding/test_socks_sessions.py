@@ -381,10 +381,10 @@ def test_the_end_of_the_client_in_the_handshake_is_no_failure() -> None:
 
 def test_a_client_that_breaks_off_while_its_target_is_dialled_is_reported() -> None:
     talk = Talk(5).client(NO_AUTH + CONNECT)
-    talk.out += talk.session.client_lost(1.0)
+    talk.out += talk.session.client_disconnected(1.0)
     assert talk.out[-1] == CloseClient(abort=True)
     assert talk.report.reason == "connection_terminated"
-    assert talk.session.abandon("again", 2.0) == []
+    assert talk.session.abort("again", 2.0) == []
 
 
 # --- BIND and UDP ASSOCIATE ---

@@ -174,7 +174,7 @@ class OriginSide:
         if self.session.reads_origin and not self.over:
             relaying = self._to_relay > 0
             session = self.session
-            self._take(session.answer_relayed(0, 0.0, True) if relaying else session.receive_from_origin(b"", 0.0))
+            self._take(session.response_relayed(0, 0.0, True) if relaying else session.receive_from_origin(b"", 0.0))
         check_held(self.session)
         return self
 
@@ -184,7 +184,7 @@ class OriginSide:
         if moved:
             self._to_relay -= count
             self.to_client += moved
-            self._take(self.session.answer_relayed(count, 0.0, False))
+            self._take(self.session.response_relayed(count, 0.0, False))
         if piece and not self.over and self.session.reads_origin:
             self._take(self.session.receive_from_origin(piece, 0.0))
 

@@ -52,7 +52,9 @@ def flow_down(client: Client) -> None:
         return
     except OSError:
         session, now = client.session, client.loop.now
-        client.perform(session.origin_lost(now) if flow.progress is Progress.EMPTY else session.client_lost(now))
+        client.perform(
+            session.origin_disconnected(now) if flow.progress is Progress.EMPTY else session.client_disconnected(now)
+        )
         return
     moved = flow.moved - before
     client.serving.moved(moved, from_client=False)
@@ -71,9 +73,9 @@ def _tell_moved_down(client: Client, moved: int, ended: bool) -> None:
     """An end after the origin broke is no good end of an answer: the break is told after what came before it."""
     broke = ended and client.origin_broke
     if moved or ended:
-        client.perform(client.session.answer_relayed(moved, client.loop.now, ended and not broke))
+        client.perform(client.session.response_relayed(moved, client.loop.now, ended and not broke))
     if broke and not client.over:
-        client.perform(client.session.origin_lost(client.loop.now))
+        client.perform(client.session.origin_disconnected(client.loop.now))
 
 
 def flow_up(client: Client) -> None:
@@ -111,7 +113,7 @@ def flow_up(client: Client) -> None:
 def _broke_upwards(client: Client, at_client: bool) -> None:
     """One end of the flow up is gone. An origin may have answered before it closed: what flows down goes on."""
     if at_client:
-        client.perform(client.session.client_lost(client.loop.now))
+        client.perform(client.session.client_disconnected(client.loop.now))
     elif client.origin is not None:
         client.origin_broken()
 

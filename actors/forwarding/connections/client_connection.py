@@ -211,7 +211,7 @@ class Client:
             except OSError as error:
                 if not (self._short_is_all or self.bytes_in):
                     self._handshake_failed(error)
-                self.perform(session.client_lost(self.loop.now))
+                self.perform(session.client_disconnected(self.loop.now))
                 return
             self.count.bytes_in += len(data)
             self.bytes_in += len(data)
@@ -254,13 +254,13 @@ class Client:
                 origin.readable = False
                 return
             except OSError:
-                self.perform(session.origin_lost(self.loop.now))
+                self.perform(session.origin_disconnected(self.loop.now))
                 return
             if not data or (len(data) < size and origin.plain and not self.origin_ended):
                 origin.readable = False
             broke = not data and self.origin_broke  # the error was told to a send already: this is no good end
             now = self.loop.now
-            self.perform(session.origin_lost(now) if broke else session.receive_from_origin(data, now))
+            self.perform(session.origin_disconnected(now) if broke else session.receive_from_origin(data, now))
             if self.origin is not origin or not origin.readable:
                 return
             if self.loop.overdue():
@@ -279,7 +279,7 @@ class Client:
         self.count.bytes_out += sent
         self.bytes_out += sent
         if sent:
-            self.session.moved(self.loop.now)
+            self.session.note_progress(self.loop.now)
             if self.meter is not None:
                 self.meter.outward.spend(sent)
         if self.closing and not self.out:
@@ -290,12 +290,12 @@ class Client:
         if self.session.closed:
             self.close(abort=True)
         else:
-            self.loop.call_soon(self._tell_client_lost)
+            self.loop.call_soon(self._on_client_disconnected)
 
     @isolated
-    def _tell_client_lost(self) -> None:
+    def _on_client_disconnected(self) -> None:
         if not self.over:
-            self.perform(self.session.client_lost(self.loop.now))
+            self.perform(self.session.client_disconnected(self.loop.now))
 
     def send_origin(self, data: bytes) -> None:
         """As `send_client`, to the other side."""
@@ -336,10 +336,10 @@ class Client:
         waiting = unsent(self.sock.fileno())
         if waiting and waiting != self._unsent:
             self._unsent = waiting
-            self.session.moved(self.loop.now)
+            self.session.note_progress(self.loop.now)
             return
         if self.meter is not None and self.meter.waiting and not self.session.idle:
-            self.session.moved(self.loop.now)  # it stands still because we hold it
+            self.session.note_progress(self.loop.now)  # it stands still because we hold it
             if self.session.deadline > self.loop.now:
                 return
         if self.closing:
@@ -393,7 +393,7 @@ class Client:
     def end(self, reason: str) -> None:
         """End it from outside; what is under way is reported with `reason`."""
         if not self.over:
-            self.perform(self.session.abandon(reason, self.loop.now))
+            self.perform(self.session.abort(reason, self.loop.now))
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
@@ -414,10 +414,10 @@ class Client:
 
         With `patient`, one that has not been served at all may still send its request.
         """
-        self.session.last_exchange()
+        self.session.disable_keep_alive()
         self.client_readable = True
         self.go_on()  # a request that has come already is the last one
-        if patient and not self.session.served:
+        if patient and not self.session.has_request:
             return
         if self.session.idle and not self.closing and not self.over:
             self.close_when_sent()

@@ -81,7 +81,8 @@ class ParentRefused(NamedTuple):
 
 
 class RelayToClient(NamedTuple):
-    """Move bytes from origin to client: `length`, or all until the end when it is None; then call `answer_relayed`."""
+    """Move bytes from origin to client: `length`, or all until the end when it is None; then call
+    `response_relayed`."""
 
     length: int | None
 

@@ -32,7 +32,7 @@ class Session(Protocol):
         """Is nothing under way, between two exchanges?"""
 
     @property
-    def served(self) -> bool:
+    def has_request(self) -> bool:
         """Has anything been asked for on this connection?"""
 
     @property
@@ -70,26 +70,26 @@ class Session(Protocol):
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
         """So many bytes were moved for `RelayToOrigin`; `ended`: the client's side ended before the last."""
 
-    def answer_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
+    def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
         """So many bytes were moved for `RelayToClient`; `ended`: the origin's side ended then."""
 
-    def client_lost(self, now: float) -> list[Command]:
+    def client_disconnected(self, now: float) -> list[Command]:
         """The client's connection broke; nothing can be said to it any more."""
 
-    def origin_lost(self, now: float) -> list[Command]:
+    def origin_disconnected(self, now: float) -> list[Command]:
         """The origin's connection broke."""
 
     def timed_out(self, now: float) -> list[Command]:
         """`deadline` has passed."""
 
-    def abandon(self, reason: str, now: float) -> list[Command]:
+    def abort(self, reason: str, now: float) -> list[Command]:
         """End it from outside; `reason` goes into the report of what was under way."""
 
-    def moved(self, now: float) -> None:
+    def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client: that is no idleness."""
 
     def adopt(self, policy: Policy) -> None:
         """What the configuration says from now on; what has been asked for already goes on."""
 
-    def last_exchange(self) -> None:
+    def disable_keep_alive(self) -> None:
         """Let the connection end with what is under way."""

@@ -31,12 +31,12 @@ class Conversation:
         "_client_ended",
         "_empty_lines",
         "_exchange",
+        "_has_request",
         "_head_size",
         "_in",
         "_is_last",
         "_policy",
         "_searched",
-        "_served",
         "_started",
         "deadline",
         "phase",
@@ -53,7 +53,7 @@ class Conversation:
         self._started = now
         self._client_ended = False
         self._is_last = False
-        self._served = False
+        self._has_request = False
         self._exchange: Exchange | None = None
 
     @property
@@ -74,11 +74,11 @@ class Conversation:
         return self.phase is Phase.EXCHANGE
 
     @property
-    def served(self) -> bool:
+    def has_request(self) -> bool:
         """Has anything been asked for on this connection?"""
-        return self._served
+        return self._has_request
 
-    def moved(self, now: float) -> None:
+    def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client: that is no idleness."""
         if self.phase is not Phase.HEAD:  # a head has an absolute deadline
             self.deadline = max(self.deadline, now + self._policy.timeout)
@@ -103,7 +103,7 @@ class Conversation:
         """Is nothing under way?"""
         return self.phase is Phase.IDLE
 
-    def last_exchange(self) -> None:
+    def disable_keep_alive(self) -> None:
         """Let the client's connection end with the exchange that is under way."""
         self._is_last = True
 

@@ -67,12 +67,12 @@ class HttpSession(Conversation):
                 self._next_head(out, now)
         return out
 
-    def client_lost(self, now: float) -> list[Command]:
+    def client_disconnected(self, now: float) -> list[Command]:
         """The client's connection broke; nothing can be said to it any more."""
         if self.phase in (Phase.IDLE, Phase.HEAD, Phase.CLOSED):
             self.phase = Phase.CLOSED
             return [CloseClient(abort=True)]
-        return self.abandon("connection_terminated", now)
+        return self.abort("connection_terminated", now)
 
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
@@ -101,7 +101,7 @@ class HttpSession(Conversation):
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange
-        self._served = True
+        self._has_request = True
         fields = exchange.head.fields
         if passed_here(fields.via, self._policy.pseudonym):
             raise Refused(failures.LOOP_DETECTED)
@@ -129,7 +129,7 @@ class HttpSession(Conversation):
         self._must().request_relayed(count)
         self.deadline = now + self._policy.timeout
         if ended and self._must().request_body is not None:
-            return self.abandon("http_request_error", now)
+            return self.abort("http_request_error", now)
         return []
 
     def _end_of_client(self, out: list[Command], now: float) -> None:
@@ -138,7 +138,7 @@ class HttpSession(Conversation):
             self.phase = Phase.CLOSED
             out.append(CloseClient())
         elif self.phase is Phase.EXCHANGE and self._must().request_body is not None:
-            out.extend(self.abandon("http_request_error", now))
+            out.extend(self.abort("http_request_error", now))
 
     # --- answers of the driver ---
 
@@ -196,7 +196,7 @@ class HttpSession(Conversation):
             else:
                 exchange.relay_request(out)
             if exchange.request_body is not None and self._client_ended:
-                return self.abandon("http_request_error", now)
+                return self.abort("http_request_error", now)
         return out
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
@@ -245,16 +245,16 @@ class HttpSession(Conversation):
         else:
             self._broken(refused.failure, out, now)
 
-    def origin_lost(self, now: float) -> list[Command]:
+    def origin_disconnected(self, now: float) -> list[Command]:
         """The origin's connection broke: an answer that would end with it has not ended well."""
         exchange = self._must()
         if exchange.stage is Stage.BODY:
-            return self.abandon("http_response_incomplete", now)
+            return self.abort("http_response_incomplete", now)
         out: list[Command] = []
         self._end_of_origin(exchange, out, now)
         return out
 
-    def answer_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
+    def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
         """The driver has moved `count` bytes of the answer's body; `ended`: the origin's side ended then."""
         out: list[Command] = []
         exchange = self._must()
@@ -282,7 +282,7 @@ class HttpSession(Conversation):
         elif exchange.origin_ended():
             self._finish(exchange, out, now)
         else:
-            out.extend(self.abandon("http_response_incomplete", now))
+            out.extend(self.abort("http_response_incomplete", now))
 
     def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
         out.append(exchange.report(0, "", now))
@@ -321,14 +321,14 @@ class HttpSession(Conversation):
         elif phase is Phase.HEAD:
             self._refuse(Failure(408, "http_request_error", "the head did not come in time", close=True), out, now)
         elif exchange is not None and exchange.answer is not None:
-            out.extend(self.abandon("connection_read_timeout", now))
+            out.extend(self.abort("connection_read_timeout", now))
         elif phase is Phase.EXCHANGE:
             self._broken(failures.answer_timed_out(), out, now)
         elif phase in (Phase.AUTHORIZE, Phase.OPEN):
             self._refuse(failures.connection_timed_out("the origin could not be reached in time"), out, now)
         return out
 
-    def abandon(self, reason: str, now: float) -> list[Command]:
+    def abort(self, reason: str, now: float) -> list[Command]:
         """What was begun can't be completed: cut both sides, so that nobody takes the part for the whole."""
         if self.phase is Phase.CLOSED:
             return []
@@ -339,7 +339,7 @@ class HttpSession(Conversation):
     def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
         """One of the two sides broke the rules, or fell silent: say so if that is still possible."""
         if self._must().answer is not None:
-            out.extend(self.abandon(failure.reason, now))
+            out.extend(self.abort(failure.reason, now))
             return
         out.append(LeaveOrigin(reusable=False))
         self._refuse(failure, out, now)

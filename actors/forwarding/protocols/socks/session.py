@@ -168,11 +168,11 @@ class SocksSession(ABC):
         return self.phase is Phase.CLOSED
 
     @property
-    def served(self) -> bool:
+    def has_request(self) -> bool:
         """Has anything been asked for?"""
         return self._operation is not None
 
-    def moved(self, _now: float) -> None:
+    def note_progress(self, _now: float) -> None:
         """Replies are a few octets; no deadline waits for them."""
         return
 
@@ -180,7 +180,7 @@ class SocksSession(ABC):
         """What the configuration says from now on; a method of authentication that was agreed on stays agreed on."""
         self._policy = policy
 
-    def last_exchange(self) -> None:
+    def disable_keep_alive(self) -> None:
         """There is never more than one."""
         return
 
@@ -217,15 +217,15 @@ class SocksSession(ABC):
         if self.phase in (Phase.LISTEN, Phase.PEER, Phase.RELAY):
             # What waits for others ends with the control connection. In OPEN an end is half of one, and passed on; in
             # AUTHORIZE the rest of the handshake may be held already.
-            return self.abandon("connection_terminated", now)
+            return self.abort("connection_terminated", now)
         return []
 
-    def client_lost(self, now: float) -> list[Command]:
+    def client_disconnected(self, now: float) -> list[Command]:
         """The client's connection broke."""
         if self._operation is None:
             self.phase = Phase.CLOSED
             return [CloseClient(abort=True)]
-        return self.abandon("connection_terminated", now)
+        return self.abort("connection_terminated", now)
 
     def _take(self, count: int) -> bytes:
         """Remove and give the first `count` bytes of what is held."""
@@ -314,7 +314,7 @@ class SocksSession(ABC):
             self._end(late, out, now)
         return out
 
-    def abandon(self, reason: str, _now: float) -> list[Command]:
+    def abort(self, reason: str, _now: float) -> list[Command]:
         """End it from outside."""
         return self._cut(reason)
 
@@ -362,15 +362,15 @@ class SocksSession(ABC):
         """Not called, since `reads_origin` is never true."""
         return []
 
-    def origin_lost(self, now: float) -> list[Command]:
+    def origin_disconnected(self, now: float) -> list[Command]:
         """Not called, as above; there would be nothing left to do."""
-        return self.abandon("connection_terminated", now)
+        return self.abort("connection_terminated", now)
 
     def request_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
         """Not called: nothing is relayed piece by piece."""
         return []
 
-    def answer_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
+    def response_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
         """Not called, as above."""
         return []
 
