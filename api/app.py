@@ -16,6 +16,7 @@ from typing import Any
 import falcon
 from pydantic_core import to_json
 
+from actors.net.client_key import client_key
 from api.audit import origin, resource_named
 from api.container import Services
 from api.http.body import read_body, read_model
@@ -42,7 +43,6 @@ from api.operations import BEARER, NONE, PERSON, TABLE, Operation
 from api.operations.query_parameters import by_name
 from api.resources.redirects import POINTERS, Pointer
 from api.security.authentication import Caller
-from api.server.connection_limits import counted_as
 from api.services.accounts import CollectorLost
 from api.services.proxies import stale
 from api.services.supervisor_link import SupervisorLost
@@ -110,7 +110,7 @@ def _responder(services: Services, operation: Operation) -> Any:
         except ApiError as error:
             if error.status == FORBIDDEN:
                 caller = req.context.caller
-                who = caller.user.id if caller else counted_as(req.context.address)
+                who = caller.user.id if caller else client_key(req.context.address)
                 services.refused_actions.note(who, resource_named(services.store, params), error.details)
             raise
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import falcon
 
+from actors.net.client_key import client_key
 from api.audit import Origin, serving
 from api.container import Services
 from api.http.body_limits import GATE, BodyGate
 from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.errors import ApiError, forbidden, rate_limited
-from api.server.connection_limits import counted_as
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
@@ -65,7 +65,7 @@ class RequestMiddleware:
                 _log(req, resp, level)
 
     def _admit(self, req: falcon.Request, resp: falcon.Response) -> None:
-        address, limited = counted_as(req.context.address), self._services.rates.enabled
+        address, limited = client_key(req.context.address), self._services.rates.enabled
         refusal = self._refusal(req)
         if refusal is not None:
             if limited:

@@ -20,11 +20,11 @@ from actors.forwarding.access.authenticator import Credentials
 from actors.forwarding.access.policy import Judge
 from actors.forwarding.access.rules import REASONS, REPORTED, Rules
 from actors.forwarding.access.test_clients import Testers
-from actors.forwarding.connections.isolation import REASON, CrashLog
 from actors.forwarding.connections.table import Book, Open
+from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.limits import Limits
-from actors.forwarding.limits.meter import Gate
+from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import Pool
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.resolver import Resolver, new_threads
@@ -235,11 +235,13 @@ class Serving:
         for connection in self.open:
             connection.adopt(policy)
 
-    def flow(self, source: Side, destination: Side, length: int | None = None, gate: Gate | None = None) -> AnyFlow:
+    def flow(
+        self, source: Side, destination: Side, length: int | None = None, throttle: Throttle | None = None
+    ) -> AnyFlow:
         """Bulk from one side to the other: by the kernel where it can, else through this process."""
         if isinstance(source[0], socket.socket) and isinstance(destination[0], socket.socket):
-            return Flow(self.pipes, source[1], destination[1], length, gate)
-        return CopyFlow(source[0], destination[0], length, gate)
+            return Flow(self.pipes, source[1], destination[1], length, throttle)
+        return CopyFlow(source[0], destination[0], length, throttle)
 
     def wait_for_pipes(self, go_on: Callable[[], None]) -> None:
         """There was no descriptor for a pipe: go on when somebody has given one back. Asked twice, it is done once."""

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from actors.net.client_key import client_key
 from api.oauth.errors import StateRefused
-from api.server.connection_limits import counted_as
 
 LIFETIME = 600
 """Seconds that somebody may take at the provider."""
@@ -52,7 +52,7 @@ class PendingSignIns:
     def start(self, address: str) -> Started:
         """A new sign-in for a client at `address`."""
         started = Started(state=_random(), nonce=_random(), verifier=_random(), cookie=_random())
-        address = counted_as(address)
+        address = client_key(address)
         now = self._clock()
         with self._lock:
             self._drop_old(now)

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from actors.net.client_key import client_key
 from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
 from api.security.login_throttle import Attempts
 from api.security.password_checker import Hashing
 from api.security.permissions import ROLES, holds
 from api.security.tokens import BadToken, Claims, ExpiredToken, Tokens
-from api.server.connection_limits import counted_as
 from api.services import users
 from api.services.api_keys import ApiKey, LastUsed, find_key
 from api.services.users import User
@@ -126,7 +126,7 @@ class Authenticator:
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
         stored = user.password_hash if user else _NOBODY
-        right = self._hashing.check_password(password, stored, counted_as(address))
+        right = self._hashing.check_password(password, stored, client_key(address))
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("auth.login_failed", user, username, "locked out")

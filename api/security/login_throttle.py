@@ -2,7 +2,7 @@
 
 After `limit` failures within `WINDOW` from one address for one user name, that pair is locked for `LOCK`: whoever
 knows the password gets in from anywhere else, and nobody can lock out somebody else from another address. The IPv6
-addresses of one /64 are one (`api.server.connection_limits`).
+addresses of one /64 are one (`actors.net.client_key`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from api.server.connection_limits import counted_as
+from actors.net.client_key import client_key
 from config.model.user_names import name_key
 
 WINDOW = 5 * 60.0
@@ -74,7 +74,7 @@ class Attempts:
 
 
 def _pair(username: str, address: str) -> tuple[str, str]:
-    return _name(username), counted_as(address)
+    return _name(username), client_key(address)
 
 
 def _name(username: str) -> str:

@@ -46,7 +46,7 @@ class Hashing:
         """Whether `stored` was made from `password`.
 
         Raises `ApiError` 429 when too many wait already, in all or of this client
-        (`api.server.connection_limits.counted_as`).
+        (`actors.net.client_key.client_key`).
         """
         with self._places.take(client):
             alone = self._places.taken == 1

@@ -20,6 +20,7 @@ from waitress.adjustments import Adjustments
 from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
+from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.registry import BACKLOG
 from actors.throttled_log import ThrottledLog
@@ -27,7 +28,7 @@ from api.http.body import MAX_BODY
 from api.http.call import AFTER
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel
-from api.server.connection_limits import counted_as, per_address
+from api.server.connection_limits import per_address
 from api.server.draining_listener import DrainingListener
 from api.server.parser import Bodies
 from api.server.rejected_requests import Refused
@@ -154,8 +155,8 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         del self.older_addresses[:1]
 
     def _connections_of(self, address: str) -> int:
-        client = counted_as(address)
-        return sum(counted_as(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
+        client = client_key(address)
+        return sum(client_key(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
 
 
 class _Telling:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actors.net.client_key import client_key
 from api.container import Services
 from api.http.client import client_address
-from api.server.connection_limits import counted_as
 
 LINE_SHOWN = 200
 """Bytes of a request's path that are logged."""
@@ -45,7 +45,7 @@ class RejectedRequestLog:
         address = client_address(refused.peer, forwarded, settings.server.trusted_proxies)
         if settings.security.request_logging:
             _log(refused, address)
-        return rates.hit(counted_as(address)).headers if rates.enabled else {}
+        return rates.hit(client_key(address)).headers if rates.enabled else {}
 
 
 def _log(refused: Refused, address: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, SetMaxConnections
 from actors.bus.messages.problems import CERTIFICATE, Problem, ReportProblems
+from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.proxy_protocol import build_v2
@@ -29,7 +30,7 @@ from actors.net.tls_stream import Certificate, TlsStream
 from actors.problems import Problems
 from actors.process import Actor, Boot
 from actors.throttled_log import ThrottledLog
-from api.server.connection_limits import counted_as, per_address
+from api.server.connection_limits import per_address
 from api.server.listener_handover import ListenerReceiver
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class TlsTerminator(Actor):
         except OSError as error:
             self._cannot_accept(listener, error)
             return False
-        self._admit(client, counted_as(peer[0]))
+        self._admit(client, client_key(peer[0]))
         return True
 
     def _cannot_accept(self, listener: socket.socket, error: OSError) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.limits import client_key
-from actors.forwarding.limits.meter import Gate
 from actors.forwarding.limits.sliding_window import EXACT, MINUTE, Window
+from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.limits.token_bucket import TICK, Bucket
+from actors.net.client_key import client_key
 
 
 class Hand:
@@ -44,8 +44,8 @@ class World:
 class Greedy:
     """Always has more to move; `asked` counts how often it was called."""
 
-    def __init__(self, gate: Gate, at_most: int = 1 << 20) -> None:
-        self._gate = gate
+    def __init__(self, throttle: Throttle, at_most: int = 1 << 20) -> None:
+        self._gate = throttle
         self._at_most = at_most
         self.moved = 0
         self.asked = 0
@@ -70,7 +70,7 @@ def world() -> Iterator[World]:
 @pytest.mark.parametrize("flows", [1, 7])
 def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: int, flows: int) -> None:
     bucket = Bucket(world.loop, rate)
-    greedy = [Greedy(Gate(True, bucket)) for _ in range(flows)]
+    greedy = [Greedy(Throttle(True, bucket)) for _ in range(flows)]
     for each in greedy:
         each.go_on()
     for second in range(4):
@@ -82,7 +82,7 @@ def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: in
 
 def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:
     bucket = Bucket(world.loop, 100_000)
-    greedy = Greedy(Gate(True, bucket))
+    greedy = Greedy(Throttle(True, bucket))
     greedy.go_on()
     world.pass_time(1.0, step=0.001)
     assert greedy.asked <= 1 / TICK + 2
@@ -90,7 +90,7 @@ def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) ->
 
 def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:
     bucket = Bucket(world.loop, 1_000_000)
-    greedy = [Greedy(Gate(True, bucket)) for _ in range(20)]
+    greedy = [Greedy(Throttle(True, bucket)) for _ in range(20)]
     for each in greedy:
         each.go_on()
     world.pass_time(1.0)
@@ -103,9 +103,9 @@ def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:
 
 def test_the_narrower_of_two_buckets_decides(world: World) -> None:
     account, proxy = Bucket(world.loop, 20_000), Bucket(world.loop, 100_000)
-    slow_one = Gate(True, proxy)
+    slow_one = Throttle(True, proxy)
     slow_one._buckets = (account, proxy)
-    greedy = [Greedy(slow_one), Greedy(Gate(True, proxy))]
+    greedy = [Greedy(slow_one), Greedy(Throttle(True, proxy))]
     for each in greedy:
         each.go_on()
     world.pass_time(3.0)
@@ -141,14 +141,14 @@ def test_a_limit_that_is_lifted_frees_those_who_wait(world: World) -> None:
 
 def test_a_gate_waits_once_however_often_it_is_asked_to(world: World) -> None:
     bucket = Bucket(world.loop, 1024)
-    gate = Gate(True, bucket)
-    gate.spend(5_000)
+    throttle = Throttle(True, bucket)
+    throttle.spend(5_000)
     woken: list[int] = []
     for _ in range(5):
-        gate.wait(lambda: woken.append(1))
-    assert (bucket.waiting, gate.waiting) == (1, True)
+        throttle.wait(lambda: woken.append(1))
+    assert (bucket.waiting, throttle.waiting) == (1, True)
     world.pass_time(1.2)
-    assert (woken, gate.waiting) == ([1], False)
+    assert (woken, throttle.waiting) == ([1], False)
 
 
 # --- requests per minute ---

@@ -14,7 +14,8 @@ from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.connections.udp_association import Association
 from actors.forwarding.context import Serving
-from actors.forwarding.limits.meter import Gate, Meter
+from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import Origin as OriginConnection
 from actors.forwarding.net.lingering_close import _Lingering
 from actors.forwarding.protocols.http.session import HttpSession
@@ -33,7 +34,7 @@ KINDS = (
     ProxyHeaderReader,
     Association,
     Client,
-    Gate,
+    Throttle,
     HttpSession,
     Meter,
     OriginConnection,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from actors.forwarding.connections import udp_association
-from actors.forwarding.connections.isolation import LOGGED_EVERY, REASON, CrashLog
 from actors.forwarding.connections.tunnel import Tunnel
+from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.upstreams.http_connect import ConnectHandshake
 from tests.forwarding.harness import until
@@ -47,7 +47,7 @@ def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1
             assert exactly(beside, 10) == b"still here"
             kept.sendall(get(origin))
             assert read_answer(kept)[1] == b"fine"
-        logged = [each for each in caplog.records if each.name == "actors.forwarding.connections.isolation"]
+        logged = [each for each in caplog.records if each.name == "actors.forwarding.isolation"]
         assert [each.exc_info[0] for each in logged if each.exc_info] == [Unforeseen], "once for each place"
         assert rig.process.poll() is None
 

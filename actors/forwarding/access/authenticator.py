@@ -22,8 +22,8 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import PAUSE, Guessing
-from actors.forwarding.limits.limits import client_key, site_key
 from actors.forwarding.net.requester import Requester
+from actors.net.client_key import client_key, site_key
 from actors.throttled_log import ThrottledLog
 
 REMEMBERED = 60.0

@@ -61,8 +61,8 @@ def flow_down(client: Client) -> None:
     client.bytes_out += moved
     if progress is Progress.TURN:
         client.loop.call_soon(client.go_on)
-    elif progress is Progress.HELD and flow.gate is not None:
-        flow.gate.wait(client.go_on)
+    elif progress is Progress.HELD and flow.throttle is not None:
+        flow.throttle.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:
         client.down = None
@@ -99,8 +99,8 @@ def flow_up(client: Client) -> None:
     client.bytes_in += moved
     if progress is Progress.TURN:
         client.loop.call_soon(client.go_on)
-    elif progress is Progress.HELD and flow.gate is not None:
-        flow.gate.wait(client.go_on)
+    elif progress is Progress.HELD and flow.throttle is not None:
+        flow.throttle.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:
         client.up = None

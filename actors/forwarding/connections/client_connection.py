@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from actors.forwarding.connections.bind_listener import Inbound
 from actors.forwarding.connections.body_relay import flow_down, flow_up
 from actors.forwarding.connections.command_handlers import DO, leave_origin
-from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.connections.table import Live
 from actors.forwarding.context import Serving
+from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import Origin
 from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.net.lingering_close import linger
@@ -358,9 +358,9 @@ class Client:
         self.meter = meter
         meter.admitted = self.origin is not None or self.dial is not None
         if self.up is not None:
-            self.up.gate = meter.inward
+            self.up.throttle = meter.inward
         if self.down is not None:
-            self.down.gate = meter.outward
+            self.down.throttle = meter.outward
 
     def live(self) -> Live:
         """What it is doing now; its target is that of the last request."""

@@ -99,7 +99,7 @@ def _relay_datagrams(client: Client, command: RelayDatagrams) -> None:
 def _report(client: Client, command: Report) -> None:
     parent = client.request.parent
     if parent is not None:
-        from actors.forwarding.upstreams.client_side import reported  # only proxies with parents pay for it
+        from actors.forwarding.connections.upstream_handlers import reported  # only proxies with parents pay for it
 
         reported(client, parent, command)
     if client.serving.debug:
@@ -111,7 +111,7 @@ def _report(client: Client, command: Report) -> None:
 
 
 def _parent_refused(client: Client, _command: ParentRefused) -> None:
-    from actors.forwarding.upstreams.client_side import parent_refused  # only proxies with parents pay for it
+    from actors.forwarding.connections.upstream_handlers import parent_refused  # only proxies with parents pay for it
 
     parent_refused(client)
 

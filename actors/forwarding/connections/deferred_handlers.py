@@ -10,8 +10,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from actors.forwarding.connections.bind_listener import Inbound
-from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.udp_association import relay_socket
+from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import Origin
 from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
@@ -142,7 +142,9 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
             return _go_on_with(client, bound)
         command = command._replace(fresh=True)
     if serving.upstreams is not None:
-        from actors.forwarding.upstreams.client_side import open_through_parent  # only proxies with parents pay for it
+        from actors.forwarding.connections.upstream_handlers import (
+            open_through_parent,  # only proxies with parents pay for it
+        )
 
         return open_through_parent(client, command)
     origin = None if command.fresh else serving.pool.take(target)

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.table import Live
+from actors.forwarding.isolation import isolated
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols import failures

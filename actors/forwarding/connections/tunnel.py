@@ -6,8 +6,8 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.table import Live
+from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import Origin
 from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
@@ -70,8 +70,8 @@ class Tunnel:
         self.meter = meter
         inward, outward = (None, None) if meter is None else (meter.inward, meter.outward)
         near, far = (client, client_fd), (origin.sock, origin.fd)
-        self._up: AnyFlow | None = serving.flow(near, far, gate=inward)
-        self._down: AnyFlow | None = serving.flow(far, near, gate=outward)
+        self._up: AnyFlow | None = serving.flow(near, far, throttle=inward)
+        self._down: AnyFlow | None = serving.flow(far, near, throttle=outward)
         self.deadline = serving.loop.now + serving.policy.timeout
         self.noted = NEVER
         serving.loop.hand_over(client_fd, self._on_client)
@@ -137,11 +137,11 @@ class Tunnel:
         """See `connections.Open`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:
-        """See `connections.Open`. A flow asks its gate before each piece, so the next piece is limited."""
+        """See `connections.Open`. A flow asks its throttle before each piece, so the next piece is limited."""
         self.meter = meter
         meter.holder = self
         if self._up is not None and self._down is not None:
-            self._up.gate, self._down.gate = meter.inward, meter.outward
+            self._up.throttle, self._down.throttle = meter.inward, meter.outward
 
     def live(self) -> Live:
         """What it is doing now; its bytes are those from the request for it on."""
@@ -199,8 +199,8 @@ class Tunnel:
         self._serving.moved(flow.moved - before, from_client=flow is self._up)
         if progress is Progress.TURN:
             self._serving.loop.call_soon(lambda: self._again(flow))
-        elif progress is Progress.HELD and flow.gate is not None:
-            flow.gate.wait(lambda: self._again(flow))
+        elif progress is Progress.HELD and flow.throttle is not None:
+            flow.throttle.wait(lambda: self._again(flow))
         elif progress is Progress.ENDED:
             destination = self._origin if flow is self._up else self._client
             if not (self._ended and isinstance(destination, socket.socket)):  # closing says so; TLS wants a word first

@@ -17,10 +17,11 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.isolation import isolated
 from actors.forwarding.connections.table import Live
 from actors.forwarding.connections.udp_targets import Share, Targets
-from actors.forwarding.limits.meter import Gate, Meter
+from actors.forwarding.isolation import isolated
+from actors.forwarding.limits.meter import Meter
+from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
@@ -174,10 +175,10 @@ class Association:
 
     @isolated
     def _on_client(self, _mask: int) -> None:
-        gate = None if self.meter is None else self.meter.inward
+        throttle = None if self.meter is None else self.meter.inward
         for _ in range(AT_ONCE):
-            if gate is not None and not gate.share():
-                self._pause(self._relay, gate)
+            if throttle is not None and not throttle.share():
+                self._pause(self._relay, throttle)
                 return
             try:
                 data, address = self._relay.recvfrom(DATAGRAM_MAX)
@@ -254,10 +255,10 @@ class Association:
 
     @isolated
     def _on_peer(self, sock: socket.socket, _mask: int) -> None:
-        gate = None if self.meter is None else self.meter.outward
+        throttle = None if self.meter is None else self.meter.outward
         for _ in range(AT_ONCE):
-            if gate is not None and not gate.share():
-                self._pause(sock, gate)
+            if throttle is not None and not throttle.share():
+                self._pause(sock, throttle)
                 return
             try:
                 data, address = sock.recvfrom(DATAGRAM_MAX)
@@ -286,10 +287,10 @@ class Association:
         handler = self._on_client if sock is self._relay else partial(self._on_peer, sock)
         self._serving.loop.watch(sock.fileno(), select.EPOLLIN, handler)
 
-    def _pause(self, sock: socket.socket, gate: Gate) -> None:
+    def _pause(self, sock: socket.socket, throttle: Throttle) -> None:
         self._serving.loop.unwatch(sock.fileno())
         self._paused.append(sock)
-        gate.wait(self._resume)
+        throttle.wait(self._resume)
 
     @isolated
     def _resume(self) -> None:

@@ -1,5 +1,6 @@
-"""What is limited on one proxy: bandwidth, connections, requests, and what each account may use.
+"""What is limited on one proxy: bandwidth, connections, requests, and the quota of each account.
 
-`token_bucket` and `sliding_window` are the mechanisms, `meter` applies them to one connection, `accounts` are the
-accounts of the proxy with their quotas, and `limits` puts all of them together.
+`token_bucket` and `sliding_window` are the mechanisms. `throttle` applies buckets to one direction of a connection,
+`meter` both directions to one connection. `accounts` are the accounts of the proxy, and `limits` decides with all of
+them whether a connection or request is admitted.
 """

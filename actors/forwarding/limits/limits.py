@@ -7,23 +7,17 @@ likes. An account's limits and its proxy's both hold.
 from __future__ import annotations
 
 import time
-from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
-from actors.forwarding.limits.meter import Holder, Meter
+from actors.forwarding.limits.meter import Meter, MeteredConnection
 from actors.forwarding.limits.sliding_window import MINUTE, Window
 from actors.forwarding.limits.token_bucket import Bucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from actors.forwarding.connections.table import Open
+from actors.net.client_key import client_key
 
 ALARM_MAX = 600.0
 """Seconds after which the clock on the wall is looked at in any case."""
@@ -44,7 +38,7 @@ class Limits:
         self._clients: dict[str, Window] = {}
         self._pruned = loop.now
         self._counts: dict[str, int] = {}
-        self._counted: dict[Open, str] = {}
+        self._counted: dict[MeteredConnection, str] = {}
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
         """By user name."""
@@ -56,7 +50,7 @@ class Limits:
         self.counts_clients = False
         """Are the connections of each client counted?"""
 
-    def configure(self, spec: ProxySpec, open_now: Iterable[Open]) -> None:
+    def configure(self, spec: ProxySpec, open_now: Iterable[MeteredConnection]) -> None:
         """The limits as they are from now on. `open_now` are the connections that there are already."""
         self._spec, self._protocol = spec.limits, spec.protocol
         self._inward.set_rate(spec.limits.bandwidth_in)
@@ -73,11 +67,11 @@ class Limits:
             self._counted.clear()
         self.counts_clients = counts
 
-    def _measure(self, open_now: Iterable[Open]) -> None:
+    def _measure(self, open_now: Iterable[MeteredConnection]) -> None:
         """Meters for those who came when nothing was limited. They are nobody's: no account has let them in."""
         for connection in open_now if self.active else ():
             if connection.meter is None:
-                connection.measure(Meter(self, self._inward, self._outward))
+                connection.measure(Meter(self.admit_request, self._inward, self._outward))
 
     def _configure_accounts(self, spec: ProxySpec) -> None:
         now = time.time()
@@ -105,7 +99,7 @@ class Limits:
         """For a connection that has none; None when nothing is limited or counted."""
         if not self.active:
             return None
-        return Meter(self, self._inward, self._outward)
+        return Meter(self.admit_request, self._inward, self._outward)
 
     def client_refusal(self, client_ip: str) -> Failure | None:
         """What speaks against one connection more of this client."""
@@ -119,14 +113,14 @@ class Limits:
         count = self._counts.get(client_key(client_ip), 0)
         return self._protocol in TOLD_IN_PROTOCOL and count < 2 * self._spec.connections
 
-    def came(self, connection: Open) -> None:
+    def came(self, connection: MeteredConnection) -> None:
         """A connection to be counted; also one whose client's address has turned out to be another."""
         self.gone(connection)
         key = client_key(connection.client_ip)
         self._counted[connection] = key
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def gone(self, connection: Open) -> None:
+    def gone(self, connection: MeteredConnection) -> None:
         """It has ended."""
         key = self._counted.pop(connection, None)
         if key is not None:
@@ -143,7 +137,7 @@ class Limits:
         account = self.accounts.get(user)
         return None if account is None else account.judge(client_ip, time.time())
 
-    def admit_request(self, meter: Meter, user: str, holder: Holder) -> Failure | None:
+    def admit_request(self, meter: Meter, user: str, holder: MeteredConnection) -> Failure | None:
         """May this request go on? It is counted, and its connection is the account's, when it may."""
         account = self.accounts.get(user) if user else None
         if account is not None:
@@ -155,7 +149,7 @@ class Limits:
             wait = self._window(holder.client_ip).hit(limit, self._loop.now)
             if wait:
                 return failures.client_requests(limit, wait)
-        meter.bind(account, holder)
+        meter.attach(account, holder)
         return None
 
     def _window(self, client_ip: str) -> Window:
@@ -189,28 +183,3 @@ class Limits:
 
 def _unheard() -> None:
     """Nobody wants to know."""
-
-
-@lru_cache(maxsize=4096)
-def client_key(client_ip: str) -> str:
-    """Which client an address is of: itself, or the /64 of an IPv6 one."""
-    return _key(client_ip, 64)
-
-
-def site_key(client_ip: str) -> str:
-    """Whose turn it is where clients wait for each other: an address, or the /48 of an IPv6 one.
-
-    A single site may have that much (RFC 6177), and with it 65,536 clients.
-    """
-    return _key(client_ip, 48)
-
-
-def _key(client_ip: str, length: int) -> str:
-    if ":" not in client_ip:
-        return client_ip
-    address = ip_address(client_ip.partition("%")[0])
-    assert isinstance(address, IPv6Address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    unused = 128 - length
-    return f"{IPv6Address(int(address) >> unused << unused)}/{length}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.isolation import isolated
+from actors.forwarding.isolation import isolated
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.net.transport import Transport
 

@@ -13,7 +13,7 @@ import fcntl
 import os
 from enum import Enum
 
-from actors.forwarding.limits.meter import Gate
+from actors.forwarding.limits.throttle import Throttle
 from actors.net.transport import Transport
 
 PIPE_SIZE = 1024 * 1024
@@ -75,7 +75,7 @@ class Progress(Enum):
 
     EMPTY = "the source has nothing now"  # or has broken, when `pump` raises
     FULL = "the destination takes no more now"  # or has broken, when `pump` raises
-    HELD = "a limit lets nothing pass now"  # its gate says when
+    HELD = "a limit lets nothing pass now"  # its throttle calls when it does
     TURN = "there is more, but others have waited"
     COMPLETE = "all that was to be moved has been"
     ENDED = "the source has ended, and all of it is delivered"
@@ -84,20 +84,25 @@ class Progress(Enum):
 class Flow:
     """One direction between two sockets. `remaining` is what is still to be moved, or -1 for all until the end.
 
-    `gate` limits and counts what is taken from the source.
+    `throttle` limits and counts what is taken from the source.
     """
 
-    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "gate", "moved", "progress", "remaining")
+    __slots__ = ("_destination", "_held", "_pipe", "_pipes", "_source", "moved", "progress", "remaining", "throttle")
 
     def __init__(
-        self, pipes: PipePool, source: int, destination: int, length: int | None = None, gate: Gate | None = None
+        self,
+        pipes: PipePool,
+        source: int,
+        destination: int,
+        length: int | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self._pipes = pipes
         self._source = source
         self._destination = destination
         self._pipe: Pipe | None = None
         self._held = 0
-        self.gate = gate
+        self.throttle = throttle
         self.remaining = -1 if length is None else length
         self.moved = 0
         self.progress = Progress.EMPTY
@@ -132,9 +137,9 @@ class Flow:
         wanted = PIPE_SIZE if self.remaining < 0 else min(PIPE_SIZE, self.remaining)
         if wanted == 0:
             return Progress.COMPLETE
-        gate = self.gate
-        if gate is not None:
-            wanted = min(wanted, gate.share())
+        throttle = self.throttle
+        if throttle is not None:
+            wanted = min(wanted, throttle.share())
             if wanted == 0:
                 return Progress.HELD
         if self._pipe is None:
@@ -147,8 +152,8 @@ class Flow:
             return Progress.ENDED
         if self.remaining > 0:
             self.remaining -= self._held
-        if gate is not None:
-            gate.spend(self._held)
+        if throttle is not None:
+            throttle.spend(self._held)
         return None
 
     def _empty(self) -> bool:
@@ -177,12 +182,12 @@ class Flow:
 class CopyFlow:
     """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
 
-    __slots__ = ("_destination", "_held", "_source", "gate", "moved", "progress", "remaining")
+    __slots__ = ("_destination", "_held", "_source", "moved", "progress", "remaining", "throttle")
 
     def __init__(
-        self, source: Transport, destination: Transport, length: int | None = None, gate: Gate | None = None
+        self, source: Transport, destination: Transport, length: int | None = None, throttle: Throttle | None = None
     ) -> None:
-        self.gate = gate
+        self.throttle = throttle
         self._source = source
         self._destination = destination
         self._held: bytes | memoryview = b""
@@ -213,9 +218,9 @@ class CopyFlow:
         wanted = COPY_SIZE if self.remaining < 0 else min(COPY_SIZE, self.remaining)
         if wanted == 0:
             return Progress.COMPLETE
-        gate = self.gate
-        if gate is not None:
-            wanted = min(wanted, gate.share())
+        throttle = self.throttle
+        if throttle is not None:
+            wanted = min(wanted, throttle.share())
             if wanted == 0:
                 return Progress.HELD
         try:
@@ -226,8 +231,8 @@ class CopyFlow:
             return Progress.ENDED
         if self.remaining > 0:
             self.remaining -= len(self._held)
-        if gate is not None:
-            gate.spend(len(self._held))
+        if throttle is not None:
+            throttle.spend(len(self._held))
         return None
 
     def _empty(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from actors.bus.loop import Timer
-from actors.forwarding.connections.isolation import REASON
+from actors.forwarding.isolation import REASON
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import PROHIBITED, Failure
 from actors.forwarding.protocols.http.targets import Authority

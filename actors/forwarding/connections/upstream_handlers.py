@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.forwarding.connections.deferred_handlers import join
-from actors.forwarding.connections.isolation import isolated
+from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import Origin
 from actors.forwarding.protocols.commands import Command, Open, Report
 from actors.forwarding.protocols.failures import Failure

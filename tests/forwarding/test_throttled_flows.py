@@ -1,4 +1,4 @@
-"""Flows with a gate take from the source what the gate lets pass, by the kernel as through this process."""
+"""Flows with a throttle take from the source what it lets pass, by the kernel as through this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool, Prog
 
 
 class Turnstile:
-    """A gate that lets pass what a test says."""
+    """A throttle that lets pass what a test says."""
 
     def __init__(self) -> None:
         self.open_for = 0
@@ -34,13 +34,13 @@ class Street:
         self.sockets = (self.start, source, destination, self.end)
         for each in self.sockets:
             each.setblocking(False)
-        self.gate = Turnstile()
+        self.throttle = Turnstile()
         self.flow: AnyFlow
         if kernel:
             self.pipes = PipePool()
-            self.flow = Flow(self.pipes, source.fileno(), destination.fileno(), length, self.gate)  # type: ignore[arg-type]
+            self.flow = Flow(self.pipes, source.fileno(), destination.fileno(), length, self.throttle)  # type: ignore[arg-type]
         else:
-            self.flow = CopyFlow(source, destination, length, self.gate)  # type: ignore[arg-type]
+            self.flow = CopyFlow(source, destination, length, self.throttle)  # type: ignore[arg-type]
 
     def arrived(self) -> int:
         try:
@@ -60,34 +60,34 @@ def street(request: pytest.FixtureRequest) -> Iterator[Street]:
 def test_a_closed_gate_lets_nothing_pass_and_is_no_end(street: Street) -> None:
     street.start.send(b"x" * 1000)
     assert street.flow.pump() is Progress.HELD
-    assert (street.arrived(), street.gate.spent) == (0, 0)
+    assert (street.arrived(), street.throttle.spent) == (0, 0)
 
 
 def test_what_the_gate_gives_is_what_moves(street: Street) -> None:
     street.start.send(b"x" * 1000)
     for share, moved in ((300, 300), (1, 1), (5000, 699)):
-        street.gate.open_for = share
+        street.throttle.open_for = share
         progress = street.flow.pump()
         assert street.arrived() == moved
         assert progress is (Progress.EMPTY if share == 5000 else Progress.HELD)
-    assert street.gate.spent == street.flow.moved == 1000
+    assert street.throttle.spent == street.flow.moved == 1000
 
 
 def test_the_end_is_seen_once_the_gate_opens_again(street: Street) -> None:
     street.start.send(b"x" * 10)
     street.start.close()
-    street.gate.open_for = 10
+    street.throttle.open_for = 10
     assert street.flow.pump() is Progress.HELD
-    street.gate.open_for = 1
+    street.throttle.open_for = 1
     assert street.flow.pump() is Progress.ENDED
-    assert street.gate.spent == 10
+    assert street.throttle.spent == 10
 
 
 @pytest.mark.parametrize("kernel", [True, False])
 def test_a_flow_of_known_length_is_complete_whatever_the_gate_says_then(kernel: bool) -> None:
     street = Street(kernel, 10)
     street.start.send(b"x" * 20)
-    street.gate.open_for = 10
+    street.throttle.open_for = 10
     assert street.flow.pump() is Progress.COMPLETE
     assert street.arrived() == 10
     for each in street.sockets:

@@ -1,0 +1,92 @@
+"""One direction of a connection under limits: how many bytes may move now, and who pays for those that have moved.
+
+A direction draws on the token bucket of the whole proxy and, once it belongs to an account, on that of the account.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket, Wake
+
+
+class Billing(Protocol):
+    """An account, as far as a throttle needs it."""
+
+    def bucket(self, inward: bool) -> Bucket:
+        """The bucket of one direction."""
+
+    def room(self) -> int:
+        """Bytes that may still be moved under the quota."""
+
+    def count(self, inward: bool, bytes_moved: int) -> None:
+        """Add bytes to the account's usage."""
+
+
+class Throttle:
+    """One direction of a connection. Ask for a `share` before moving bytes and `spend` what has moved.
+
+    A share of 0 means: read nothing, and `wait` to be called when there is one.
+    """
+
+    __slots__ = ("_billing", "_buckets", "_inward", "_shared", "_wake", "unattributed", "waiting")
+
+    def __init__(self, inward: bool, shared: Bucket) -> None:
+        """`shared` is the bucket of the whole proxy."""
+        self._inward = inward
+        self._shared = shared
+        self._buckets: tuple[Bucket, ...] = (shared,)
+        self._billing: Billing | None = None
+        self.unattributed = 0
+        """Bytes that moved before the account was known."""
+        self.waiting = False
+        self._wake: Wake | None = None
+
+    def attach(self, billing: Billing | None) -> None:
+        """Bill what moves from now on, and what is still unattributed, to this account; None: to no account."""
+        self._billing = billing
+        self._buckets = (self._shared,) if billing is None else (billing.bucket(self._inward), self._shared)
+        if billing is not None:
+            billing.count(self._inward, self.unattributed)
+            self.unattributed = 0
+
+    def share(self) -> int:
+        """Bytes that may move now."""
+        least = UNLIMITED if self._billing is None else self._billing.room()
+        for bucket in self._buckets:
+            share = bucket.share()
+            if share < least:
+                least = share
+        return least
+
+    def spend(self, count: int) -> None:
+        """Take tokens for bytes that have moved, and bill them."""
+        for bucket in self._buckets:
+            bucket.spend(count)
+        if self._billing is None:
+            self.unattributed += count
+        else:
+            self._billing.count(self._inward, count)
+
+    def wait(self, wake: Wake) -> None:
+        """Call `wake` once there may be a share; it replaces a callback that waits already.
+
+        There is one place in the queue, which the last caller has: a tunnel, where its connection waited before.
+        """
+        self._wake = wake
+        if self.waiting:
+            return
+        short = next((bucket for bucket in self._buckets if not bucket.share()), self._buckets[0])
+
+        def woken() -> None:
+            self.waiting = False
+            last, self._wake = self._wake, None
+            if last is not None:
+                last()
+
+        self.waiting = True
+        short.wait(woken)
+
+    def close(self) -> None:
+        """Drop the callback, since the connection has ended; its place in the queue stays and wakes nothing."""
+        self._wake = None

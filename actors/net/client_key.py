@@ -1,0 +1,36 @@
+"""Which addresses count as one client: with IPv6 a network, since a client has as many addresses in it as it likes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+
+CLIENT_PREFIX = 64
+"""Length of the IPv6 network that one host or home has for itself (RFC 6177)."""
+SITE_PREFIX = 48
+"""Length of the longest one that a single site may have (RFC 6177); it holds 65,536 clients."""
+
+
+@lru_cache(maxsize=4096)
+def client_key(address: str) -> str:
+    """The address itself, or the /64 of an IPv6 one. Text that is no address is returned as it is."""
+    return _key(address, CLIENT_PREFIX)
+
+
+def site_key(address: str) -> str:
+    """The address itself, or the /48 of an IPv6 one: whose turn it is where clients wait for each other."""
+    return _key(address, SITE_PREFIX)
+
+
+def _key(text: str, length: int) -> str:
+    if ":" not in text:
+        return text
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    assert isinstance(address, IPv6Address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    unused = 128 - length
+    return f"{IPv6Address(int(address) >> unused << unused)}/{length}"
