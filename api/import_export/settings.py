@@ -9,7 +9,7 @@ from __future__ import annotations
 from api.import_export.diff import differences
 from api.import_export.plan import Order, Problems, SettingsStep, Surroundings
 from api.import_export.state import State
-from config.settings.runtime import ReadOnlySetting, Stored, changes, groups, merge
+from config.settings.runtime import ReadOnlySetting, Stored, changes, merge, visible_settings
 
 
 def plan_settings(state: State, order: Order, around: Surroundings, problems: Problems) -> SettingsStep | None:
@@ -22,7 +22,7 @@ def plan_settings(state: State, order: Order, around: Surroundings, problems: Pr
     except ReadOnlySetting as error:
         problems.add(f"settings.{error.field}", error.error)
         return None
-    now = groups(around.settings)
+    now = visible_settings(around.settings)
     before = {group: {key: now[group][key] for key in values} for group, values in changed.items()}
     return SettingsStep(changed, merge(state.settings, changed), differences(before, changed))
 

@@ -22,11 +22,20 @@ from api.http.errors import invalid, not_found
 from api.services.proxies import stale
 from api.services.supervisor_link import SupervisorLost
 from api.store import Store
-from config.settings.runtime import Grouped, ReadOnlySetting, SettingsUpdate, Stored, changes, groups, merge, without
+from config.settings.runtime import (
+    LIVE_GROUPS,
+    Grouped,
+    ReadOnlySetting,
+    SettingsUpdate,
+    Stored,
+    changes,
+    merge,
+    visible_settings,
+    without,
+)
 
 COLLECTION = "settings"
 DOCUMENT = "settings"
-_GROUPS = ("server", "logging", "auth", "proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class Shown:
 
 def stored_of(body: Mapping[str, Any]) -> Stored:
     """What a document of the collection `settings` says."""
-    return {name: dict(body[name]) for name in _GROUPS if body.get(name)}
+    return {name: dict(body[name]) for name in LIVE_GROUPS if body.get(name)}
 
 
 def read_stored(store: Store) -> Stored:
@@ -153,6 +162,6 @@ def moves(changed: Stored) -> bool:
 
 def _shown(settings: Grouped, revision: int) -> Shown:
     """The ETag depends on what is in force, too: the configuration file may have been read again."""
-    shown = groups(settings)
+    shown = visible_settings(settings)
     content = json.dumps([revision, shown], sort_keys=True).encode()
     return Shown(shown, int.from_bytes(hashlib.sha256(content).digest()[:7]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from config.text.access_fields import LINE_FIELDS
 from config.text.access_format import FORMATS, compiled
@@ -19,10 +20,21 @@ class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Marks a setting that the API shows and changes while the product runs (`config.settings.runtime`).
+
+    A request has to give the type of the setting exactly, or `request` in its place.
+    """
+
+    request: Any = None
+
+
 FILE_FORMATS = ("jsonl", *FORMATS, "template")
 """Formats of access records in files."""
 OUTPUTS = ("stderr", "stdout", "journald", *FILE_FORMATS)
 """Values of `logging.output`; a format, a colon and an absolute path is another one, in the configuration alone."""
+_OUTPUT_PATTERN = rf"^({'|'.join(OUTPUTS)}|({'|'.join(FILE_FORMATS)}):/[^\x00]{{1,4096}})$"
 
 
 def good_output(text: str) -> str:
@@ -31,6 +43,11 @@ def good_output(text: str) -> str:
         formats = ", ".join(FILE_FORMATS)
         raise ValueError(f"must be one of {', '.join(OUTPUTS)}; or one of {formats}, a colon and an absolute path")
     return text
+
+
+_REQUESTED_OUTPUT = Annotated[
+    StrictStr, AfterValidator(good_output), Field(json_schema_extra={"pattern": _OUTPUT_PATTERN})
+]
 
 
 def good_template(text: str) -> str:
@@ -48,10 +65,10 @@ class Logging(Group):
     as many of them as fit into `retention_size` bytes; 0: any number.
     """
 
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    access: Literal["all", "errors", "off"] = "all"
-    format: Literal["text", "json"] = "text"
-    output: Annotated[str, AfterValidator(good_output)] = "stderr"
+    level: Annotated[Literal["debug", "info", "warning", "error", "critical"], Live()] = "info"
+    access: Annotated[Literal["all", "errors", "off"], Live()] = "all"
+    format: Annotated[Literal["text", "json"], Live()] = "text"
+    output: Annotated[str, AfterValidator(good_output), Live(_REQUESTED_OUTPUT)] = "stderr"
     template: Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(good_template)] = FORMATS["squid"]
     retention_days: int = Field(30, ge=1, le=3650)
     retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)

@@ -1,80 +1,104 @@
-"""The part of the settings that is changed through the management API, while the product runs.
+"""The settings that are changed through the management API, while the product runs: those marked `Live`.
 
 What was set through the API is kept as a *sparse* map of groups, `{"server": {"port": 8081}}`, in the configuration
 store; it is laid over what defaults, file, environment and command line give (`overlay`), and so wins over them until
-`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `groups` is what
-the API shows.
+`proxyfleet settings unset` or `reset-settings` forgets it. `SettingsUpdate` is the body of a change; `visible_settings`
+is what the API shows. Both have the keys that the groups mark, and two that only the API has (`FIXED`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
-    Field,
     StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
+    create_model,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
-from config.model.proxies import Host, MaxConnections, Port, Timeout, refuse_nulls
-from config.settings.groups import FILE_FORMATS, OUTPUTS, Logging, good_output
+from config.model.fields import refuse_nulls
+from config.settings.groups import OUTPUTS, Group, Live, Logging
 from config.settings.settings import Auth, Proxy, Server
 
 Stored = dict[str, dict[str, Any]]
 """What was set through the API: values by group and key, nothing that was not set."""
 
-LONGEST_SESSION = 366 * 24 * 3600
-
-
-OUTPUT_PATTERN = rf"^({'|'.join(OUTPUTS)}|({'|'.join(FILE_FORMATS)}):/[^\x00]{{1,4096}})$"
 PATH_REASON = "a path is chosen in the configuration alone, since who may change settings may not write anywhere"
+_STRICT: dict[Any, Any] = {bool: StrictBool, int: StrictInt, str: StrictStr}
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def live_fields(group: type[Group]) -> dict[str, tuple[FieldInfo, Live]]:
+    """The settings of `group` that the API shows and changes, by key."""
+    return {
+        key: (field, marker)
+        for key, field in group.model_fields.items()
+        for marker in field.metadata
+        if isinstance(marker, Live)
+    }
+
+
+def shows(group: type[Group]) -> Callable[[type[M]], type[M]]:
+    """A decorator: the model has the live settings of `group`, too, as the API shows them."""
+    return lambda model: _extended(
+        model, {key: field.annotation for key, (field, _) in live_fields(group).items()}, ...
+    )
+
+
+def _changes_of(group: type[Group]) -> Callable[[type[M]], type[M]]:
+    """A decorator: the model has the live settings of `group`, too, as a request may set them; all are optional."""
+    types = {key: _request_type(field, marker) | None for key, (field, marker) in live_fields(group).items()}
+    return lambda model: _extended(model, types, None)
+
+
+def _request_type(field: FieldInfo, marker: Live) -> Any:
+    if marker.request is not None:
+        return marker.request
+    strict = _STRICT.get(field.annotation, field.annotation)
+    limits = [each for each in field.metadata if each is not marker]
+    return Annotated[(strict, *limits)] if limits else strict
+
+
+def _extended(model: type[M], types: Mapping[str, Any], default: Any) -> type[M]:
+    fields: dict[str, Any] = {key: (kind, default) for key, kind in types.items()}
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields)
 
 
 class _Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@_changes_of(Server)
 class ServerInput(_Input):
     """`server` of a change: where the management API listens, and for how many connections."""
 
-    host: Host | None = None
-    port: Port | None = None
     ssl_enabled: StrictBool | None = None
-    max_connections: MaxConnections | None = None
 
 
+@_changes_of(Logging)
 class LoggingInput(_Input):
     """`logging` of a change; it holds at once, in all processes."""
 
-    level: Literal["debug", "info", "warning", "error", "critical"] | None = None
-    access: Literal["all", "errors", "off"] | None = None
-    format: Literal["text", "json"] | None = None
-    output: (
-        Annotated[StrictStr, AfterValidator(good_output), Field(json_schema_extra={"pattern": OUTPUT_PATTERN})] | None
-    ) = None
 
-
+@_changes_of(Auth)
 class AuthInput(_Input):
     """`auth` of a change. `session_timeout` is the lifetime in seconds of access tokens that are issued from now on."""
 
     enabled: StrictBool | None = None
-    session_timeout: Annotated[StrictInt, Field(ge=1, le=LONGEST_SESSION)] | None = None
-    max_login_attempts: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
 
 
+@_changes_of(Proxy)
 class ProxyInput(_Input):
     """`proxy` of a change: seconds, seconds, and connections of each proxy."""
-
-    default_timeout: Timeout | None = None
-    keep_alive_timeout: Timeout | None = None
-    max_idle_connections: Annotated[StrictInt, Field(ge=0, le=10_000)] | None = None
 
 
 class SettingsUpdate(_Input):
@@ -89,6 +113,12 @@ class SettingsUpdate(_Input):
     @classmethod
     def _nothing_is_null(cls, given: Any) -> Any:
         return refuse_nulls(given)
+
+
+_KEYS: dict[str, type[_Input]] = {
+    "server": ServerInput, "logging": LoggingInput, "auth": AuthInput, "proxy": ProxyInput
+}  # fmt: skip
+LIVE_GROUPS = tuple(_KEYS)
 
 
 class ReadOnlySetting(ValueError):
@@ -117,30 +147,19 @@ class Grouped(Protocol):
     def proxy(self) -> Proxy: ...
 
 
-G = TypeVar("G", bound=_Input | BaseModel)
+_SHOWN: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("server", "ssl_enabled"): attrgetter("tls.enabled"),
+    ("auth", "enabled"): lambda _auth: True,
+    ("auth", "session_timeout"): attrgetter("access_token_ttl"),
+}
+"""What the API shows of a group where that is not its field of the same name."""
 
 
-def groups(settings: Grouped) -> dict[str, dict[str, Any]]:
+def visible_settings(settings: Grouped) -> dict[str, dict[str, Any]]:
     """The four groups as the API shows them: what is in force."""
-    server, auth, proxy, logging = settings.server, settings.auth, settings.proxy, settings.logging
     return {
-        "server": {
-            "host": server.host,
-            "port": server.port,
-            "ssl_enabled": server.tls.enabled,
-            "max_connections": server.max_connections,
-        },
-        "logging": {name: getattr(logging, name) for name in ("level", "access", "format", "output")},
-        "auth": {
-            "enabled": True,
-            "session_timeout": auth.access_token_ttl,
-            "max_login_attempts": auth.max_login_attempts,
-        },
-        "proxy": {
-            "default_timeout": proxy.default_timeout,
-            "keep_alive_timeout": proxy.keep_alive_timeout,
-            "max_idle_connections": proxy.max_idle_connections,
-        },
+        name: {key: _SHOWN.get((name, key), attrgetter(key))(getattr(settings, name)) for key in model.model_fields}
+        for name, model in _KEYS.items()
     }
 
 
@@ -155,7 +174,7 @@ def changes(settings: Grouped, update: SettingsUpdate) -> Stored:
 
     Raises `ReadOnlySetting`.
     """
-    now = groups(settings)
+    now = visible_settings(settings)
     changed: Stored = {}
     for group, values in update.model_dump(exclude_none=True).items():
         for key, value in values.items():

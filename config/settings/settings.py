@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, Self, get_origin
+from typing import Annotated, Any, Literal, Self, get_origin
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
@@ -30,8 +30,9 @@ from pydantic_settings.exceptions import SettingsError
 
 from config.files.credentials import CredentialError, as_settings
 from config.model.fields import field_path
+from config.model.proxies import Host
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
-from config.settings.groups import Alerts, Group, Logging, Webhooks
+from config.settings.groups import Alerts, Group, Live, Logging, Webhooks
 from config.settings.oauth import OAuth2
 from config.settings.telemetry import Telemetry
 from config.settings.toml_positions import line_of, lines_of
@@ -48,6 +49,8 @@ from config.settings.types import (
 )
 from config.settings.validation_messages import worded
 
+LONGEST_SESSION = 366 * 24 * 3600
+"""Seconds of `auth.session_timeout` that the API sets at the most."""
 _EXAMPLES: dict[type, str] = {list: "list such as '[\"127.0.0.0/8\"]'", dict: 'object such as \'{"name": "value"}\''}
 
 
@@ -80,9 +83,9 @@ class ServerTls(Group):
 class Server(Group):
     """`server`: the management API and the process as a whole."""
 
-    host: ListenHost = "127.0.0.1"
-    port: Port = 8080
-    max_connections: int = Field(1000, ge=1, le=100_000)
+    host: Annotated[ListenHost, Live(Host)] = "127.0.0.1"
+    port: Annotated[Port, Live()] = 8080
+    max_connections: Annotated[int, Field(ge=1, le=100_000), Live()] = 1000
     drain_timeout: float = Field(10.0, ge=0, le=3600)
     trusted_proxies: tuple[Network, ...] = ()
     tls: ServerTls = ServerTls()
@@ -99,8 +102,8 @@ class Jwt(Group):
 class Auth(Group):
     """`auth`: how people and programs sign in to the management API."""
 
-    session_timeout: Seconds = 3600
-    max_login_attempts: int = Field(5, ge=1, le=1000)
+    session_timeout: Annotated[Seconds, Live(Annotated[int, Field(strict=True, ge=1, le=LONGEST_SESSION)])] = 3600
+    max_login_attempts: Annotated[int, Field(ge=1, le=1000), Live()] = 5
     max_api_keys: int = Field(100, ge=1, le=100_000)
     jwt: Jwt = Jwt()
     oauth2: OAuth2 = OAuth2()
@@ -114,9 +117,9 @@ class Auth(Group):
 class Proxy(Group):
     """`proxy`: what holds for all proxies."""
 
-    default_timeout: int = Field(30, ge=1, le=3600)
-    keep_alive_timeout: int = Field(60, ge=1, le=3600)
-    max_idle_connections: int = Field(100, ge=0, le=10_000)
+    default_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 30
+    keep_alive_timeout: Annotated[int, Field(ge=1, le=3600), Live()] = 60
+    max_idle_connections: Annotated[int, Field(ge=0, le=10_000), Live()] = 100
     egress_guard: Literal["public_only", "off"] = "public_only"
     egress_allow: tuple[EgressException, ...] = ()
     upstreams_allow: tuple[EgressException, ...] | None = None

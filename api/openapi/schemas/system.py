@@ -5,40 +5,33 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from api.openapi.schemas.resources import Form, Moment
+from config.settings.groups import Logging
+from config.settings.runtime import shows
+from config.settings.settings import Auth, Proxy, Server
 
 
+@shows(Server)
 class ServerSettings(Form):
     """The management API: where it listens, and for how many connections."""
 
-    host: str
-    port: int
     ssl_enabled: bool
-    max_connections: int
 
 
+@shows(Logging)
 class LoggingSettings(Form):
     """The product's own log, and which access records are kept. `output` is where both go; see `docs/logs.md`."""
 
-    level: Literal["debug", "info", "warning", "error", "critical"]
-    access: Literal["all", "errors", "off"]
-    format: Literal["text", "json"]
-    output: str
 
-
+@shows(Auth)
 class AuthSettings(Form):
     """`session_timeout` in seconds."""
 
     enabled: Literal[True]
-    session_timeout: int
-    max_login_attempts: int
 
 
+@shows(Proxy)
 class ProxyDefaults(Form):
     """Seconds, seconds, and connections."""
-
-    default_timeout: int
-    keep_alive_timeout: int
-    max_idle_connections: int
 
 
 class SystemSettings(Form):
