@@ -63,17 +63,25 @@ class ThreadPool:
             os.close(self._wake)
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            work, done = job
-            try:
-                result = work()
-            except Exception:
-                log.exception("work off the loop failed")
-                result = None
-            self._results.append((done, result))
-            with self._ending:
-                if not self._closed:
-                    os.eventfd_write(self._wake, 1)
+        while self._run_next():
+            continue
+
+    def _run_next(self) -> bool:
+        """Run one job; False at the end of the thread. A function of its own, so that an idle thread holds no job."""
+        job = self._jobs.get()
+        if job is None:
+            return False
+        work, done = job
+        try:
+            result = work()
+        except Exception:
+            log.exception("work off the loop failed")
+            result = None
+        self._results.append((done, result))
+        with self._ending:
+            if not self._closed:
+                os.eventfd_write(self._wake, 1)
+        return True
 
     def _collect(self, _mask: int) -> None:
         os.eventfd_read(self._wake)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF
 from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
+from actors.thread_pool import ThreadPool
 from tests.forwarding.harness import spec
 
 DEADLINE = 30.0
@@ -151,6 +154,21 @@ def test_a_job_that_raises_gives_its_share_back(loop: Loop) -> None:
     for _ in range(2):
         workers.submit(("a", "x"), lambda: 1 // 0, results.append, lambda: True)
     run_until(loop, lambda: results == [None, None])
+
+
+def test_an_idle_thread_holds_nothing_of_its_last_job(loop: Loop) -> None:
+    class Connection:
+        """What a job is about."""
+
+        def ended(self, result: object) -> None:
+            results.append(result)
+
+    results: list[object] = []
+    connection = Connection()
+    held = weakref.ref(connection)
+    ThreadPool(loop).submit(lambda: "done", connection.ended)
+    del connection
+    run_until(loop, lambda: results == ["done"] and gc.collect() >= 0 and held() is None)
 
 
 def test_a_full_table_loses_its_oldest_entry_alone() -> None:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.connections.table import Live
 from actors.forwarding.connections.udp_targets import Share, Targets
+from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.resolver import Answer
+from actors.forwarding.net.resolver import Answer, Found
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
@@ -38,9 +39,6 @@ AT_ONCE = 64
 """Datagrams taken from one socket before others get their turn."""
 PEERS_MAX = 256
 """Peers whose answers are passed on; the one that was sent to longest ago makes room."""
-WAITING_MAX = 32 * 1024
-"""Octets of datagrams that wait for names, with `_WAITING_COST` for each of them."""
-_WAITING_COST = 512
 
 
 def relay_socket(control: Endpoint) -> socket.socket:
@@ -109,7 +107,7 @@ class Association:
         self._client_port = _named_port(command.client, self._client)
         self._senders: dict[socket.AddressFamily, socket.socket] = {}
         self._peers: OrderedDict[Endpoint, Share] = OrderedDict()
-        self._waiting = 0
+        self._waiting = WaitingDatagrams()
         self._targets = Targets()
         self._bytes_in = 0
         self._bytes_out = 0
@@ -200,19 +198,24 @@ class Association:
         target, payload = datagram.target, data[datagram.start :]
         share = self._targets.share(target.text)
         share.bytes_in += len(data)
-        if target.literal:
-            self._send((target.host,), target, payload, share)
-        elif self._waiting + len(payload) + _WAITING_COST <= WAITING_MAX:
-            self._waiting += len(payload) + _WAITING_COST
-            self._serving.dialer.resolver.resolve(target.host, partial(self._resolved, target, payload, share), self)
+        resolver = self._serving.dialer.resolver
+        answer = Found((target.host,)) if target.literal else resolver.known(target.host)
+        if answer is not None:
+            self._answered(Datagram(target, payload, share), answer)
+        elif self._waiting.add(Datagram(target, payload, share)):
+            resolver.resolve(target.host, partial(self._resolved, target.host), self)
 
     @isolated
-    def _resolved(self, target: Authority, payload: bytes, share: Share, answer: Answer) -> None:
-        self._waiting -= len(payload) + _WAITING_COST
+    def _resolved(self, name: str, answer: Answer) -> None:
+        for datagram in self._waiting.take(name):
+            self._answered(datagram, answer)
+
+    def _answered(self, datagram: Datagram, answer: Answer) -> None:
+        """Its target has these addresses, or none."""
         if isinstance(answer, Failure):
-            share.failure = answer
+            datagram.share.failure = answer
         elif not self._over:
-            self._send(answer.addresses, target, payload, share)
+            self._send(answer.addresses, *datagram)
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""

@@ -90,7 +90,7 @@ class Resolver:
         When the asker doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
         failure, as it is when too many names of its client wait already.
         """
-        known = self._known(host)
+        known = self.known(host)
         if known is not None:
             done(known)
             return
@@ -102,10 +102,10 @@ class Resolver:
         if not pending.running and key not in pending.keys:
             pending.keys.add(key)
             ended, starts = partial(self._ended, host, pending, key), partial(self._starts, host, pending)
-            self._threads.submit((key, _zone(host)), partial(self._lookup, host), ended, starts)
+            self._threads.submit((key, zone_of(host)), partial(self._lookup, host), ended, starts)
 
-    def _known(self, host: str) -> Answer | None:
-        """What needs no lookup: names of this machine, and what is remembered."""
+    def known(self, host: str) -> Answer | None:
+        """The answer where no lookup is needed: names of this machine, and what is remembered."""
         if is_localhost(host):
             return _LOOPBACK
         addresses = self._hosts.find(host, self._loop.now)
@@ -147,5 +147,6 @@ class Resolver:
             done(dns_failed(f"{host} was not looked up: too many names wait, or the client has gone"))
 
 
-def _zone(host: str) -> str:
+def zone_of(host: str) -> str:
+    """The last two labels of a name."""
     return ".".join(host.rstrip(".").rsplit(".", 2)[-2:])
