@@ -56,25 +56,13 @@ OPERATIONS = (*TABLE, *describe(TABLE))
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """What a process lacks, which is no mistake in a program."""
 FORBIDDEN = 403
-UNSCOPED = frozenset(("users.write", "users.delete", "settings.write", "admin"))
-"""What is beyond any scope: it reaches everything."""
 REPLAYED = {"Idempotency-Replayed": "true"}
-NO_ACTIONS = frozenset(("refreshToken", "validateToken", "explainAccess", "importConfig"))
-"""What is sent by POST and does nothing that anybody would want to hear of, or has rows for everything it does."""
-ACTIONS = {
-    "restartProxy": "proxy.restarted",
-    "testProxy": "proxy.tested",
-    "endConnection": "proxy.connection_ended",
-    "endConnections": "proxy.connections_ended",
-    "resetAccountUsage": "account.usage_reset",
-}
-"""What the audit trail calls actions that alter no document."""
-EXEMPT_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.exempt)
+UNLIMITED_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.unlimited)
 
 
 def create_app(services: Services) -> falcon.App[Any, Any]:
     """All of it: the routes of `api.operations`, the error table, ids, rates."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, EXEMPT_PATHS)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[RequestMiddleware(services, UNLIMITED_PATHS)])
     app.req_options.auto_parse_qs_csv = False
     app.req_options.keep_blank_qs_values = True
     by_path: dict[str, list[Operation]] = defaultdict(list)
@@ -147,7 +135,7 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
         return reply
 
     key = req.get_header(HEADER)
-    if key is None or not operation.repeatable:
+    if key is None or not operation.idempotency_key:
         return do()
     body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
     request = [operation.id, call.params, req.params, body]
@@ -167,7 +155,7 @@ def _admitted(services: Services, operation: Operation, req: falcon.Request, par
     """The caller, if there is one or has to be one. Raises `ApiError` 401 or 403."""
     if _by_token(services, operation, req):
         return None
-    if operation.open_by is not None and getattr(services.settings.security, operation.open_by):
+    if operation.public_if is not None and getattr(services.settings.security, operation.public_if):
         caller: Caller | None = req.context.caller
         return caller
     return _permitted(operation, req, params)
@@ -186,7 +174,7 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise forbidden("an API key can't make, list or revoke API keys")
     if operation.permission and not _may(operation, caller, params):
         raise lacks_permission(operation.access, by_key=caller.key is not None)
-    if caller.key is not None and caller.key.scope is not None and operation.permission in UNSCOPED:
+    if caller.key is not None and caller.key.scope is not None and operation.beyond_scope:
         raise forbidden("a key with a scope can't do this: it would reach more than it has")
     if caller.scope is not None and not operation.within_scope:
         raise forbidden("a key with a scope of proxies can only do what is about these proxies")
@@ -198,16 +186,16 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
 def _by_token(services: Services, operation: Operation, req: falcon.Request) -> bool:
     """Whether `metrics.prometheus_token` opens this; a caller who is somebody needs no token."""
     scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
-    if not operation.by_token or req.context.caller is not None or scheme.lower() != "bearer":
+    if not operation.prometheus_token or req.context.caller is not None or scheme.lower() != "bearer":
         return False
     return services.settings.is_prometheus_token(token.strip(" "))
 
 
 def _put_on_record(services: Services, operation: Operation, params: dict[str, str], reply: Reply) -> None:
     """Actions that alter no document have a row, too; changes of documents had theirs before they were made."""
-    acts = operation.method in ("POST", "DELETE") and operation.id not in NO_ACTIONS
+    acts = operation.method in ("POST", "DELETE") and operation.audit is not False
     if acts and not origin().rows and reply.data.get("changed") is not False:
-        services.audit.append(ACTIONS.get(operation.id, operation.id), resource_named(services.store, params))
+        services.audit.append(operation.audit or operation.id, resource_named(services.store, params))
 
 
 def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
@@ -218,7 +206,7 @@ def _may(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
 
 def _is_own(operation: Operation, caller: Caller, params: dict[str, str]) -> bool:
     """Whether this is about the caller's own account, in an operation where that is enough. A key isn't a person."""
-    return operation.own and caller.key is None and params.get("user_id") == caller.user.id
+    return operation.allows_self and caller.key is None and params.get("user_id") == caller.user.id
 
 
 def _require_accepted(req: falcon.Request, media_type: str) -> None:
@@ -227,8 +215,8 @@ def _require_accepted(req: falcon.Request, media_type: str) -> None:
 
 
 def _body(operation: Operation, req: falcon.Request) -> Any:
-    if operation.model is not None:
-        return read_model(req, operation.model, operation.read_only, operation.optional_body, operation.max_body)
+    if operation.body is not None:
+        return read_model(req, operation.body, operation.read_only, operation.optional_body, operation.max_body)
     read_body(req, operation.max_body)  # unused, but the connection must come to the next request
     return None
 

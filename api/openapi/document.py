@@ -9,7 +9,6 @@ from typing import Any
 from api.http.query_schema import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import BODIES, example_of
-from api.openapi.responses import ANSWERS
 from api.openapi.schemas.references import Schemas
 from api.operations.operation import Operation
 from config import VERSION
@@ -50,11 +49,11 @@ _ETAG = {"ETag": {"description": "The revision, for If-Match", "schema": {"type"
 
 
 def build(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The whole document. Raises `KeyError` for an operation whose answer or example is not described."""
+    """The whole document. Raises `KeyError` for an operation whose body has no example."""
     told = tuple(operations)
     schemas = Schemas(
-        (each.model for each in told if each.model is not None),
-        (ANSWERS[each.id] for each in told if each.enveloped),
+        (each.body for each in told if each.body is not None),
+        (each.response for each in told if each.response is not None),
     )
     paths: dict[str, dict[str, Any]] = {}
     for operation in told:
@@ -80,28 +79,28 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": operation.id,
         "summary": operation.summary,
+        "description": operation.description,
         "tags": [_tag(operation)],
         "parameters": [*_in_path(operation), *_in_query(operation), *_in_headers(operation)],
         "responses": {**_successes(operation, schemas), **error_responses.of(operation)},
         "security": _CREDENTIALS.get(operation.access, _ANY_CREDENTIAL),
     }
-    told["description"] = operation.description
     if operation.permission:
-        told["description"] += f"\n\nRequired permission: `{operation.permission}`."
-        told["x-permission"] = operation.permission
-    if operation.model is not None:
-        content = {"schema": schemas.reference(operation.model), "example": BODIES[operation.id]}
-        told["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
-    return told
+        described["description"] += f"\n\nRequired permission: `{operation.permission}`."
+        described["x-permission"] = operation.permission
+    if operation.body is not None:
+        content = {"schema": schemas.reference(operation.body), "example": BODIES[operation.id]}
+        described["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
+    return described
 
 
 def _in_headers(operation: Operation) -> list[dict[str, Any]]:
     wanted = (
-        (_IF_MATCH, operation.matches),
-        (_IDEMPOTENCY_KEY, operation.repeatable),
+        (_IF_MATCH, operation.if_match),
+        (_IDEMPOTENCY_KEY, operation.idempotency_key),
         (_PASSPHRASE, operation.passphrase),
     )
     return [header for header, heeded in wanted if heeded]
@@ -135,7 +134,7 @@ def _query_parameter(parameter: Parameter) -> dict[str, Any]:
 
 def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     told = {str(operation.status): _success(operation, schemas)}
-    if operation.may_be_unwell:
+    if operation.answers_503:
         told["503"] = {**_success(operation, schemas), "description": "It can't do its work"}
     if operation.redirects:
         location = {"Location": {"description": "Where to go", "schema": {"type": "string"}}}
@@ -145,18 +144,17 @@ def _successes(operation: Operation, schemas: Schemas) -> dict[str, Any]:
 
 
 def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    if not operation.enveloped:
+    if operation.response is None:
         schema = {"type": "object"} if operation.produces == JSON else {"type": "string"}
         return {"description": operation.summary, "content": {operation.produces: {"schema": schema}}}
-    form = ANSWERS[operation.id]
     envelope = {
         "type": "object",
-        "properties": {"success": {"const": True}, "data": schemas.reference(form)},
+        "properties": {"success": {"const": True}, "data": schemas.reference(operation.response)},
         "required": ["success", "data"],
     }
-    example = {"success": True, "data": example_of(form)}
+    example = {"success": True, "data": example_of(operation.response)}
     return {
         "description": operation.summary,
-        "headers": {**_REQUEST_ID, **(_ETAG if operation.matches else {})},
+        "headers": {**_REQUEST_ID, **(_ETAG if operation.if_match else {})},
         "content": {JSON: {"schema": envelope, "example": example}},
     }

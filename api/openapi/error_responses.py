@@ -55,20 +55,18 @@ def of(operation: Operation) -> dict[str, Any]:
 
 
 def _statuses(operation: Operation) -> list[int]:
-    statuses = {400, 406, 413, 431, 500}
-    if not operation.may_be_unwell:
+    statuses = {400, 406, 413, 431, 500, *operation.errors}
+    if not operation.answers_503:
         statuses.add(503)
-    if not operation.exempt:
+    if not operation.unlimited:
         statuses |= {403, 429}  # any client may be refused by its address
-    if operation.access != "(none)" or operation.model is not None:
+    if operation.access != "(none)" or operation.body is not None:
         statuses.add(401)  # signing in is refused with 401 too
-    if "{" in operation.path or operation.names_resource:
+    if "{" in operation.path:
         statuses.add(404)
-    if operation.asks_elsewhere:
-        statuses.add(502)
-    if operation.matches:
+    if operation.if_match:
         statuses.add(412)
-    if operation.model is not None:
+    if operation.body is not None:
         statuses.add(415)
     return sorted(statuses)
 

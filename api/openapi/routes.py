@@ -14,7 +14,7 @@ from importlib.resources import files
 from api.http.call import Call, Document, Reply
 from api.http.errors import not_found
 from api.openapi.document import build
-from api.operations.operation import NONE, V1, Operation
+from api.operations.operation import NONE, V1, Operation, get, resource
 
 _TYPES = {
     "index.html": "text/html; charset=utf-8",
@@ -38,58 +38,33 @@ def describe(table: Iterable[Operation]) -> tuple[Operation, ...]:
         return json.dumps(build((*table, *rows)), ensure_ascii=False, separators=(",", ":")).encode()
 
     def openapi(_call: Call) -> Reply:
-        """The OpenAPI document, without the envelope."""
+        """Get the OpenAPI document.
+
+        Returns this API as an OpenAPI 3.1 document, without the usual envelope. It needs no credentials.
+        """
         return Reply({}, document=Document(content(), "application/json"))
 
-    rows = (
-        Operation(
-            "GET",
-            f"{V1}/openapi.json",
-            NONE,
-            "getOpenapi",
-            "Get the OpenAPI document",
-            openapi,
-            description=(
-                "Returns this API as an OpenAPI 3.1 document, without the usual envelope. It needs no credentials."
-            ),
-            enveloped=False,
-        ),
-        Operation(
-            "GET",
-            f"{V1}/docs",
-            NONE,
-            "getDocs",
-            "Show the documentation page",
-            page,
-            description=(
-                "Shows the operations of this API in the browser and sends requests to them. The page loads nothing "
-                "from other hosts."
-            ),
-            enveloped=False,
-            produces="text/html",
-        ),
-        Operation(
-            "GET",
-            f"{V1}/docs/{{file}}",
-            NONE,
-            "getDocsFile",
-            "Get a file of the documentation page",
-            page_file,
-            description=("Returns a script or style sheet that the documentation page loads. It needs no credentials."),
-            enveloped=False,
-            produces="*/*",
-        ),
+    rows = resource(V1, read=NONE)(
+        get("/openapi.json", "getOpenapi", openapi),
+        get("/docs", "getDocs", page, produces="text/html"),
+        get("/docs/{file}", "getDocsFile", page_file, produces="*/*"),
     )
     return rows
 
 
 def page(_call: Call) -> Reply:
-    """The page."""
+    """Show the documentation page.
+
+    Shows the operations of this API in the browser and sends requests to them. The page loads nothing from other hosts.
+    """
     return _file("index.html")
 
 
 def page_file(call: Call) -> Reply:
-    """A file of the page."""
+    """Get a file of the documentation page.
+
+    Returns a script or style sheet that the documentation page loads. It needs no credentials.
+    """
     name = call.params["file"]
     if name not in _TYPES:
         raise not_found("The file")

@@ -24,16 +24,16 @@ from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, Operation
 __all__ = ["ANY", "BEARER", "NONE", "PERSON", "TABLE", "V1", "Operation"]
 
 TABLE: tuple[Operation, ...] = (
-    *health.OPERATIONS,
-    *metrics.OPERATIONS,
-    *credentials.OPERATIONS,
-    *proxies.OPERATIONS,
-    *clients.OPERATIONS,
-    *connections.OPERATIONS,
-    *accounts.OPERATIONS,
-    *users.OPERATIONS,
-    *records.OPERATIONS,
-    *settings.OPERATIONS,
-    *transfer.OPERATIONS,
-    *webhooks.OPERATIONS,
+    *health.TABLE,
+    *metrics.TABLE,
+    *credentials.TABLE,
+    *proxies.TABLE,
+    *clients.TABLE,
+    *connections.TABLE,
+    *accounts.TABLE,
+    *users.TABLE,
+    *records.TABLE,
+    *settings.TABLE,
+    *transfer.TABLE,
+    *webhooks.TABLE,
 )

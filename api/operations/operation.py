@@ -1,13 +1,16 @@
-"""What an operation of the API is.
+"""What an operation of the API is, and the constructors of its row in the table.
 
-`access` says who may try: anybody (`NONE`), whoever is signed in (`ANY`), a bearer token (`BEARER`), a person with a
-bearer token or HTTP Basic but no key (`PERSON`); or it is the permission that is needed.
+`access` says who may try: anybody (`NONE`), any caller with credentials (`ANY`), a bearer token (`BEARER`), a person
+with a bearer token or HTTP Basic but no key (`PERSON`); or it is the permission that is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import getdoc
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -15,79 +18,127 @@ from api.http.body import MAX_BODY
 from api.http.body_limits import SMALL
 from api.http.call import Call, Reply
 from api.http.query_schema import Parameter
+from api.security.permissions import BEYOND_SCOPE
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
 
 V1 = "/api/v1"
 PROXY = f"{V1}/proxies/{{proxy_id}}"
-NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `summary` is its title, `description` two sentences about it in Markdown.
+    """One operation.
 
-    `model` is what its body must be; with `optional_body` it may be left out.
-
-    `query` is what it reads of the query string, `matches` whether it heeds If-Match. `produces` is the media type of
-    its answer; what isn't `enveloped` is a document by itself. `may_be_unwell` ones also answer 503, in the same form;
-    those that `redirects` answer 302 with the same, unless JSON is accepted by name.
-    An operation that `asks_elsewhere` answers 502 when the service that it asks does not answer as it should.
-    What `names_resource` in its query answers 404 when there is no such thing.
-    `by_token` ones are opened by `metrics.prometheus_token`, too, and `open_by` names the key of `security` that opens
-    them to everybody. Those with a `passphrase` read one from a header. A body has at most `largest_body` bytes.
-
-    `exempt` operations are for machines that watch: no rate limit. `own` ones need no permission for the caller's own
-    account; their handler says what of it may be changed. `role` may do it without having the permission.
-
-    A key that is restricted to some proxies may use operations with a proxy in their path, and `scoped` ones, whose
-    handler leaves out all other proxies. Everything else is 403.
+    The docstring of its `handler` is its description in the API's documentation: the first line is its summary, the
+    rest two sentences in Markdown. `response` is the model of the data in the envelope; an operation without one
+    responds with a bare document of the media type `produces`. `body` is the model of the request's body; with
+    `optional_body` it may be left out. `query` are the parameters that it reads of the query string.
     """
 
     method: str
     path: str
-    access: str
     id: str
-    summary: str
     handler: Callable[[Call], Reply]
-    model: type[BaseModel] | None = None
-    read_only: frozenset[str] = NOTHING
-    description: str = ""
+    response: type[BaseModel] | None = None
+    access: str = ""
+    body: type[BaseModel] | None = None
+    read_only: frozenset[str] = frozenset()
+    """Fields of the response that a body must not have."""
     optional_body: bool = False
-    exempt: bool = False
-    own: bool = False
-    role: str | None = None
-    status: int = 200
-    query: tuple[Parameter, ...] = ()
-    matches: bool = False
-    produces: str = "application/json"
-    enveloped: bool = True
-    may_be_unwell: bool = False
-    names_resource: bool = False
-    by_token: bool = False
-    open_by: str | None = None
-    redirects: bool = False
-    passphrase: bool = False
     largest_body: int = MAX_BODY
+    """Bytes."""
+    query: tuple[Parameter, ...] = ()
+    if_match: bool = False
+    """It honours `If-Match` and responds with an `ETag`."""
+    passphrase: bool = False
+    """It reads `X-Passphrase`."""
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    """Statuses of errors beside those that follow from the other fields: 404 where the query names a resource, 502
+    where the operation depends on a service elsewhere."""
+    answers_503: bool = False
+    """It may respond with 503 and the same data: the service is unhealthy."""
+    redirects: bool = False
+    """It responds with 302 and the same data, unless the client accepts JSON by name."""
+    produces: str = "application/json"
+    unlimited: bool = False
+    """For monitoring: no rate limit, no address rule, no request log."""
+    allows_self: bool = False
+    """It needs no permission for the caller's own account; the handler decides what of it may be changed."""
+    role: str | None = None
+    """A role that may do it without having the permission."""
+    prometheus_token: bool = False
+    """`metrics.prometheus_token` opens it, too."""
+    public_if: str | None = None
+    """The key of `security` that opens it to everybody."""
     scoped: bool = False
-    asks_elsewhere: bool = False
+    """Its handler leaves out the proxies that are not in the scope of the caller's key."""
+    audit: str | Literal[False] | None = None
+    """What the audit trail calls a POST or DELETE that changed no document; None: the operation's id, False: such a
+    request is not recorded."""
+
+    @property
+    def summary(self) -> str:
+        """Its title."""
+        return self._documentation.partition("\n")[0].removesuffix(".")
+
+    @property
+    def description(self) -> str:
+        """Sentences about it, in Markdown."""
+        text = " ".join(self._documentation.partition("\n")[2].split())
+        return f"{text} PUT and PATCH do the same." if self.method == "PUT" else text
+
+    @property
+    def _documentation(self) -> str:
+        return getdoc(self.handler) or ""
 
     @property
     def within_scope(self) -> bool:
-        """Whether a key that is restricted to some proxies may do it, as far as it is about them."""
+        """Whether a key with a scope of proxies may do it, as far as it is about these proxies."""
         return self.scoped or "{proxy_id}" in self.path or self.access == NONE
 
     @property
+    def beyond_scope(self) -> bool:
+        """Whether no key with a scope of any kind may do it."""
+        return self.permission in BEYOND_SCOPE
+
+    @property
     def permission(self) -> str | None:
-        """The permission that is needed, if it is one."""
+        """The permission that is needed, if `access` is one."""
         return None if self.access.startswith("(") else self.access
 
     @property
     def max_body(self) -> int:
-        """Bytes that a body has at most; where no credentials are needed, as many as are read without any."""
+        """Bytes that a body has at most; without credentials, as many as are read before authentication."""
         return min(SMALL, self.largest_body) if self.access == NONE else self.largest_body
 
     @property
-    def repeatable(self) -> bool:
-        """Does it heed `Idempotency-Key`? Every POST of a known caller, but not what makes or ends tokens."""
+    def idempotency_key(self) -> bool:
+        """Whether it honours `Idempotency-Key`: every POST of a known caller, except those that make or end tokens."""
         return self.method == "POST" and self.access not in (NONE, BEARER)
+
+
+get = partial(Operation, "GET")
+post = partial(Operation, "POST")
+create = partial(Operation, "POST", status=201)
+delete = partial(Operation, "DELETE")
+
+
+def update(path: str, ids: tuple[str, str], *given: Any, **fields: Any) -> tuple[Operation, Operation]:
+    """PUT and PATCH, which do the same; `ids` are of the two."""
+    return Operation("PUT", path, ids[0], *given, **fields), Operation("PATCH", path, ids[1], *given, **fields)
+
+
+def resource(path: str, *, read: str = "", write: str = "", delete: str = "") -> Callable[..., tuple[Operation, ...]]:
+    """Completes the rows of a resource: their paths begin with `path`; GET needs `read`, DELETE needs `delete` or else
+    `write`, the other methods `write`, unless a row has an `access` of its own."""
+    needed = {"GET": read, "DELETE": delete or write}
+
+    def complete(row: Operation) -> Operation:
+        access = row.access or needed.get(row.method, write)
+        if not access:
+            raise ValueError(f"{row.id} does not say who may do it")
+        return replace(row, path=path + row.path, access=access)
+
+    return lambda *rows: tuple(map(complete, rows))

@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
+from api.openapi.schemas.proxies import Logs, LogTail
+from api.openapi.schemas.system import AuditTrail
 from api.operations import query_parameters
-from api.operations.operation import V1, Operation
+from api.operations.operation import V1, get, resource
 from api.resources import audit, logs
-from api.security.permissions import ADMIN
+from api.security.permissions import ADMIN, AUDITOR
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        "GET",
-        f"{V1}/logs",
-        "metrics.read",
-        "queryLogs",
-        "Search access records",
-        logs.query_logs,
-        description=(
-            "Returns the access records that match, newest first. Follow `next_cursor` for older ones; a search "
-            "that exceeds its time limit returns what it found so far."
-        ),
-        query=query_parameters.QUERY_LOGS,
-        scoped=True,
-    ),
-    Operation(
-        "GET",
-        f"{V1}/logs/tail",
-        "metrics.read",
-        "tailLogs",
-        "Wait for new access records",
-        logs.tail_logs,
-        description=(
-            "Waits until records arrive that match, or until `timeout` seconds have passed. Pass `next_cursor` "
-            "of the response as `cursor` of the next request, so that no record is missed."
-        ),
-        query=query_parameters.TAIL_LOGS,
-        scoped=True,
-    ),
-    Operation(
-        "GET",
-        f"{V1}/logs/export",
-        "metrics.read",
+TABLE = resource(V1, read="metrics.read")(
+    get("/logs", "queryLogs", logs.query_logs, Logs, query=query_parameters.QUERY_LOGS, scoped=True),
+    get("/logs/tail", "tailLogs", logs.tail_logs, LogTail, query=query_parameters.TAIL_LOGS, scoped=True),
+    get(
+        "/logs/export",
         "exportLogs",
-        "Export access records",
         logs.export_logs,
-        description=(
-            "Streams all matching access records, newest first, as one JSON object per line. A response that "
-            "cannot be completed breaks off without its last chunk."
-        ),
         query=query_parameters.EXPORT_LOGS,
         produces=logs.NDJSON,
-        enveloped=False,
         scoped=True,
     ),
-    Operation(
-        "GET",
-        f"{V1}/audit",
-        ADMIN,
-        "queryAudit",
-        "Search the audit trail",
-        audit.query_audit,
-        description=(
-            "Returns who changed what, when and from which address, newest first. Secrets are masked in the changes."
-        ),
-        role="auditor",
-        query=query_parameters.QUERY_AUDIT,
-    ),
+    get("/audit", "queryAudit", audit.query_audit, AuditTrail, ADMIN, role=AUDITOR, query=query_parameters.QUERY_AUDIT),
 )

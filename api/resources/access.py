@@ -49,7 +49,12 @@ class ExplainBody(BaseModel):
 
 
 def explain_access(call: Call) -> Reply:
-    """The decision of the proxy's own process. An inactive proxy has none: 400."""
+    """Explain the decision about a request.
+
+    Evaluates the access rules, limits and the egress guard for a client and a target, without sending anything to the
+    target. The response names the rule that decides. `user` is taken to have the right password; without it the client
+    has no credentials.
+    """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         raise invalid("status", "the proxy is inactive, so nobody decides; start it first")

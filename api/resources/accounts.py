@@ -15,7 +15,10 @@ from config.text.formatting import timestamp_text
 
 
 def list_accounts(call: Call) -> Reply:
-    """All of them with what they have used."""
+    """List accounts.
+
+    Returns the accounts of a proxy with their limits, quota and usage. Passwords are never returned.
+    """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     states = call.services.accounts.usage(proxy)
     shown = [_shown(account, states[account.id]) for account in proxy.record.accounts]
@@ -23,33 +26,51 @@ def list_accounts(call: Call) -> Reply:
 
 
 def create_account(call: Call) -> Reply:
-    """201 when it is durable and the proxy's process hears of it."""
+    """Create an account.
+
+    Adds client credentials to a proxy, with optional limits, quota, expiry and client networks. The first account of a
+    proxy turns its authentication on.
+    """
     proxy_id = call.params["proxy_id"]
     proxy = call.services.accounts.add(proxy_id, call.body, call.if_match)
     return _one(call, proxy, call.body.username, 201)
 
 
 def get_account(call: Call) -> Reply:
-    """One of them."""
+    """Show an account.
+
+    Returns the settings of an account and what it has used in the current period. The password is never returned.
+    """
     return _one(call, call.services.proxies.get(call.params["proxy_id"]), call.params["username"])
 
 
 def update_account(call: Call) -> Reply:
-    """Partial, for PUT as for PATCH."""
+    """Update an account.
+
+    Changes the given fields and keeps all others. A new password or a disabled account ends the account's open
+    connections.
+    """
     username = call.params["username"]
     proxy = call.services.accounts.update(call.params["proxy_id"], username, call.body, call.if_match)
     return _one(call, proxy, username)
 
 
 def delete_account(call: Call) -> Reply:
-    """Gone, with its connections and what it has used."""
+    """Delete an account.
+
+    Removes the account and ends its open connections. Clients that send its credentials get 407 from then on.
+    """
     username = call.params["username"]
     call.services.accounts.remove(call.params["proxy_id"], username, call.if_match)
     return Reply({"username": username, "deleted": True})
 
 
 def reset_usage(call: Call) -> Reply:
-    """The period goes on, and nothing is used in it."""
+    """Reset the usage of an account to zero.
+
+    Sets the bytes that the account has used in the current period to zero. An account over its quota can be used again
+    at once.
+    """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     call.services.accounts.reset(proxy, find(proxy.record, call.params["username"]))
     return _one(call, proxy, call.params["username"])

@@ -14,7 +14,10 @@ from config.text.formatting import timestamp_text
 
 
 def list_keys(call: Call) -> Reply:
-    """The caller's own keys; for an administrator, all."""
+    """List API keys.
+
+    Returns the API keys of the caller, and those of all users for an administrator. Only the prefix of a key is shown.
+    """
     found = call.services.store.find(api_keys.COLLECTION)
     keys = [api_keys.load(document) for document in found]
     own = [key for key in keys if _may_manage(call.caller, key)]
@@ -23,7 +26,11 @@ def list_keys(call: Call) -> Reply:
 
 
 def create_key(call: Call) -> Reply:
-    """A key for the caller, shown this once."""
+    """Create an API key.
+
+    Creates a key with some of the permissions of its owner, optionally limited to proxies and client networks. The key
+    is in this response only; it cannot be shown again.
+    """
     caller = call.caller
     missing = first_not_held(caller.permissions(), call.body.permissions or ())
     if missing is not None:
@@ -41,9 +48,10 @@ def create_key(call: Call) -> Reply:
 
 
 def rotate_key(call: Call) -> Reply:
-    """Another key with the same rights, in one step with the end of the old one, or with the time of its end.
+    """Rotate an API key.
 
-    Only the owner's: a key of somebody else would let an administrator act in their name.
+    Creates a key with the name, the permissions, the scope and the lifetime of this one, and revokes this one at once
+    or after `grace` seconds. Only its owner can rotate a key. The new key is in this response only.
     """
     grace = call.body.grace
     with users.one_change:
@@ -52,6 +60,7 @@ def rotate_key(call: Call) -> Reply:
             if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
                 raise not_found("The API key")
             if key.user_id != call.caller.user.id:
+                # With a new key of another user an administrator could act in that user's name.
                 raise forbidden("only its owner can rotate an API key")
             try:
                 record, text, ends = _replaced(call, key, document.revision, grace)
@@ -81,11 +90,14 @@ def _replaced(call: Call, key: api_keys.ApiKey, revision: int, grace: int) -> tu
 
 
 def revoke_key(call: Call) -> Reply:
-    """The key is dead at once. Somebody else's key is not to be told from one that isn't there."""
+    """Revoke an API key.
+
+    Revokes the key at once: the next request with it gets 401 `INVALID_API_KEY`. A key cannot be restored.
+    """
     key_id = call.params["key_id"]
     document = call.services.store.get(api_keys.COLLECTION, key_id)
     if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
-        raise not_found("The API key")
+        raise not_found("The API key")  # also for a key of another user, so that its existence stays unknown
     try:
         call.services.store.delete(api_keys.COLLECTION, key_id)
     except NotStored as error:  # revoked twice at the same time

@@ -27,7 +27,10 @@ _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def query_audit(call: Call) -> Reply:
-    """Newest first. `next_cursor` goes on where this page ends, whatever was added meanwhile."""
+    """Search the audit trail.
+
+    Returns who changed what, when and from which address, newest first. Secrets are masked in the changes.
+    """
     query = call.query
     query.refuse_others()
     limit = query.integer("limit", 100, 1, 1000)

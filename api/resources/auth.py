@@ -53,7 +53,11 @@ class RotateKey(BaseModel):
 
 
 def login(call: Call) -> Reply:
-    """A pair of tokens for a name and a password."""
+    """Sign in.
+
+    Exchanges a user name and a password for an access token and a refresh token. After too many failures for one user
+    from one address, sign-ins are refused with 429 for 15 minutes.
+    """
     user = call.services.authenticator.sign_in(call.body.username, call.body.password, call.address)
     with users.one_change:
         now = users.by_id(call.services.store, user.id)
@@ -67,7 +71,11 @@ def login(call: Call) -> Reply:
 
 
 def refresh(call: Call) -> Reply:
-    """The next pair; the refresh token that was sent is worth nothing from now on."""
+    """Get new tokens.
+
+    Exchanges a refresh token for a new access token and a new refresh token. A refresh token is valid once; using an
+    old one again revokes all tokens of that sign-in.
+    """
     try:
         user_id, pair = call.services.tokens.refresh(call.body.refresh_token)
     except ExpiredToken as error:
@@ -85,13 +93,20 @@ def refresh(call: Call) -> Reply:
 
 
 def validate(call: Call) -> Reply:
-    """What the bearer token is good for."""
+    """Validate an access token.
+
+    Checks the signature and the expiry of the access token in `Authorization` and returns its owner and permissions.
+    An expired token is answered with 401 `TOKEN_EXPIRED`.
+    """
     claims = _claims(call.caller)
     return Reply({"valid": True, **_who(call.caller), "expires_at": timestamp_text(claims.expires_at)})
 
 
 def logout(call: Call) -> Reply:
-    """The token and its refresh family are dead."""
+    """Sign out.
+
+    Revokes the access token in `Authorization` and its refresh tokens. Both stay revoked after a restart.
+    """
     claims = _claims(call.caller)
     call.services.audit.append("auth.logout", account(call.caller.user))
     call.services.tokens.revoke(claims.family)
@@ -99,7 +114,11 @@ def logout(call: Call) -> Reply:
 
 
 def rotate_signing_key(call: Call) -> Reply:
-    """New tokens are signed with a new key; those that are out there stay good until they end, unless they end now."""
+    """Rotate the signing key of access tokens.
+
+    Signs new access tokens with a new key. Tokens signed with the previous key stay valid until they expire, unless
+    `revoke_previous` is true.
+    """
     revoke = call.body.revoke_previous
     resource = {"type": "signing_key", "id": None, "name": None}
     call.services.audit.append("signing_key.rotated", resource, details={"revoke_previous": revoke})
@@ -108,7 +127,11 @@ def rotate_signing_key(call: Call) -> Reply:
 
 
 def who_am_i(call: Call) -> Reply:
-    """Who the credential says that the caller is."""
+    """Show who the caller is.
+
+    Returns the identity behind the credentials of this request: a key with its permissions, or a user. It changes
+    nothing, so a client can use it to check its credentials.
+    """
     caller = call.caller
     if caller.key is not None:
         return Reply({"authenticated": True, "key_id": caller.key.id, "permissions": caller.permissions()})

@@ -13,7 +13,11 @@ from config.model.proxies import ProxyRecord
 
 
 def pac(call: Call) -> Reply:
-    """The PAC file of the active proxies that the caller may see, with a tag if one is given."""
+    """Get a PAC file of the active proxies.
+
+    Returns a proxy auto-configuration file for browsers with all active proxies, or with those of one `tag`. It needs
+    no credentials when `security.public_pac` is on.
+    """
     call.query.refuse_others()
     tag = call.query.text("tag")
     direct = call.query.one_of("direct", ("true", "false")) == "true"
@@ -31,8 +35,12 @@ def pac(call: Call) -> Reply:
     return Reply({}, headers=_HEADERS, document=Document(text.encode(), pac_file.MEDIA_TYPE))
 
 
-def show_snippets(call: Call) -> Reply:
-    """The lines for one proxy."""
+def get_snippets(call: Call) -> Reply:
+    """Get client configuration snippets.
+
+    Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use this proxy.
+    Passwords appear as placeholders.
+    """
     call.query.refuse_others()
     record = call.services.proxies.get(call.params["proxy_id"]).record
     return Reply({"snippets": client_snippets.of(record, _own_host(call), _has_private_ca(call, record))})

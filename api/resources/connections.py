@@ -26,7 +26,11 @@ EVERYTHING = ConnectionFilter()
 
 
 def list_connections(call: Call) -> Reply:
-    """A page of them. An inactive proxy has none."""
+    """List live connections.
+
+    Returns the open connections of a proxy with client, account, target, age and bytes moved. Filters and order are
+    given in the query.
+    """
     call.query.refuse_others()
     question = QueryConnections(
         only=_filter(call),
@@ -39,7 +43,10 @@ def list_connections(call: Call) -> Reply:
 
 
 def end_connection(call: Call) -> Reply:
-    """Ended, or 404 when it is gone."""
+    """End a live connection.
+
+    Ends one open connection at once. Its access record has the reason `ended_by_operator`.
+    """
     connection_id = call.params["connection_id"]
     ended = _ask(call, CloseConnections(connection_id, EVERYTHING), Ended(0))
     if not ended.count:
@@ -48,7 +55,11 @@ def end_connection(call: Call) -> Reply:
 
 
 def end_connections(call: Call) -> Reply:
-    """All that match; none without a filter, unless all are asked for in so many words."""
+    """End live connections by filter.
+
+    Ends all open connections that match the filters, and returns how many there were. Without a filter, `all=true` is
+    required.
+    """
     call.query.refuse_others()
     everything = call.query.one_of("all", ("true", "false")) == "true"
     only = _filter(call)

@@ -27,20 +27,40 @@ SCARCE_PERCENT = 95.0
 """Of memory or disk in use: from here on the check says `degraded`."""
 
 
-def small(call: Call) -> Reply:
-    """200 healthy or degraded, 503 unhealthy."""
+def check(call: Call) -> Reply:
+    """Health check.
+
+    Answers 200 while the service is healthy or degraded, 503 while it is unhealthy. It needs no credentials and has no
+    rate limit, so a load balancer can poll it.
+    """
     services = call.services
     status = _overall(_database(services), _proxy_service(services), _webhook_check(services))
     return Reply({"status": status, "version": VERSION}, _http_status(status))
 
 
+def ready(call: Call) -> Reply:
+    """Readiness check.
+
+    Answers 200 when the service can do its work, 503 otherwise. Use it to decide whether to send traffic to the
+    service.
+    """
+    return check(call)
+
+
 def live(_call: Call) -> Reply:
-    """This process answers; nothing else is asked."""
+    """Liveness check.
+
+    Answers 200 as long as the API process can answer at all. Use it to decide whether to restart the service.
+    """
     return Reply({"status": "alive"})
 
 
 def report(call: Call) -> Reply:
-    """The health report. For a key with a scope of proxies there are no others."""
+    """Show the health report.
+
+    Reports the state of the configuration store, the proxies, the memory and the disk, each with its own status. The
+    overall `status` is `healthy`, `degraded` or `unhealthy`.
+    """
     services = call.services
     checks = {
         "database": _database(services),
@@ -62,7 +82,11 @@ def report(call: Call) -> Reply:
 
 
 def system_status(call: Call) -> Reply:
-    """The system status, which tells of all proxies together."""
+    """Show the system status.
+
+    Reports the uptime, memory and CPU use of the service, and the traffic of all proxies together. It also counts what
+    was lost, such as events or records.
+    """
     services = call.services
     fleet = services.fleet.whole()
     return Reply(_system(services, fleet))

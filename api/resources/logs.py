@@ -38,7 +38,11 @@ NDJSON = "application/x-ndjson"
 
 
 def query_logs(call: Call) -> Reply:
-    """Newest first. A key with a scope sees only the records of the proxies in it."""
+    """Search access records.
+
+    Returns the access records that match, newest first. Follow `next_cursor` for older ones; a search that exceeds its
+    time limit returns what it found so far.
+    """
     meant_proxies(call)
     call.query.refuse_others()
     question = _page_question(call)
@@ -56,7 +60,11 @@ def query_logs(call: Call) -> Reply:
 
 
 def tail_logs(call: Call) -> Reply:
-    """What was stored after the cursor, in the order of storing; waits for it when there is nothing yet."""
+    """Wait for new access records.
+
+    Waits until records arrive that match, or until `timeout` seconds have passed. Pass `next_cursor` of the response
+    as `cursor` of the next request, so that no record is missed.
+    """
     meant_proxies(call)
     query = call.query
     query.refuse_others()
@@ -70,7 +78,11 @@ def tail_logs(call: Call) -> Reply:
 
 
 def export_logs(call: Call) -> Reply:
-    """All records of the search, newest first, a line of JSON each; read page by page as the client takes them."""
+    """Export access records.
+
+    Streams all matching access records, newest first, as one JSON object per line. A response that cannot be completed
+    breaks off without its last chunk.
+    """
     meant_proxies(call)
     query = call.query
     query.refuse_others()

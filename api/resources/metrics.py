@@ -25,7 +25,11 @@ INCLUDED = ("proxies",)
 
 
 def query_metrics(call: Call) -> Reply:
-    """Series by name."""
+    """Query metrics over time.
+
+    Returns a series of points for each metric, aligned to `interval`. A rate is 0 where there was no traffic; an
+    average has no point there.
+    """
     query = call.query
     wanted, proxy_ids = query.text("proxy_id"), meant_proxies(call)
     query.refuse_others()
@@ -45,7 +49,11 @@ def query_metrics(call: Call) -> Reply:
 
 
 def realtime(call: Call) -> Reply:
-    """The snapshot, with the proxies that it is of if they are asked for: one request for a screen of all of them."""
+    """Show current metrics.
+
+    Returns one number for each metric, not older than two seconds. Subscribe to the metrics socket instead of polling
+    when you need a value each second.
+    """
     wanted, proxy_ids = call.query.text("proxy_id"), meant_proxies(call)
     call.query.refuse_others()
     included = call.query.one_of("include", INCLUDED)
@@ -62,10 +70,14 @@ def realtime(call: Call) -> Reply:
 
 
 def exposition(call: Call) -> Reply:
-    """What a scraper gets. `call.identified` is None for one that came by the token."""
+    """Prometheus metrics.
+
+    Returns all counters and gauges in the text format of Prometheus. A scraper may send `metrics.prometheus_token` as
+    bearer token instead of the credentials of a user.
+    """
     from api.services.prometheus import MEDIA_TYPE, Parts, expose
 
-    caller, services = call.identified, call.services
+    caller, services = call.identified, call.services  # no caller: it came with `metrics.prometheus_token`
     scope = None if caller is None else caller.scope
     records = [each.record for each in services.proxies.all() if scope is None or each.record.id in scope]
     ids = tuple(each.id for each in records)

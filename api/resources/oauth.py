@@ -47,7 +47,11 @@ class OAuthCallback(BaseModel):
 
 
 def authorize(call: Call) -> Reply:
-    """A redirect to the provider; for who accepts JSON by name, the same as data."""
+    """Start a sign-in at an identity provider.
+
+    Redirects to the identity provider with state, nonce and PKCE challenge. With `Accept: application/json` it returns
+    the address instead of redirecting.
+    """
     sign_ins = _enabled(call, "provider")
     settings = sign_ins.settings
     wanted = call.query.one_of("provider", PROVIDERS)
@@ -66,7 +70,11 @@ def authorize(call: Call) -> Reply:
 
 
 def callback(call: Call) -> Reply:
-    """Tokens, as after a login, for who has signed in at the provider."""
+    """Finish a sign-in at an identity provider.
+
+    Exchanges the code and the state from the identity provider for tokens of this API. A first sign-in creates a user
+    of role `user`, unless `auth.oauth2.auto_create` is off.
+    """
     sign_ins = _enabled(call, "state")
     body: OAuthCallback = call.body
     try:

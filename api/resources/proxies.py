@@ -43,7 +43,11 @@ class ProxyTest(BaseModel):
 
 
 def list_proxies(call: Call) -> Reply:
-    """A page of them, oldest first. A key with a scope sees only those in it."""
+    """List proxies.
+
+    Returns one page of proxies, the oldest first, each with its actual state and statistics. `status` and `protocol`
+    filter the list.
+    """
     call.query.refuse_others()
     page = call.query.integer("page", 1, 1, 1_000_000)
     per_page = call.query.integer("per_page", 50, 1, 100)
@@ -77,51 +81,82 @@ def pagination(page: int, per_page: int, total: int) -> dict[str, Any]:
 
 
 def create_proxy(call: Call) -> Reply:
-    """201 when its socket is bound and its record durable."""
+    """Create a proxy.
+
+    Binds the listening socket, stores the proxy and starts its process. If the address cannot be bound, the response
+    is 400 on `port` or `host`, and nothing is stored.
+    """
     proxy = call.services.proxies.create(call.body)
     headers = {"Location": f"/api/v1/proxies/{proxy.record.id}"}
     return Reply({"proxy": proxy_views.created(proxy), "warnings": _warnings(proxy)}, 201, proxy.revision, headers)
 
 
 def get_proxy(call: Call) -> Reply:
-    """The detail form."""
+    """Show a proxy.
+
+    Returns the configuration of the proxy, its actual state under `runtime` and its statistics. The `ETag` of the
+    response can be sent as `If-Match` with an update.
+    """
     return _one(call, call.services.proxies.get(call.params["proxy_id"]))
 
 
 def update_proxy(call: Call) -> Reply:
-    """Partial, for PUT as for PATCH."""
+    """Update a proxy.
+
+    Changes the given fields and keeps all others. The change applies to new connections at once and ends none, unless
+    it takes a client's access away.
+    """
     return _one(
         call, call.services.proxies.update(call.params["proxy_id"], call.body, call.if_match, call.caller.scope)
     )
 
 
 def delete_proxy(call: Call) -> Reply:
-    """The configuration is gone; the process drains."""
+    """Delete a proxy.
+
+    Closes the listening socket, drains open connections and removes the configuration. The statistics and access
+    records of the proxy are kept until their retention ends.
+    """
     proxy_id = call.params["proxy_id"]
     call.services.proxies.delete(proxy_id, call.if_match)
     return Reply({"id": proxy_id, "deleted": True})
 
 
 def start_proxy(call: Call) -> Reply:
-    """Active from now on."""
+    """Start a proxy.
+
+    Sets the proxy to `active` and starts its process. `changed` is false if it was active already.
+    """
     proxy, changed = call.services.proxies.start(call.params["proxy_id"], call.if_match)
     return _acted(call, proxy, changed, "The proxy was started" if changed else "The proxy was active already")
 
 
 def stop_proxy(call: Call) -> Reply:
-    """Inactive from now on."""
+    """Stop a proxy.
+
+    Sets the proxy to `inactive`, closes its listening socket and drains open connections. `changed` is false if it was
+    inactive already.
+    """
     proxy, changed = call.services.proxies.stop(call.params["proxy_id"], call.if_match)
     return _acted(call, proxy, changed, "The proxy was stopped" if changed else "The proxy was inactive already")
 
 
 def restart_proxy(call: Call) -> Reply:
-    """A new process."""
+    """Restart a proxy.
+
+    Starts a new process on the same listening socket and drains the old one, so no connection is refused. An inactive
+    proxy is started.
+    """
     proxy = call.services.proxies.restart(call.params["proxy_id"], call.if_match)
     return _acted(call, proxy, True, "The proxy was restarted")
 
 
 def test_proxy(call: Call) -> Reply:
-    """One GET through the proxy. Whatever comes of it, the test itself was done: 200."""
+    """Test a proxy with one request.
+
+    Sends one GET through the proxy to `url`, as an authorized client would. The response is 200 also when the test
+    fails; `status` and `error` in `test_result` have the outcome.
+    """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     url, timeout = call.body.url, float(call.body.timeout)
     return Reply({"test_result": call.services.tester.run(proxy, url, timeout, call.request_id)})

@@ -7,21 +7,33 @@ from api.services.settings import Shown
 
 
 def get_settings(call: Call) -> Reply:
-    """What is in force, whoever said it."""
+    """Show the settings.
+
+    Returns the settings that are in effect, from the configuration file and the API together. Secrets are not among
+    them.
+    """
     shown = call.services.live.show()
     return Reply(dict(shown.groups), revision=shown.revision)
 
 
 def update_settings(call: Call) -> Reply:
-    """Partial and deep, for PUT as for PATCH. A new address is taken when this answer is on its way."""
+    """Update the settings.
+
+    Changes the given settings and keeps all others. One invalid field changes nothing.
+    """
     return _changed(call, *call.services.live.update(call.body, call.if_match))
 
 
 def unset_setting(call: Call) -> Reply:
-    """What the configuration says of it holds again; all settings as they are then."""
+    """Reset a setting.
+
+    Forgets what was set through the API of one setting, such as `logging.level`, so that the value of the
+    configuration is in effect again. Returns all settings.
+    """
     return _changed(call, *call.services.live.unset(call.params["setting"], call.if_match))
 
 
 def _changed(call: Call, shown: Shown, moved: bool) -> Reply:
+    # A new address is used as soon as this response is written.
     then = call.services.on_moved if moved else None
     return Reply(dict(shown.groups), revision=shown.revision, then=then)

@@ -23,7 +23,11 @@ PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
 
 
 def export_config(call: Call) -> Reply:
-    """Everything as one document; that it was taken is on record."""
+    """Export the configuration.
+
+    Returns proxies, users, webhooks and changed settings as one document. Secrets are left out, or sealed under the
+    passphrase in `X-Passphrase` with `secrets=encrypted`.
+    """
     call.query.refuse_others()
     how = call.query.one_of("secrets", SECRETS) or "omitted"
     passphrase = _passphrase(call)
@@ -38,7 +42,11 @@ def export_config(call: Call) -> Reply:
 
 
 def import_config(call: Call) -> Reply:
-    """All of the document or nothing of it."""
+    """Import a configuration.
+
+    Changes the configuration to what the document says, all or nothing, and returns the differences. With
+    `dry_run=true` it only returns what would change.
+    """
     call.query.refuse_others()
     order = Order(
         document=call.body,

@@ -25,14 +25,22 @@ from config.weak_passwords import weakness
 
 
 def list_users(call: Call) -> Reply:
-    """All of them, oldest first."""
+    """List users.
+
+    Returns all users of this API, without their passwords. Users manage the service; clients of a proxy are its
+    accounts.
+    """
     found = [users.load(document) for document in call.services.store.find(users.COLLECTION)]
     found.sort(key=lambda user: (user.created_at, user.id))
     return Reply({"users": [user.view() for user in found], "total": len(found)})
 
 
 def create_user(call: Call) -> Reply:
-    """A new user who has nothing that the creator hasn't."""
+    """Create a user.
+
+    Creates a user with a role, or with permissions of their own. The caller cannot grant a permission that the caller
+    does not have.
+    """
     _refuse_weak(call.body.password, call.body.username)
     user = users.new_user(call.body)
     _require_as_much_as(call, user)
@@ -46,13 +54,19 @@ def create_user(call: Call) -> Reply:
 
 
 def get_user(call: Call) -> Reply:
-    """One user."""
+    """Show a user.
+
+    Returns a user with role, permissions and last sign-in. Users can read their own record without `users.read`.
+    """
     document = _document(call)
     return Reply({"user": users.load(document).view()}, revision=document.revision)
 
 
 def update_user(call: Call) -> Reply:
-    """Partial, for PUT as for PATCH. A new password or a disabled account ends all tokens of the user."""
+    """Update a user.
+
+    Changes the given fields and keeps all others. A new password or the status `disabled` ends the user's tokens.
+    """
     body: UserUpdate = call.body
     seen = users.load(_matching(call))
     _authorise_update(call, seen, body)
@@ -79,7 +93,10 @@ def update_user(call: Call) -> Reply:
 
 
 def delete_user(call: Call) -> Reply:
-    """Gone, with their tokens and keys."""
+    """Delete a user.
+
+    Deletes the user and revokes their tokens and API keys. The last active administrator cannot be deleted.
+    """
     store = call.services.store
     with users.one_change:
         before = _matching(call)

@@ -20,7 +20,10 @@ DELIVERY_STATES = ("waiting", "delivered", "failed")
 
 
 def list_webhooks(call: Call) -> Reply:
-    """All of them, oldest first."""
+    """List webhooks.
+
+    Returns all webhooks with their subscriptions and the state of their deliveries. Secrets are not returned.
+    """
     found = call.services.webhooks.all()
     statuses = call.services.webhooks.statuses() if found else {}
     shown = [_shown(call, webhook, statuses.get(webhook.record.id)) for webhook in found]
@@ -28,19 +31,29 @@ def list_webhooks(call: Call) -> Reply:
 
 
 def create_webhook(call: Call) -> Reply:
-    """201, with the secret."""
+    """Create a webhook.
+
+    Subscribes an address to events. The signing secret is in this response only.
+    """
     _may_hear(call, call.body.events)
     stored, secret = call.services.webhooks.create(call.body)
     return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, 201, stored.revision)
 
 
 def get_webhook(call: Call) -> Reply:
-    """One of them."""
+    """Show a webhook.
+
+    Returns a webhook with its subscriptions. The signing secret is not returned.
+    """
     return _one(call, call.services.webhooks.get(call.params["webhook_id"]))
 
 
 def update_webhook(call: Call) -> Reply:
-    """Partial, for PUT as for PATCH."""
+    """Update a webhook.
+
+    Changes the given fields and keeps all others. Setting `enabled` to true resumes the deliveries of a webhook that
+    was disabled.
+    """
 
     def check(record: WebhookRecord) -> None:
         _may_hear(call, record.events)
@@ -49,20 +62,31 @@ def update_webhook(call: Call) -> Reply:
 
 
 def delete_webhook(call: Call) -> Reply:
-    """Gone, with what waits for it."""
+    """Delete a webhook.
+
+    Deletes the webhook and the deliveries that wait for it. No further request is sent to its address.
+    """
     webhook_id = call.params["webhook_id"]
     call.services.webhooks.delete(webhook_id, call.if_match)
     return Reply({"id": webhook_id, "deleted": True})
 
 
 def rotate_secret(call: Call) -> Reply:
-    """Another secret; what is sent is signed with both for a day."""
+    """Rotate the secret of a webhook.
+
+    Creates a new signing secret, which is in this response only. Deliveries carry signatures of both secrets for 24
+    hours.
+    """
     stored, secret = call.services.webhooks.rotate(call.params["webhook_id"], call.if_match)
     return Reply({"webhook": {**_shown(call, stored, None), "secret": secret}}, revision=stored.revision)
 
 
 def test_webhook(call: Call) -> Reply:
-    """One request, now, also to a webhook that is disabled."""
+    """Send a test event to a webhook.
+
+    Sends a `webhook.test` event at once and waits for the outcome. The response is 200 also when the delivery fails;
+    `delivered` and `error` have the outcome.
+    """
     webhook = call.services.webhooks.get(call.params["webhook_id"])
     probed = call.services.webhooks.probe(webhook.record.id, call.services.settings.webhooks.timeout, call.request_id)
     return Reply(
@@ -76,7 +100,11 @@ def test_webhook(call: Call) -> Reply:
 
 
 def list_deliveries(call: Call) -> Reply:
-    """Newest first."""
+    """List deliveries.
+
+    Returns the deliveries of a webhook, newest first, each with its attempts. They are kept for
+    `webhooks.retention_days`.
+    """
     query = call.query
     query.refuse_others()
     webhook_id = call.params["webhook_id"]
@@ -94,7 +122,11 @@ def list_deliveries(call: Call) -> Reply:
 
 
 def redeliver(call: Call) -> Reply:
-    """The same event with the same id once more, at once."""
+    """Redeliver an event.
+
+    Sends the event of a delivery again at once, with the same id, also for a disabled webhook. The receiver can use
+    the id to ignore duplicates.
+    """
     webhook = call.services.webhooks.get(call.params["webhook_id"])
     page = call.services.webhooks.redeliver(webhook.record.id, call.params["delivery_id"])
     return Reply({"delivery": _delivery(call, page.deliveries[0])})

@@ -21,6 +21,8 @@ PERMISSIONS = (
     ADMIN,
 )
 GRANTABLE = frozenset({*PERMISSIONS, ALL})
+BEYOND_SCOPE = frozenset(("users.write", "users.delete", "settings.write", ADMIN))
+"""What no key with a scope may do, whatever its permissions: it affects everything."""
 
 ROLES: dict[str, tuple[str, ...]] = {
     "administrator": (ALL,),

@@ -11,7 +11,6 @@ from falcon.testing import Result, TestClient
 
 from api.app import OPERATIONS
 from api.openapi.document import build
-from api.openapi.responses import ANSWERS
 from api.operations import Operation
 
 _ROUTES = [
@@ -41,9 +40,9 @@ def check(operation: Operation, result: Result) -> None:
     """Raises `AssertionError` or pydantic's `ValidationError` where the answer isn't as described."""
     told = document()["paths"][operation.path][operation.method.lower()]["responses"]
     assert str(result.status_code) in told, f"{operation.id} answered {result.status_code}, which is not described"
-    if operation.enveloped and result.json["success"]:
-        ANSWERS[operation.id].model_validate_json(_data(result), strict=True)
-    elif operation.enveloped:
+    if operation.response is not None and result.json["success"]:
+        operation.response.model_validate_json(_data(result), strict=True)
+    elif operation.response is not None:
         assert result.json["error"].keys() == {"code", "message", "details"}
 
 

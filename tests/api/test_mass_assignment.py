@@ -36,14 +36,14 @@ def places(body: dict[str, Any], path: str = "") -> list[tuple[str, dict[str, An
     return found
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.model is not None], ids=by_id)
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.body is not None], ids=by_id)
 def test_what_only_the_product_sets_is_refused_by_its_name(api: Api, operation: Operation) -> None:
     headers = {} if operation.access == NONE else api.token()
     path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
     before = api.store.revision
-    assert operation.model is not None
+    assert operation.body is not None
     for place, part in places(BODIES[operation.id]):
-        known = {*part, *(operation.model.model_fields if not place else ())}
+        known = {*part, *(operation.body.model_fields if not place else ())}
         planted = dict.fromkeys([name for name in PLANTED if name not in known], "planted")
         part.update(planted)
         try:
