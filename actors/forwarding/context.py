@@ -25,7 +25,7 @@ from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.limits import Limits
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.connection_pool import Pool
+from actors.forwarding.net.connection_pool import ConnectionPool
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.resolver import Resolver, new_threads
 from actors.forwarding.net.source_address import Source
@@ -114,7 +114,7 @@ class Serving:
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
         self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)))
-        self.pool = Pool(loop, self.deadlines, pool_limit, pool_kept)
+        self.pool = ConnectionPool(loop, self.deadlines, pool_limit, pool_kept)
         self.policy = Policy(keep_alive_timeout=pool_kept, handshake_timeout=handshake_timeout, date=DateLine())
         self.count = Count()
         self.open: set[Open] = set()
@@ -289,7 +289,7 @@ class Serving:
         if self.debug:
             trace.note(self, connection.number, "ended after %.3f s", self.clock() - connection.number / 1e6)
         self.open.discard(connection)
-        self.deadlines.forget(connection)
+        self.deadlines.cancel(connection)
         if connection.meter is not None:
             connection.meter.close()
         if self.limits.counts_clients:
@@ -316,7 +316,7 @@ class Serving:
     def replaced(self, connection: Open, tunnel: Open) -> None:
         """A client's connection has become a tunnel."""
         self.open.discard(connection)
-        self.deadlines.forget(connection)
+        self.deadlines.cancel(connection)
         self.open.add(tunnel)
         if tunnel.meter is not None:
             tunnel.meter.holder = tunnel

@@ -176,7 +176,7 @@ class Silent:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.noted = 0
+        self.scheduled_for = 0
 
     def live(self) -> Live:
         Silent.looks += 1

@@ -59,7 +59,7 @@ def street(request: pytest.FixtureRequest) -> Iterator[Street]:
 
 def test_a_closed_gate_lets_nothing_pass_and_is_no_end(street: Street) -> None:
     street.start.send(b"x" * 1000)
-    assert street.flow.pump() is Progress.HELD
+    assert street.flow.pump() is Progress.THROTTLED
     assert (street.arrived(), street.throttle.spent) == (0, 0)
 
 
@@ -69,7 +69,7 @@ def test_what_the_gate_gives_is_what_moves(street: Street) -> None:
         street.throttle.open_for = share
         progress = street.flow.pump()
         assert street.arrived() == moved
-        assert progress is (Progress.EMPTY if share == 5000 else Progress.HELD)
+        assert progress is (Progress.EMPTY if share == 5000 else Progress.THROTTLED)
     assert street.throttle.spent == street.flow.moved == 1000
 
 
@@ -77,7 +77,7 @@ def test_the_end_is_seen_once_the_gate_opens_again(street: Street) -> None:
     street.start.send(b"x" * 10)
     street.start.close()
     street.throttle.open_for = 10
-    assert street.flow.pump() is Progress.HELD
+    assert street.flow.pump() is Progress.THROTTLED
     street.throttle.open_for = 1
     assert street.flow.pump() is Progress.ENDED
     assert street.throttle.spent == 10

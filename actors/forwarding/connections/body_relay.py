@@ -59,9 +59,9 @@ def flow_down(client: Client) -> None:
     moved = flow.moved - before
     client.serving.moved(moved, from_client=False)
     client.bytes_out += moved
-    if progress is Progress.TURN:
+    if progress is Progress.YIELDED:
         client.loop.call_soon(client.go_on)
-    elif progress is Progress.HELD and flow.throttle is not None:
+    elif progress is Progress.THROTTLED and flow.throttle is not None:
         flow.throttle.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:
@@ -97,9 +97,9 @@ def flow_up(client: Client) -> None:
     moved = flow.moved - before
     client.serving.moved(moved, from_client=True)
     client.bytes_in += moved
-    if progress is Progress.TURN:
+    if progress is Progress.YIELDED:
         client.loop.call_soon(client.go_on)
-    elif progress is Progress.HELD and flow.throttle is not None:
+    elif progress is Progress.THROTTLED and flow.throttle is not None:
         flow.throttle.wait(client.go_on)
     ended = progress is Progress.ENDED
     if ended or progress is Progress.COMPLETE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 from typing import TYPE_CHECKING
 
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import Open
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ class Bound:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._origin: Origin | None = None
+        self._origin: OriginConnection | None = None
         self._served: tuple[str, int, str] | None = None
 
-    def rest(self, origin: Origin, reusable: bool) -> None:
+    def rest(self, origin: OriginConnection, reusable: bool) -> None:
         """A request on `origin` is over: keep it for the client; where that can't be, end the client as well."""
         client = self._client
         if not reusable or client.over:
@@ -43,7 +43,7 @@ class Bound:
         origin.readable = False
         client.loop.hand_over(origin.fd, self._disturbed)
 
-    def take(self, command: Open) -> Origin | None:
+    def take(self, command: Open) -> OriginConnection | None:
         """The connection for this request of the client; None when another one has to be made."""
         origin = self._origin
         current = origin is not None and origin.epoch == self._client.serving.pool.epoch
@@ -56,7 +56,7 @@ class Bound:
     def _disturbed(self, mask: int) -> None:
         """Something happened while it rested: the end, or bytes that nobody asked for. Being writable is nothing."""
         origin = self._origin
-        if origin is not None and mask & ~select.EPOLLOUT and (origin.plain or not origin.quiet):
+        if origin is not None and mask & ~select.EPOLLOUT and (origin.plain or not origin.is_reusable):
             self.end()
             self._client.retire(patient=False)
 

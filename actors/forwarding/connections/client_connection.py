@@ -2,7 +2,7 @@
 
 Back-pressure is one rule in both directions: nothing is read from one side while bytes for the other side wait here.
 So at most one read's worth is ever held, whatever the speeds. Sockets are edge-triggered, so "there may be more to
-read" is remembered (`client_readable`, `Origin.readable`) until a read says that there isn't.
+read" is remembered (`client_readable`, `OriginConnection.readable`) until a read says that there isn't.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.connections.table import Live
 from actors.forwarding.context import Serving
 from actors.forwarding.isolation import isolated
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.net.lingering_close import linger
 from actors.forwarding.net.splice import AnyFlow
@@ -73,7 +73,6 @@ class Client:
         "last",
         "loop",
         "meter",
-        "noted",
         "number",
         "origin",
         "origin_broke",
@@ -83,6 +82,7 @@ class Client:
         "relay",
         "reported",
         "request",
+        "scheduled_for",
         "serving",
         "session",
         "sock",
@@ -104,7 +104,7 @@ class Client:
         self.over = False
         self.check: Check | None = None
         self._unsent = 0
-        self.origin: Origin | None = None
+        self.origin: OriginConnection | None = None
         self.origin_ended = False
         self.origin_broke = False
         self.dial: Dial | Inbound | Route | None = None
@@ -125,8 +125,8 @@ class Client:
         """By whom it was let in, or let go on."""
         self.reported = ""
         """What rules in report mode would have refused about this client."""
-        self.noted = NEVER
-        serving.deadlines.note(self)
+        self.scheduled_for = NEVER
+        serving.deadlines.schedule(self)
 
     @property
     def fileno(self) -> int:
@@ -320,8 +320,8 @@ class Client:
             more = DO[type(command)](self, command)
             if more:
                 commands.extend(more)  # an answer given at once; the question is always the last of its list
-        if self.session.deadline + QUANTUM < self.noted and not self.over:
-            self.serving.deadlines.note(self)
+        if self.session.deadline + QUANTUM < self.scheduled_for and not self.over:
+            self.serving.deadlines.schedule(self)
 
     # --- ends ---
 

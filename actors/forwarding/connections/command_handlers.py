@@ -11,7 +11,7 @@ from actors.forwarding.connections.bound_origin import Bound
 from actors.forwarding.connections.deferred_handlers import associate, authorize, listen, open_origin
 from actors.forwarding.connections.tunnel import Tunnel as RunningTunnel
 from actors.forwarding.connections.udp_association import Association
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import (
     Associate,
     Authorize,
@@ -52,16 +52,16 @@ def leave_origin(client: Client, command: LeaveOrigin) -> None:
         return
     if origin.parent is not None:
         origin.parent.left()
-    reusable = command.reusable and not client.origin_ended and origin.quiet
+    reusable = command.reusable and not client.origin_ended and origin.is_reusable
     if command.authenticated or origin.authenticated:
         _leave_bound(client, origin, reusable)
     elif reusable:
-        client.serving.pool.give(origin)
+        client.serving.pool.release(origin)
     else:
         client.serving.pool.close(origin)
 
 
-def _leave_bound(client: Client, origin: Origin, reusable: bool) -> None:
+def _leave_bound(client: Client, origin: OriginConnection, reusable: bool) -> None:
     origin.authenticated = True
     if client.bound is None:
         client.bound = Bound(client)
@@ -79,7 +79,7 @@ def _tunnel(client: Client, command: Tunnel) -> None:
     )
     client.origin = None
     client.over = True
-    client.serving.pool.leave(origin)
+    client.serving.pool.detach(origin)
     client.serving.replaced(client, tunnel)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from actors.forwarding.connections.bind_listener import Inbound
 from actors.forwarding.connections.udp_association import relay_socket
 from actors.forwarding.isolation import isolated
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.dialer import ENDED, READABLE, Dial
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Associate, Authorize, Command, Listen, Open
@@ -147,7 +147,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
         )
 
         return open_through_parent(client, command)
-    origin = None if command.fresh else serving.pool.take(target)
+    origin = None if command.fresh else serving.pool.acquire((target.host, target.port))
     if origin is not None:
         if serving.debug:
             trace.note(serving, client.number, "to %s by a kept connection", target.text.decode("ascii"))
@@ -159,7 +159,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
     return None
 
 
-def _go_on_with(client: Client, origin: Origin) -> list[Command]:
+def _go_on_with(client: Client, origin: OriginConnection) -> list[Command]:
     """The client's own connection, once more. No other may take its place, so it isn't `reused` to the session."""
     client.request.parent = origin.parent
     if origin.parent is not None:
@@ -220,7 +220,7 @@ def _dialled(client: Client, command: Open, result: socket.socket | Failure, epo
     if isinstance(result, Failure):
         client.perform(client.session.failed(result, now))
     else:
-        origin = Origin(result, (command.target.host, command.target.port), epoch, dial.reported)
+        origin = OriginConnection(result, (command.target.host, command.target.port), epoch, dial.reported)
         origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
         if client.serving.debug:
             trace.note_peer(client.serving, client.number, result)
@@ -231,7 +231,7 @@ def _dialled(client: Client, command: Open, result: socket.socket | Failure, epo
     client.go_on()
 
 
-def join(client: Client, origin: Origin) -> None:
+def join(client: Client, origin: OriginConnection) -> None:
     """Let what happens at `origin` come to the client connection."""
     client.origin = origin
     client.origin_ended = client.origin_broke = False
@@ -270,7 +270,7 @@ def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -
         client.perform(client.session.failed(result, client.loop.now))
     else:
         sock, peer = result
-        origin = Origin(sock, peer)
+        origin = OriginConnection(sock, peer)
         origin.readable = True  # it may have spoken first
         join(client, origin)
         client.perform(client.session.opened(False, client.loop.now, peer))

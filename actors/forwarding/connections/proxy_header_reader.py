@@ -40,7 +40,7 @@ class ProxyHeaderReader:
 
     meter: Meter | None = None  # a header counts for nobody
 
-    __slots__ = ("_announced", "_serving", "client_ip", "deadline", "noted", "number", "sock")
+    __slots__ = ("_announced", "_serving", "client_ip", "deadline", "number", "scheduled_for", "sock")
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class ProxyHeaderReader:
         self.client_ip = client_ip
         self.number = serving.new_number()
         self.deadline = serving.loop.now + serving.policy.handshake_timeout
-        self.noted = NEVER
+        self.scheduled_for = NEVER
         serving.open.add(self)
-        serving.deadlines.note(self)
+        serving.deadlines.schedule(self)
         serving.loop.watch(sock.fileno(), EDGE, self._look)
 
     def adopt(self, policy: Policy) -> None:

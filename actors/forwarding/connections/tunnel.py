@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.forwarding.connections.table import Live
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
@@ -39,8 +39,8 @@ class Tunnel:
         "client_ip",
         "deadline",
         "meter",
-        "noted",
         "number",
+        "scheduled_for",
     )
 
     def __init__(
@@ -48,7 +48,7 @@ class Tunnel:
         serving: Serving,
         client: Transport,
         client_ip: str,
-        origin: Origin,
+        origin: OriginConnection,
         pending_down: bytes,
         report: Report,
         number: int,
@@ -73,10 +73,10 @@ class Tunnel:
         self._up: AnyFlow | None = serving.flow(near, far, throttle=inward)
         self._down: AnyFlow | None = serving.flow(far, near, throttle=outward)
         self.deadline = serving.loop.now + serving.policy.timeout
-        self.noted = NEVER
+        self.scheduled_for = NEVER
         serving.loop.hand_over(client_fd, self._on_client)
         serving.loop.hand_over(origin.fd, self._on_origin)
-        serving.deadlines.note(self)
+        serving.deadlines.schedule(self)
         if client_readable or origin.readable or self._pending_up or pending_down:
             serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
@@ -197,9 +197,9 @@ class Tunnel:
         before = flow.moved
         progress = flow.pump()
         self._serving.moved(flow.moved - before, from_client=flow is self._up)
-        if progress is Progress.TURN:
+        if progress is Progress.YIELDED:
             self._serving.loop.call_soon(lambda: self._again(flow))
-        elif progress is Progress.HELD and flow.throttle is not None:
+        elif progress is Progress.THROTTLED and flow.throttle is not None:
             flow.throttle.wait(lambda: self._again(flow))
         elif progress is Progress.ENDED:
             destination = self._origin if flow is self._up else self._client

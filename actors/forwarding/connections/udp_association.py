@@ -79,8 +79,8 @@ class Association:
         "client_ip",
         "deadline",
         "meter",
-        "noted",
         "number",
+        "scheduled_for",
     )
 
     def __init__(
@@ -111,12 +111,12 @@ class Association:
         self._targets = Targets()
         self._bytes_in = 0
         self._bytes_out = 0
-        self.noted = NEVER
+        self.scheduled_for = NEVER
         self.deadline = 0.0
         self._moved()
         serving.loop.hand_over(control.fileno(), self._on_control)
         self._watch(relay)
-        serving.deadlines.note(self)
+        serving.deadlines.schedule(self)
         serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
 
     def live(self) -> Live:

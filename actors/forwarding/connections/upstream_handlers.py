@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.forwarding.connections.deferred_handlers import join
 from actors.forwarding.isolation import isolated
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import Command, Open, Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
@@ -79,7 +79,7 @@ def _port(client: Client) -> int:
 
 
 @isolated
-def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
+def _routed(client: Client, command: Open, result: OriginConnection | Failure) -> None:
     if client.serving.debug and isinstance(client.dial, Route):
         trace.note(client.serving, client.number, "upstreams tried: %s", client.dial.tried or "none")
     client.dial = None
@@ -93,7 +93,7 @@ def _routed(client: Client, command: Open, result: Origin | Failure) -> None:
     client.go_on()
 
 
-def _take(client: Client, origin: Origin) -> None:
+def _take(client: Client, origin: OriginConnection) -> None:
     parent = client.request.parent = origin.parent
     assert parent is not None
     join(client, origin)

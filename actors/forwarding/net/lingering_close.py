@@ -35,14 +35,14 @@ def linger(serving: Serving, sock: Transport, client_ip: str) -> None:
         return
     lingering = _Lingering(serving, sock, client_ip)
     serving.loop.hand_over(sock.fileno(), lingering.discard)
-    serving.deadlines.note(lingering)
+    serving.deadlines.schedule(lingering)
     lingering.discard(0)
 
 
 class _Lingering:
     """Reads and throws away."""
 
-    __slots__ = ("_left", "_serving", "_sock", "client_ip", "deadline", "noted")
+    __slots__ = ("_left", "_serving", "_sock", "client_ip", "deadline", "scheduled_for")
 
     def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
         self.client_ip = client_ip
@@ -51,7 +51,7 @@ class _Lingering:
         self._left = BYTES_MAX
         serving.lingering += 1
         self.deadline = serving.loop.now + SECONDS
-        self.noted = NEVER
+        self.scheduled_for = NEVER
 
     @isolated
     def discard(self, _mask: int) -> None:
@@ -78,6 +78,6 @@ class _Lingering:
         if self.deadline != float("inf"):
             self.deadline = float("inf")
             self._serving.lingering -= 1
-            self._serving.deadlines.forget(self)
+            self._serving.deadlines.cancel(self)
             self._serving.loop.forget(self._sock.fileno())
             self._sock.close()

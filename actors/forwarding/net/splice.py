@@ -75,8 +75,8 @@ class Progress(Enum):
 
     EMPTY = "the source has nothing now"  # or has broken, when `pump` raises
     FULL = "the destination takes no more now"  # or has broken, when `pump` raises
-    HELD = "a limit lets nothing pass now"  # its throttle calls when it does
-    TURN = "there is more, but others have waited"
+    THROTTLED = "a limit lets nothing pass now"  # its throttle calls when it does
+    YIELDED = "there is more, but others have waited"
     COMPLETE = "all that was to be moved has been"
     ENDED = "the source has ended, and all of it is delivered"
 
@@ -122,8 +122,8 @@ class Flow:
             self.progress = Progress.FULL
             if not self._empty():
                 return Progress.FULL
-        self.progress = Progress.TURN
-        return Progress.TURN
+        self.progress = Progress.YIELDED
+        return Progress.YIELDED
 
     def abandon(self) -> None:
         """Let go of the pipe with what is in it."""
@@ -141,7 +141,7 @@ class Flow:
         if throttle is not None:
             wanted = min(wanted, throttle.share())
             if wanted == 0:
-                return Progress.HELD
+                return Progress.THROTTLED
         if self._pipe is None:
             self._pipe = self._pipes.take()
         try:
@@ -207,8 +207,8 @@ class CopyFlow:
             self.progress = Progress.FULL
             if not self._empty():
                 return Progress.FULL
-        self.progress = Progress.TURN
-        return Progress.TURN
+        self.progress = Progress.YIELDED
+        return Progress.YIELDED
 
     def abandon(self) -> None:
         """Forget what is held."""
@@ -222,7 +222,7 @@ class CopyFlow:
         if throttle is not None:
             wanted = min(wanted, throttle.share())
             if wanted == 0:
-                return Progress.HELD
+                return Progress.THROTTLED
         try:
             self._held = self._source.recv(wanted)
         except BlockingIOError:

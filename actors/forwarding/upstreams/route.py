@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.forwarding.net.connection_pool import Origin
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.attempt import Attempt
@@ -28,7 +28,7 @@ PATIENCE = 0.9
 
 NONE_LEFT = Failure(503, "destination_unavailable", "no parent proxy can be used")
 
-OnRouted = Callable[[Origin | Failure], None]
+OnRouted = Callable[[OriginConnection | Failure], None]
 
 
 class Wanted(NamedTuple):
@@ -67,7 +67,7 @@ class Route:
         self._attempt: Attempt | None = None
         self._parent: Parent | None = None
         self._failure = NONE_LEFT
-        self.origin: Origin | None = None
+        self.origin: OriginConnection | None = None
         self.reported = ""
         judgement = upstreams.judge().unresolved(wanted.target)
         if judgement.failure is not None:
@@ -151,11 +151,11 @@ class Route:
         self._failure = failed.failure
         self._upstreams.failed(parent, failed)
 
-    def _end(self, result: Origin | Failure) -> None:
+    def _end(self, result: OriginConnection | Failure) -> None:
         done, self._done = self._done, None
         if done is not None:
             done(result)
-        elif isinstance(result, Origin):
+        elif isinstance(result, OriginConnection):
             self._upstreams.pool.close(result)
 
     def __repr__(self) -> str:

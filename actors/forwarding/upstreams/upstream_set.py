@@ -16,7 +16,7 @@ from actors.bus.messages.upstreams import Upstreams as UpstreamsTold
 from actors.bus.messages.upstreams import UpstreamsSpec, UpstreamState
 from actors.forwarding.access.policy import Judge
 from actors.forwarding.access.rules import Rules
-from actors.forwarding.net.connection_pool import Origin, Pool
+from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.protocols.http.via import extended_via
@@ -42,7 +42,7 @@ class Upstreams:
 
     def __init__(self, serving: Serving, spec: UpstreamsSpec, previous: Upstreams | None, egress: EgressSpec) -> None:
         self.loop = serving.loop
-        self.pool: Pool = serving.pool
+        self.pool: ConnectionPool = serving.pool
         self.spec = spec
         self._serving = serving
         self._problems = serving.problems
@@ -112,11 +112,11 @@ class Upstreams:
         left = (parent for parent in self.parents if parent not in tried)
         return min(left, key=lambda parent: parent.failed_at, default=None)
 
-    def kept(self, parent: Parent, wanted: Wanted) -> Origin | None:
+    def kept(self, parent: Parent, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this parent that will do."""
         if parent.spec.proxy_protocol is not None:
             return None  # it was told of another client
-        origin = self.pool.take_key(_pool_key(parent, wanted))
+        origin = self.pool.acquire(_pool_key(parent, wanted))
         if origin is not None:
             parent.taken()
         return origin
@@ -136,9 +136,9 @@ class Upstreams:
         context = self._context(parent) if spec.protocol == "https" else None
         return Plan(address, self.spec.check_timeout, context=context, server_name=spec.server_name or spec.host)
 
-    def made(self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str) -> Origin:
+    def made(self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str) -> OriginConnection:
         """The connection for the client."""
-        origin = Origin(transport, _pool_key(parent, wanted), epoch, reported)
+        origin = OriginConnection(transport, _pool_key(parent, wanted), epoch, reported)
         origin.announced = parent.spec.proxy_protocol is not None
         origin.readable = True  # what came behind the handshake gives no event any more
         origin.parent = parent

@@ -1,4 +1,4 @@
-"""Deadlines: nobody early, nobody forgotten, nothing to do while nothing is due."""
+"""The timer wheel: nothing expires early or is forgotten, and nothing is done while nothing is due."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.forwarding.harness import until
 class Candle:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.noted = NEVER
+        self.scheduled_for = NEVER
         self.expired_at: list[float] = []
 
     def expire(self) -> None:
@@ -36,7 +36,7 @@ def test_each_expires_after_its_deadline_and_within_a_quarter() -> None:
     wheel = TimerWheel(loop)
     candles = [Candle(100.0 + tenth / 10) for tenth in range(1, 30)]
     for candle in candles:
-        wheel.note(candle)
+        wheel.schedule(candle)
     while any(not candle.expired_at for candle in candles):
         hand.time += 0.05
         loop.turn(0)
@@ -49,15 +49,15 @@ def test_each_expires_after_its_deadline_and_within_a_quarter() -> None:
     loop.close()
 
 
-def test_a_deadline_that_moved_later_is_looked_at_again_and_one_that_moved_earlier_is_not_missed() -> None:
+def test_a_deadline_that_moved_later_is_checked_again_and_one_that_moved_earlier_is_not_missed() -> None:
     hand = Hand()
     loop = Loop(hand)
     wheel = TimerWheel(loop)
     later, earlier = Candle(101.0), Candle(160.0)
     for candle in (later, earlier):
-        wheel.note(candle)
+        wheel.schedule(candle)
     later.deadline, earlier.deadline = 105.0, 102.0
-    wheel.note(earlier)
+    wheel.schedule(earlier)
     seen: dict[str, float] = {}
     for _ in range(200):
         hand.time += 0.05
@@ -74,22 +74,22 @@ def test_a_deadline_that_moved_later_is_looked_at_again_and_one_that_moved_earli
 def test_with_a_real_clock() -> None:
     loop = Loop()
     candle = Candle(loop.now + 0.1)
-    TimerWheel(loop).note(candle)
+    TimerWheel(loop).schedule(candle)
 
     def turned() -> bool:
         loop.turn(0.05)
         return bool(candle.expired_at)
 
-    until(turned, "the candle is out")
+    until(turned, "the candle has expired")
     loop.close()
 
 
-def test_who_has_ended_long_before_the_deadline_is_let_go_of_soon() -> None:
+def test_an_entry_that_has_ended_long_before_its_deadline_is_released_soon() -> None:
     hand = Hand()
     loop = Loop(hand)
     wheel = TimerWheel(loop)
     candle = Candle(hand.time + 3600)
-    wheel.note(candle)
+    wheel.schedule(candle)
     candle.deadline = NEVER
     held = weakref.ref(candle)
     del candle
@@ -106,7 +106,7 @@ def test_a_far_deadline_is_kept_as_exactly_as_a_near_one() -> None:
     loop = Loop(hand)
     wheel = TimerWheel(loop)
     candle = Candle(hand.time + 100.1)
-    wheel.note(candle)
+    wheel.schedule(candle)
     while hand.time < 200.0:
         hand.time += 0.25
         loop.turn(0)
