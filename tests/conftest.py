@@ -9,7 +9,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", FOLDERS)  # asked for by pytest after this, and handed to its workers
 

@@ -17,7 +17,7 @@ from benchmarks.soak import Sample, growth
 from api.services.proxy_cache import ProxyCache
 from api.store import open_store
 from config.files.paths import open_data_dir
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 RESULTS = {
     OURS: {"cpu": 30.0, "actor": 28.0, "rate": 900.0},

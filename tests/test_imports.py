@@ -21,12 +21,16 @@ def sources(name: str) -> list[Path]:
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [ROOT / f"{name}.py"]
 
 
-def imported(file: Path) -> Iterator[str]:
+def modules(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
+            yield node.module or ""
+
+
+def imported(file: Path) -> set[str]:
+    return {module.partition(".")[0] for module in modules(file)}
 
 
 def test_no_import_crosses_a_layer() -> None:
@@ -47,6 +51,17 @@ def test_no_product_file_imports_a_test() -> None:
         for name in ORDER
         for file in sources(name)
         if "tests" in imported(file)
+    ]
+    assert wrong == []
+
+
+def test_no_test_imports_from_a_module_of_tests() -> None:
+    """What several modules need is in `tests.kit`, or in a module beside them without tests."""
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for module in modules(file)
+        if module.startswith("tests.") and module.rpartition(".")[2].startswith(("test_", "conftest"))
     ]
     assert wrong == []
 

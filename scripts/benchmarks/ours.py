@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from actors.bus.client import Asking
+from actors.bus.client import BusClient
 from actors.bus.messages.fleet import DescribeProgram, Program
 from benchmarks.peers import GIGABYTE, Speaks, self_signed
 from benchmarks.processes import BenchError, Child, accepts, free_port, tree, wait_until
@@ -117,7 +117,7 @@ class Product:
 
     def started_at(self) -> float | None:
         """When the supervisor's program was started, if it says so; it doesn't while it is just upgraded."""
-        with Asking(self.run_dir) as asking:
+        with BusClient(self.run_dir) as asking:
             said = asking.ask(DescribeProgram(), timeout=1.0)
         return said.started_at if isinstance(said, Program) and said.ready else None
 

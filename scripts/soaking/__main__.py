@@ -25,8 +25,8 @@ from soaking.ledger import Ledger
 from soaking.lines import Clock, unexplained
 from soaking.traffic import Target, Traffic
 from soaking.verdict import SHOWN, Check, api_checks, summary, table_of_checks, table_of_faults, traffic_checks
-from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.kit.ports import free_port
+from tests.kit.wait import wait_until
 
 MOST_REQUESTS = 300
 SETTLED_WITHIN = 60.0

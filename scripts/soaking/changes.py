@@ -14,8 +14,8 @@ import requests
 
 from soaking.installation import Installation
 from soaking.ledger import GONE, Ledger
-from tests.ports import free_port
-from tests.product import PASSWORD
+from tests.kit.ports import free_port
+from tests.kit.product import PASSWORD
 
 ACTIVE_PROXIES = 4
 """Of those that come and go; the others are stopped."""

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import urllib3
 
-from tests.e2e.origins import certificate
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import certificate
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 DISK = "600m"
 """Room for the records of twenty minutes, and little enough to be filled at once."""

@@ -14,8 +14,8 @@ from actors.bus import records
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import RecordSender
 from actors.logs.index import LogIndex
-from tests.bus.conftest import Bench
-from tests.bus.test_records import row
+from tests.kit.bus import Bench
+from tests.kit.records import row
 
 _PROGRAM = """
 import json, sys

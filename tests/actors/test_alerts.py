@@ -10,7 +10,7 @@ import pytest
 from actors.bus.messages.metrics import ProxyStats
 from actors.metrics.alerts import HIGH, RECOVERED, Alerts
 from config.settings.groups import Alerts as Settings
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 
 
 class Watch:

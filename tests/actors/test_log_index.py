@@ -15,8 +15,8 @@ from actors.logs.columns import Columns
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import EXPLAINED, sound
 from config.text.access_fields import ACCESS_FIELDS
-from tests.bus.test_records import NOON, row
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
+from tests.kit.records import NOON, row
 
 DAY = 86_400.0
 

@@ -13,8 +13,8 @@ from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.index import LogIndex
 from actors.logs.retention import retain
-from tests.bus.test_records import NOON, row
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
+from tests.kit.records import NOON, row
 
 DAY = 86_400.0
 

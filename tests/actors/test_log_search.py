@@ -19,9 +19,9 @@ from actors.logs import blocks, dayfile, index, search
 from actors.logs.index import LogIndex
 from actors.logs.sinks import message_of
 from config.text.access_fields import ACCESS_FIELDS
-from tests.bus.test_records import NOON, row
-from tests.clocks import Clock
-from tests.folders import FOLDERS
+from tests.kit.clocks import Clock
+from tests.kit.folders import FOLDERS
+from tests.kit.records import NOON, row
 
 Record = dict[str, Any]
 DAY = 86_400.0

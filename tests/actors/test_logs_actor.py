@@ -22,7 +22,7 @@ from actors.bus.messages.webhooks import SetGroup
 from actors.journald import JournalHandler
 from actors.logs import sinks
 from tests.actors.log_processes import Indexer, Load, targets
-from tests.bus.conftest import Bench
+from tests.kit.bus import Bench
 
 ALL = QueryLogs(0.0, 1e12, 1000, 0, None, None, None)
 

@@ -16,9 +16,8 @@ from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.otlp_client import Collector
 from config.settings.settings import ConfigError, load
 from config.settings.telemetry import Otlp
-from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too
-from tests.ports import free_port
-from tests.telemetry_receiver import Receiver, metrics_of, series_of, words
+from tests.kit.otlp_receiver import Receiver, metrics_of, series_of, words
+from tests.kit.ports import free_port
 
 IDENTITY = Identity("11111111-2222-3333-4444-555555555555", 1_767_225_600.0)
 RUNTIME = Runtime("running", 7, 1_767_225_600.0, 2, None, "front", "http")

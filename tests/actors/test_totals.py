@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.metrics.totals import FOLDED_AFTER, LIVE_FOR, Totals
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 from tests.supervision.standins import counters
 
 

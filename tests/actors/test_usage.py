@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.bus.messages.accounts import AccountUsage, ReportUsage
 from actors.metrics.account_usage import FOLDED_AFTER, UsageLedger
 from config.model.quotas import PERIODS, period_at
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 
 
 def moment(text: str) -> float:

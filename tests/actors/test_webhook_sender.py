@@ -25,7 +25,7 @@ from actors.webhooks.sender import Sender
 from config.model.webhooks import new_secret
 from config.settings.groups import Webhooks as Settings
 from tests.actors.webhook_targets import Target
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 ALLOWING = Settings(allow_private=True, timeout=10, retry_schedule=(0.05, 0.05, 0.05))
 

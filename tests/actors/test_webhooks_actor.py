@@ -20,7 +20,7 @@ from actors.webhooks import actor as module
 from actors.webhooks import missed_events
 from actors.webhooks.actor import WebhooksActor
 from actors.webhooks.missed_events import MissedEvents
-from tests.bus.conftest import Bench
+from tests.kit.bus import Bench
 
 REMEMBERED = 10
 

@@ -44,7 +44,7 @@ from config.files.paths import DataDir, open_data_dir
 from config.settings.runtime import Stored, overlay
 from config.settings.settings import Proxy, RateLimiting, Security
 from tests.api.described import DescribedClient
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 PASSWORD = "correct horse"
 QUIET = Security(rate_limiting=RateLimiting(enabled=False))

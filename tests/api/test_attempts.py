@@ -6,7 +6,7 @@ import pytest
 
 from api.security import login_throttle
 from api.security.login_throttle import LOCK, WINDOW, Attempts
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 
 
 @pytest.fixture

@@ -20,17 +20,9 @@ from api.operator.bootstrap import ensure_administrator
 from api.operator.offline import peek_settings, reset_password, reset_settings
 from api.store import StoreWriteError, open_store
 from config.files.paths import DataDir, open_data_dir
+from tests.api.audit_reader import rows
 from tests.api.support import PASSWORD, PROXY, Api, error_of
-from tests.folders import FOLDERS
-
-
-def rows(api: Api, **query: Any) -> list[dict[str, Any]]:
-    """The trail as an administrator reads it, newest first."""
-    answer = api.get("/audit", api.token(), params=query)
-    assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json["data"]["audit"]
-    return found
-
+from tests.kit.folders import FOLDERS
 
 # --- what is in it ------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from api.server.rejected_requests import RejectedRequestLog
 from config.files.paths import PathError
 from config.settings.settings import Security
 from tests.api.support import PROXY, Api
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 LONG = 30.0
 KIB = 1024

@@ -17,7 +17,7 @@ from api.services import client_snippets, pac
 from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyCreate, ProxyRecord, new_record
 from tests.api.support import QUIET, Api, error_of
-from tests.e2e.origins import certificate
+from tests.kit.http_origins import certificate
 
 PAC = "application/x-ns-proxy-autoconfig"
 

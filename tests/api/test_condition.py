@@ -13,7 +13,7 @@ from actors.bus.messages.fleet import RestartProxy, Runtime
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.webhooks import WebhookStatus, WebhookStatuses
 from tests.api.support import PROXY, Api, error_of
-from tests.forwarding.test_https import make_ended_pair, make_pair
+from tests.kit.certificates import make_ended_pair, make_pair
 
 ENDED = Problem("certificate", "the certificate /c.pem ended at 2026-01-01T00:00:00Z", 5.0)
 DOWN = Problem("upstream_down", "the upstream p1 is down: refused", 6.0, "p1")

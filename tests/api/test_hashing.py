@@ -16,7 +16,7 @@ from api.security import password_checker as module
 from api.security.password_checker import Hashing
 from api.security.password_worker import NICENESS
 from config.passwords import hash_password
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 LONG = 30.0
 HASHED = hash_password("correct horse", 4)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from api.import_export import sealed_secrets
 from config import passwords
+from tests.api.importing import HEAD, PASSPHRASE, SEALED, Importing
 from tests.api.support import PASSWORD, Api
-from tests.api.test_import import HEAD, PASSPHRASE, SEALED, Importing
 
 NAMES = st.text("abcdefgh-", min_size=1, max_size=6).filter(lambda name: name.strip("-") != "")
 SECRET = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=12)

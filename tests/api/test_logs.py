@@ -17,7 +17,7 @@ from api.server.http_server import THREADS
 from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from config.text.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
-from tests.bus.test_records import row
+from tests.kit.records import row
 
 
 def records(count: int, **fields: object) -> tuple[dict[str, Any], ...]:

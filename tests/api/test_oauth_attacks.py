@@ -39,7 +39,7 @@ from tests.api.fake_provider import (
     sign_in,
 )
 from tests.api.support import error_of
-from tests.e2e.origins import certificate
+from tests.kit.http_origins import certificate
 
 ORIGIN = {"Origin": "https://fleet.example"}
 Claims = dict[str, Any]

@@ -32,7 +32,7 @@ from api.server.channel import HEAD_TIMEOUT
 from api.store import StoreError
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 PROCESS = """
 import json, socket, sys

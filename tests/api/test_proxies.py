@@ -10,20 +10,14 @@ import pytest
 from actors.bus.messages.fleet import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
 from actors.bus.messages.metrics import ProxyStats
 from api.services import supervisor_link
+from tests.api.creating import create
 from tests.api.support import PROXY, Api, error_of
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 
 @pytest.fixture
 def headers(api: Api) -> dict[str, str]:
     return api.token()
-
-
-def create(api: Api, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
-    made = api.post("/proxies", {**PROXY, **fields}, headers)
-    assert made.status_code == 201, made.text
-    proxy: dict[str, Any] = made.json["data"]["proxy"]
-    return proxy
 
 
 def test_create_binds_then_stores_then_tells_the_supervisor(api: Api, headers: dict[str, str]) -> None:

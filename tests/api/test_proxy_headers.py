@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from api.import_export.minimal import minimal
+from tests.api.audit_reader import rows
+from tests.api.importing import Importing
 from tests.api.support import PROXY, Api, error_of
-from tests.api.test_audit import rows
-from tests.api.test_import import Importing
 
 
 @pytest.fixture

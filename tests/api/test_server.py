@@ -16,7 +16,7 @@ from actors.net.descriptor_exhaustion import BREATHER
 from api.http.call import AFTER
 from api.server.http_server import ApiServer
 from tests.api.poverty import Poor
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 LONG = 30.0
 MIB = 1024 * 1024

@@ -22,7 +22,7 @@ from actors.process import Boot
 from api.server.tls_terminator import TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
 from tests.api.poverty import Poor
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 LONG = 30.0
 REQUEST = b"GET / HTTP/1.1\r\n\r\n"

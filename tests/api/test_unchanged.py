@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.api.creating import create
 from tests.api.support import PASSWORD, Api, error_of
-from tests.api.test_proxies import create
 
 ACCOUNT = {"username": "ada", "password": PASSWORD, "quota": {"bytes": 1000, "period": "day"}}
 PARENT = {"protocol": "http", "host": "parent.test", "port": 3128, "auth": {"username": "p", "password": "q"}}

@@ -12,8 +12,8 @@ from api.container import ApiSettings
 from api.operator.desired_state import read_desired_proxies
 from api.store import StoreDamaged
 from config.settings.settings import Proxy
+from tests.api.creating import create
 from tests.api.support import QUIET, Api, error_of
-from tests.api.test_proxies import create
 
 SECRET = "pass-phrase-of-a-parent"
 PARENT = {"protocol": "http", "host": "10.0.0.9", "port": 3128, "auth": {"username": "u", "password": SECRET}}

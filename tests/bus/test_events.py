@@ -9,7 +9,7 @@ import zmq
 
 from actors.bus.events import Forwarder, Publisher, Subscription, event_topic, new_event
 from actors.bus.loop import new_socket
-from tests.bus.conftest import Bench
+from tests.kit.bus import Bench
 
 
 def plane(bench: Bench) -> Forwarder:

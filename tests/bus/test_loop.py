@@ -14,7 +14,7 @@ import pytest
 import zmq
 
 from actors.bus.loop import LONGEST_WAIT, Loop, new_socket
-from tests.bus.conftest import Bench
+from tests.kit.bus import Bench
 
 MESSAGES = 20_000
 WINDOW = 8

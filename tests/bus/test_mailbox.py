@@ -21,7 +21,7 @@ from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Un
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.fleet import RemoveProxy
 from config.files.paths import IPC_PATH_MAX, PathError, open_run_dir
-from tests.bus.conftest import Bench
+from tests.kit.bus import Bench
 
 
 class Star:

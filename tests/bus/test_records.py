@@ -12,18 +12,8 @@ from actors.bus import records
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch, RecordReceiver, RecordSender
 from actors.logs.index import LogIndex
-from actors.logs.record_schema import empty_record
-from tests.bus.conftest import Bench
-
-NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
-
-
-def row(number: int, **fields: object) -> tuple[object, ...]:
-    """One access record whose port tells its number."""
-    values: dict[str, object] = empty_record()
-    values |= {"timestamp": NOON, "level": "info", "proxy_id": "p", "target_url": f"host:{number}", "status_code": 200}
-    return tuple({**values, **fields}.values())
-
+from tests.kit.bus import Bench
+from tests.kit.records import NOON, row
 
 NO_BATCHES: list[list[object]] = [
     ["s", 1, 1, 1, b"\x05"],

@@ -13,8 +13,8 @@ import pytest
 from api.backup import sealed_keys
 from tests.cli.shell import Shell, shell_of
 from tests.cli.sites import Site
-from tests.folders import FOLDERS
-from tests.product import Product
+from tests.kit.folders import FOLDERS
+from tests.kit.product import Product
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from typing import Any, Self
 from typer.testing import CliRunner
 
 from supervisor import app
-from tests.product import PASSWORD, Product
+from tests.kit.product import PASSWORD, Product
 
 OURS = "PROXYFLEET_"
 FORMS = ("NO_COLOR", "TERM", "COLUMNS", "LINES")

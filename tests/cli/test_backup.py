@@ -28,8 +28,8 @@ from api.store.storage import GenerationStorage
 from config.files.data_format import Mark, read_mark, write_mark
 from config.files.paths import DataDir
 from tests.cli.sites import PASSPHRASE, Site, crafted, forget, header, members_of, rebuilt
-from tests.folders import FOLDERS
-from tests.product import Product
+from tests.kit.folders import FOLDERS
+from tests.kit.product import Product
 from tests.store import tomorrow
 
 

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from api.store.storage import compose
 from tests.cli.shell import Shell
-from tests.product import Product
+from tests.kit.product import Product
 
 
 @pytest.fixture

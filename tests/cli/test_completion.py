@@ -15,8 +15,8 @@ import pytest
 from api.cli.lookup import PROXY
 from api.cli.terminal.completion import plain, script_of
 from tests.cli.shell import Shell, Terminal
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 EVIL = r"\$(touch ran)"
 """typer's script for zsh evaluated this inside of double quotes at the Tab that was to list it."""

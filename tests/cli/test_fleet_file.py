@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell, shell_of
-from tests.product import Product
+from tests.kit.product import Product
 
 pytestmark = pytest.mark.product
 

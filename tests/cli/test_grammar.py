@@ -13,7 +13,7 @@ from api.cli.terminal.output import Output
 from config import VERSION
 from tests.cli.commands import all_commands
 from tests.cli.shell import Shell
-from tests.product import Product
+from tests.kit.product import Product
 
 
 @pytest.mark.parametrize("name", [name for name, _ in all_commands()])

@@ -21,8 +21,8 @@ from actors.supervision.locks import lock
 from api.operator import password_reset
 from config.files.paths import RunDir
 from tests.cli.shell import Shell
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
 
 FRESH = "quite another good one"
 

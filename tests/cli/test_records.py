@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import Shell, shell_of
-from tests.e2e.origins import Origin, serving
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

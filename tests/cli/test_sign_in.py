@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, shell_of
-from tests.e2e.origins import certificate
-from tests.product import PASSWORD, Product
+from tests.kit.http_origins import certificate
+from tests.kit.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
 

@@ -19,8 +19,8 @@ from api.cli.remote.webhooks import COLUMNS as WEBHOOKS
 from api.cli.remote.webhooks import DELIVERIES
 from api.cli.terminal.output import Column, Output, fitting, safe, wrapped
 from tests.cli.shell import Shell
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
 
 ESCAPE = "\x1b["
 BOX = "─│┃━┏╭"

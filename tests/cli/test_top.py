@@ -16,9 +16,9 @@ from api.cli.client import Allowance, Window
 from api.cli.remote.top import View, drawn, figures, sparkline
 from api.cli.terminal.terminal_input import split
 from tests.cli.shell import Shell
-from tests.e2e.origins import Origin, serving
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 NOW = dict.fromkeys(
     (

@@ -14,7 +14,7 @@ from config.model.proxies import ProxyTls, blank_record
 from config.model.proxy_certificates import check_certificate
 from config.model.upstreams import UpstreamInput, replace_parents
 from config.settings.settings import ServerTls
-from tests.forwarding.test_https import make_pair
+from tests.kit.certificates import make_pair
 
 
 @pytest.fixture(params=["device", "pipe", "directory", "empty", "kernel", "large", "missing"])

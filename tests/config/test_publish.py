@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from config.settings.settings import ConfigError, load
-from tests.config.test_settings import no_environment  # noqa: F401 - it is for every test here, too
 
 KEY = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
 """The public key of the example in ZeroMQ's documentation (zmq_curve)."""

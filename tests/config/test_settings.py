@@ -11,14 +11,6 @@ from config.settings.runtime import overlay
 from config.settings.settings import Auth, ConfigError, load, plain
 
 
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in [name for name in os.environ if name.startswith("PROXYFLEET_")]:
-        monkeypatch.delenv(name)
-
-
 def test_command_line_over_environment_over_file_over_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "fleet.toml"
     file.write_text("[server]\nport = 1001\nhost = '127.0.0.2'\ndrain_timeout = 3\n")

@@ -17,7 +17,7 @@ from schemathesis.core.failures import Failure
 
 from config.model import json_patterns
 from config.model.upstream_list_parser import BadLine, read_text
-from tests.ports import free_port
+from tests.kit.ports import free_port
 
 BASE = os.environ["CONFORMANCE_BASE"]
 HOST, PORT = BASE.removeprefix("http://").split(":")[0], int(BASE.rsplit(":", 1)[1])

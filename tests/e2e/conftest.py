@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin, serving
-from tests.product import Product
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +41,13 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
     made = product.proxy()
     yield made
     product.api("DELETE", f"/proxies/{made['id']}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for little."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "none", str(tmp_path)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs root and the right to mount a small file system")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)

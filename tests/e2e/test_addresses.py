@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin, certificate
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin, certificate
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 

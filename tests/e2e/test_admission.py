@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

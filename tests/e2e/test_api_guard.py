@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.forwarding.test_https import make_pair
-from tests.product import Product
+from tests.kit.certificates import make_pair
+from tests.kit.product import Product
 
 pytestmark = pytest.mark.product
 

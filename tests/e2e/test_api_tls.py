@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from actors.net.proxy_protocol import build_v1, build_v2
-from tests.forwarding.test_https import make_pair
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.certificates import make_pair
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
 
 pytestmark = [
     pytest.mark.product,

@@ -9,8 +9,8 @@ import requests
 
 from api.audit import Head, Selection, Trail, verify
 from config.files.paths import DataDir
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.product import Product
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import ssl
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -18,9 +17,10 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.origins import Origin, certificate, serving
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.repositories import make_repository, run
+from tests.kit.http_origins import Origin, certificate, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 
@@ -55,16 +55,6 @@ def tls_origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Origi
     server = Origin(context)
     with serving(server):
         yield server, cert
-
-
-def run(*command: str, cwd: Path | None = None) -> str:
-    """What the program printed; its failure is the test's, with all that it said."""
-    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=cwd, env=clean, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def through(proxy: dict[str, Any]) -> str:
@@ -171,16 +161,3 @@ def test_git_clones_over_http_through_the_proxy(proxy: dict[str, Any], files: tu
     run("git", "-c", f"http.proxy={through(proxy)}", "clone", "-q", f"{url}/project.git", str(tmp_path / "clone"))
     assert run("git", "rev-parse", "HEAD", cwd=tmp_path / "clone").strip() == commit
     assert len(list((tmp_path / "clone").glob("file-*"))) == 20
-
-
-def make_repository(work: Path, bare: Path) -> str:
-    """A bare repository with twenty files, ready for the plain HTTP protocol; gives the commit."""
-    run("git", "init", "-q", "-b", "main", str(work))
-    for number in range(20):
-        (work / f"file-{number}").write_text("line\n" * number * 100)
-    run("git", "add", ".", cwd=work)
-    person = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
-    run("git", *person, "commit", "-q", "-m", "Twenty files", cwd=work)
-    run("git", "clone", "-q", "--bare", str(work), str(bare))
-    run("git", "update-server-info", cwd=bare)
-    return run("git", "rev-parse", "HEAD", cwd=work).strip()

@@ -13,10 +13,10 @@ import pytest
 
 from config.text.formatting import timestamp_text
 from tests.actors.webhook_targets import Target
-from tests.e2e.origins import Origin
-from tests.e2e.test_deaths import fetched
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.fetching import fetched
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 HOUR = 3600
 LIBRARIES = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")

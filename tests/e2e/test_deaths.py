@@ -11,10 +11,10 @@ from typing import Any, Self
 import psutil
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.fetching import fetched, healthy
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 
@@ -25,11 +25,6 @@ PATIENCE = 5.0
 def state(product: Product, proxy: dict[str, Any]) -> dict[str, Any]:
     runtime: dict[str, Any] = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["runtime"]
     return runtime
-
-
-def fetched(proxy: dict[str, Any], origin: Origin) -> bool:
-    with Client(proxy["port"]) as client:
-        return client.get(origin.url("/hello")).status == 200
 
 
 class Load:
@@ -120,11 +115,6 @@ def test_ten_deaths_of_any_kind_and_the_product_is_healthy_again(own_product: Pr
         own_product.actor(kind)
     health = wait_until(lambda: healthy(own_product), "the health report is healthy", 5 * PATIENCE)
     assert health["checks"]["proxy_service"]["active_proxies"] == 1
-
-
-def healthy(product: Product) -> dict[str, Any] | None:
-    report: dict[str, Any] = product.data("GET", "/health")
-    return report if report["status"] == "healthy" else None
 
 
 def test_no_process_and_no_port_outlives_a_killed_supervisor_and_the_next_start_has_everything(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tests.product import Product
+from tests.e2e.small_disk import fill
+from tests.kit.product import Product
 
 pytestmark = pytest.mark.product
 
@@ -114,23 +113,6 @@ def test_a_damaged_store_file_gives_the_previous_generation_or_a_refused_start(d
         else:
             assert set(made[:-1]) <= names(product) <= set(made)
             assert file.name in product.log
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with room for little."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "none", str(tmp_path)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("needs root and the right to mount a small file system")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def fill(file: Path) -> None:
-    """Write until the disk is full."""
-    with file.open("wb", buffering=0) as out:
-        while True:
-            out.write(b"x" * 4096)
 
 
 def test_a_full_disk_is_a_clear_500_and_the_old_data_stay(small_disk: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.forwarding.test_https import make_pair
-from tests.product import Product
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
 
 pytestmark = [
     pytest.mark.product,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.knocking import Knocking, through_proxy
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin
+from tests.kit.product import PASSWORD, Product
+from tests.kit.steady_load import Knocking, through_proxy
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

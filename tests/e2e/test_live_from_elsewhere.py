@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

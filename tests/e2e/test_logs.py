@@ -11,22 +11,13 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e import test_durability
-from tests.e2e.origins import Origin
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.log_reader import Proxy, get
+from tests.e2e.small_disk import fill
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
-small_disk = test_durability.small_disk
-Proxy = dict[str, Any]
-
-
-def get(proxy: Proxy, origin: Origin, path: str) -> int:
-    """The status of a request through the proxy."""
-    through = {"http": f"http://127.0.0.1:{proxy['port']}"}
-    with requests.Session() as session:
-        session.trust_env = False
-        return session.get(f"http://127.0.0.1:{origin.port}/{path}", proxies=through, timeout=20).status_code
 
 
 def found(product: Product, proxy: Proxy, search: str) -> list[Proxy]:
@@ -122,7 +113,7 @@ def test_a_full_disk_stops_no_traffic_and_its_records_are_there_when_there_is_ro
         wait_until(lambda: found(product, proxy, "before"), "the first is found")
         filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space"):
-            test_durability.fill(filler)
+            fill(filler)
         for number in range(40):
             assert get(proxy, origin, f"hello?full-{number}-{'x' * 2000}") == 200
         wait_until(lambda: "records can't be stored" in product.log, "it is said")

@@ -22,12 +22,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.metrics.live_rates import RATE_TICKS
 from config.text.formatting import parse_moment, size_text
-from tests.e2e.origins import Origin
-from tests.e2e.test_deaths import fetched
-from tests.forwarding.test_https import make_pair
-from tests.live_figures import live_figures
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.fetching import fetched
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
+from tests.kit.live_metrics import live_figures
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = [
     pytest.mark.product,

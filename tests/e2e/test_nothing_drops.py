@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from config.settings.runtime import FIXED
-from tests.e2e.origins import Origin
-from tests.forwarding.test_https import make_pair
-from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.steady_load import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import pytest
 import requests
 
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "oidc-provider"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.actors.webhook_targets import Received, Target
-from tests.e2e.origins import Origin
-from tests.e2e.test_deaths import fetched
-from tests.e2e.test_durability import fill, small_disk  # noqa: F401 - a fixture
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.fetching import fetched
+from tests.e2e.small_disk import fill
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 
@@ -63,7 +63,7 @@ def test_requests_while_the_collector_is_dead_are_counted_when_it_is_back(own_pr
 
 
 def test_on_a_full_disk_traffic_goes_on_and_what_happened_is_told_and_saved_when_there_is_room(
-    small_disk: Path,  # noqa: F811 - the fixture
+    small_disk: Path,
     origin: Origin,
     target: Target,
 ) -> None:

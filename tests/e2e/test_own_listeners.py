@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from tests.e2e.wire import Client
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

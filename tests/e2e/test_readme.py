@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.product import PASSWORD, Product
+from tests.kit.http_origins import Origin
+from tests.kit.product import PASSWORD, Product
 
 pytestmark = [
     pytest.mark.product,

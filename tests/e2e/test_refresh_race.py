@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.product import PASSWORD, Product
+from tests.kit.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
 

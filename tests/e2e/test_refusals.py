@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.product import Product
+from tests.kit.product import Product
 
 pytestmark = pytest.mark.product
 

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.api.fake_provider import CLIENT_ID, CLIENT_SECRET, REDIRECT, FakeProvider
-from tests.product import PASSWORD, Product
+from tests.kit.product import PASSWORD, Product
 
 pytestmark = pytest.mark.product
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.e2e.test_logs import get
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.e2e.log_reader import get
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.origins import Origin
-from tests.e2e.test_deaths import fetched, healthy
-from tests.ports import free_port
-from tests.product import Product
-from tests.telemetry_receiver import Receiver, words
-from tests.waiting import wait_until
+from tests.e2e.fetching import fetched, healthy
+from tests.kit.http_origins import Origin
+from tests.kit.otlp_receiver import Receiver, words
+from tests.kit.ports import free_port
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

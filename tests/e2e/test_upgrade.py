@@ -17,13 +17,13 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.forwarding.test_https import make_pair
-from tests.knocking import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
-from tests.live_figures import live_figures
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.certificates import make_pair
+from tests.kit.http_origins import Origin
+from tests.kit.live_metrics import live_figures
+from tests.kit.product import PASSWORD, Product
+from tests.kit.steady_load import PATIENCE, Knocking, by_tunnel, of_api, through_proxy
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

@@ -11,10 +11,10 @@ import zmq
 
 from actors.bus.codec import decode
 from actors.bus.messages.events import Event
-from tests.e2e.origins import Origin
-from tests.e2e.wire import Client
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
+from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 

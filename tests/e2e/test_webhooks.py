@@ -13,9 +13,9 @@ import requests
 
 from config.text.formatting import parse_moment
 from tests.actors.webhook_targets import Received, Target
-from tests.ports import free_port
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.ports import free_port
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = pytest.mark.product
 

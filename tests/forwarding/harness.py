@@ -28,8 +28,8 @@ from actors.bus.records import Batch, RecordReceiver
 from actors.process import Boot
 from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
-from tests.folders import FOLDERS
 from tests.forwarding.forked import Forked, fork_actor
+from tests.kit.folders import FOLDERS
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"

@@ -9,8 +9,8 @@ import pytest
 
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_head
-from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_head
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import socket
 import time
 from collections.abc import Iterator
@@ -10,43 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import bcrypt
 import pytest
 
-from actors.bus.messages.accounts import AccountStates, QueryAccounts
 from actors.bus.messages.forwarding import Explain
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
-from actors.forwarding.access.authenticator import prehash
 from config.model.quotas import period_at
+from tests.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give, states
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
-from tests.forwarding.test_https import connect as connect_tls
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, exactly, reply
-
-WORD = "secret-word"
-HASH = bcrypt.hashpw(prehash(WORD.encode()), bcrypt.gensalt(4)).decode()
-OTHER_HASH = bcrypt.hashpw(prehash(b"other-word"), bcrypt.gensalt(4)).decode()
-
-
-def account(name: str, **fields: Any) -> AccountSpec:
-    return AccountSpec(**{"id": f"acc_{name}", "username": name, "password_hash": HASH, **fields})
-
-
-def credentials(user: str, word: str = WORD) -> str:
-    return "Proxy-Authorization: Basic " + base64.b64encode(f"{user}:{word}".encode()).decode()
-
-
-def give(rig: Rig, *accounts: AccountSpec, **fields: Any) -> None:
-    rig.configure(accounts=accounts, auth_required=True, **fields)
-
-
-def ask(client: socket.socket, origin: Origin, user: str = "ada", word: str = WORD) -> tuple[int, bytes]:
-    """Status and head of an answer."""
-    client.sendall(get(origin, "/", credentials(user, word)))
-    head, _body = read_answer(client)
-    return int(head.split()[1]), head
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
+from tests.forwarding.tls_client import connect as connect_tls
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head_alone
 
 
 def once(rig: Rig, origin: Origin, user: str = "ada", word: str = WORD) -> tuple[int, bytes]:
@@ -62,11 +36,6 @@ def tunnel(rig: Rig, origin: Origin, user: str = "ada") -> socket.socket:
     return sock
 
 
-def echo(sock: socket.socket, data: bytes) -> None:
-    sock.sendall(data)
-    assert exactly(sock, len(data)) == data
-
-
 def ended_within(sock: socket.socket, seconds: float) -> bool:
     began = time.monotonic()
     try:
@@ -75,12 +44,6 @@ def ended_within(sock: socket.socket, seconds: float) -> bool:
     except ConnectionResetError:
         ended = True
     return ended and time.monotonic() - began < seconds
-
-
-def states(rig: Rig) -> dict[str, Any]:
-    answer = rig.ask(QueryAccounts(settle=False))
-    assert isinstance(answer, AccountStates)
-    return answer.accounts
 
 
 # --- who is let in ---

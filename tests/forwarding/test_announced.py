@@ -14,9 +14,9 @@ from actors.bus.messages.forwarding import CloseConnections, ConnectionFilter, C
 from actors.bus.messages.specs import AccessSpec
 from actors.net.proxy_protocol import LOCAL_V2, build_v1, build_v2
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, exactly, reply
+from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head
 
 CLIENT, BALANCER = ("192.0.2.7", 56324), ("198.51.100.1", 443)
 ANNOUNCED = build_v2(CLIENT, BALANCER)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, Script, counted, read_head
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, arrive, ask, exactly, reply
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, exactly, reply
+from tests.kit.scripted_origins import Origin, Script, counted, read_head
 
 OURS = "127.0.0.9"
 THERE6 = bytes(15) + b"\x01"

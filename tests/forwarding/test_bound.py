@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.forwarding.harness import Rig
-from tests.forwarding.origins import Origin, answers, counted, read_head
-from tests.forwarding.parents import of_rig, parent, parents
-from tests.forwarding.test_proxying import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.kit.scripted_origins import Origin, answers, counted, read_head
+from tests.kit.upstreams import of_rig, parent, parents
 
 UNKNOWN = (
     b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n"

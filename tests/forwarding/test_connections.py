@@ -21,23 +21,16 @@ from actors.bus.messages.forwarding import (
 )
 from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, Live
 from actors.forwarding.context import Serving
+from tests.forwarding.connection_pages import ALL, is_cut, page
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
-from tests.forwarding.test_proxying import BIG, connect, get, read_answer, tunnel
-
-ALL = ConnectionFilter()
+from tests.forwarding.http_client import BIG, connect, get, read_answer, tunnel
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
 
 
 @pytest.fixture
 def rig() -> Iterator[Rig]:
     with Rig() as own:
         yield own
-
-
-def page(rig: Rig, only: ConnectionFilter = ALL, sort: str = "-age", limit: int = 1000, offset: int = 0) -> Connections:
-    answer = rig.ask(QueryConnections(only, sort, limit, offset))
-    assert isinstance(answer, Connections)
-    return answer
 
 
 def the_one(rig: Rig) -> Connection:
@@ -55,13 +48,6 @@ def echo(sock: socket.socket, data: bytes) -> None:
     sock.sendall(data)
     while data:
         data = data[len(sock.recv(1 << 16)) :]
-
-
-def is_cut(sock: socket.socket) -> bool:
-    try:
-        return sock.recv(100) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_nothing_is_open_at_first(rig: Rig) -> None:

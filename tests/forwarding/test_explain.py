@@ -20,8 +20,8 @@ from actors.forwarding.net.resolver import Answer, Found, Resolver, new_threads
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, Refused
 from tests.forwarding.harness import Rig, spec
-from tests.forwarding.origins import Origin, answers, counted
-from tests.forwarding.test_proxying import get, read_answer
+from tests.forwarding.http_client import get, read_answer
+from tests.kit.scripted_origins import Origin, answers, counted
 
 
 @pytest.mark.parametrize(

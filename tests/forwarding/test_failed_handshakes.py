@@ -11,8 +11,8 @@ import pytest
 
 from actors.forwarding.context import HANDSHAKES_RECORDED
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect
+from tests.forwarding.http_client import connect
+from tests.kit.certificates import make_pair
 
 
 @pytest.fixture(scope="module")

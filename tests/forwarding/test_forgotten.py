@@ -21,13 +21,13 @@ from actors.forwarding.net.lingering_close import _Lingering
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from actors.net.proxy_protocol import build_v2
+from tests.forwarding.account_client import account, credentials
 from tests.forwarding.harness import until
+from tests.forwarding.http_client import connect, get, read_answer, tunnel
 from tests.forwarding.inside import Inside
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
-from tests.forwarding.parents import parent, parents
-from tests.forwarding.test_accounts import account, credentials
-from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask
+from tests.forwarding.socks_client import LOOPBACK, address, ask
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
+from tests.kit.upstreams import parent, parents
 
 MANY = 20
 KINDS = (

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, read_all, read_head
-from tests.forwarding.test_https import connect as connect_tls
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect, get
+from tests.forwarding.http_client import connect, get
+from tests.forwarding.tls_client import connect as connect_tls
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, read_all, read_head
 
 SHORT = {"proxy": {"handshake_timeout": 0.5}}
 CLIENT_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)

@@ -13,12 +13,12 @@ import pytest
 
 from actors.bus.messages.specs import AccountSpec, LimitsSpec
 from actors.forwarding.access.authenticator import prehash
+from tests.forwarding.account_client import OTHER_HASH, WORD, account, ask, credentials, echo, give
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes
-from tests.forwarding.parents import parent, parents
-from tests.forwarding.test_accounts import OTHER_HASH, WORD, account, ask, credentials, echo, give
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, arrive, exactly, reply
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
+from tests.kit.scripted_origins import Origin, answers, counted, echoes
+from tests.kit.upstreams import parent, parents
 
 EARLY = bytes(range(256)) * 8
 

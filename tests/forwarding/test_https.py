@@ -6,44 +6,16 @@ import contextlib
 import os
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
-
-SELF_SIGNED = (
-    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN={name} "
-    "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout {key} -out {cert}"
-)
-
-
-def make_pair(folder: Path, name: str = "first") -> tuple[str, str]:
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = SELF_SIGNED.format(name=name, key=key, cert=cert)
-    subprocess.run(command.split(), check=True, capture_output=True)
-    return str(cert), str(key)
-
-
-def make_ended_pair(folder: Path) -> tuple[str, str]:
-    """A pair whose certificate ended an hour ago."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    private, name = generate_private_key(SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ended")])
-    end = datetime.now(UTC) - timedelta(hours=1)
-    builder = x509.CertificateBuilder(name, name, private.public_key(), 1, end - timedelta(days=1), end)
-    cert.write_bytes(builder.sign(private, SHA256()).public_bytes(Encoding.PEM))
-    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return str(cert), str(key)
+from tests.forwarding.tls_client import connect
+from tests.kit.certificates import make_ended_pair, make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head, read_head_alone
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +27,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def rig(pair: tuple[str, str]) -> Iterator[Rig]:
     with Rig(protocol="https", tls=pair) as shared:
         yield shared
-
-
-def connect(rig: Rig, cert: str, **limits: ssl.TLSVersion) -> ssl.SSLSocket:
-    context = ssl.create_default_context(cafile=cert)
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    for name, version in limits.items():
-        setattr(context, name, version)
-    sock = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
-    return context.wrap_socket(sock, server_hostname="localhost")
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

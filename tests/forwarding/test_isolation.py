@@ -15,13 +15,13 @@ from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.upstreams.http_connect import ConnectHandshake
+from tests.forwarding.connection_pages import is_cut
 from tests.forwarding.harness import until
+from tests.forwarding.http_client import connect, get, read_answer, tunnel
 from tests.forwarding.inside import Inside
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all
-from tests.forwarding.parents import parent, parents
-from tests.forwarding.test_connections import is_cut
-from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask, exactly
+from tests.forwarding.socks_client import LOOPBACK, address, ask, exactly
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
+from tests.kit.upstreams import parent, parents
 
 
 class Unforeseen(Exception):

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.specs import LimitsSpec
+from tests.forwarding.account_client import account, credentials, echo, give, states
 from tests.forwarding.harness import Rig
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head_alone
-from tests.forwarding.test_accounts import account, credentials, echo, give, states
-from tests.forwarding.test_https import connect as connect_tls
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, exactly, reply
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.socks_client import LOOPBACK, address, exactly, reply
+from tests.forwarding.tls_client import connect as connect_tls
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head_alone
 
 RATE = 400_000
 MUCH = 200_000

@@ -9,8 +9,8 @@ import pytest
 
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig
-from tests.forwarding.origins import Origin, answers, counted
-from tests.forwarding.test_proxying import connect, read_answer
+from tests.forwarding.http_client import connect, read_answer
+from tests.kit.scripted_origins import Origin, answers, counted
 
 NAMES = ("localhost", "localhost.", "x.localhost", "X.LocalHost.")
 

@@ -14,14 +14,14 @@ from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.forwarding.access import test_clients as testers_of
+from tests.forwarding.account_client import HASH, OTHER_HASH, WORD, account, credentials, echo, give
+from tests.forwarding.connection_pages import is_cut
+from tests.forwarding.connection_pages import page as connections_of
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted, echoes
-from tests.forwarding.parents import of_rig, parents
-from tests.forwarding.test_accounts import HASH, OTHER_HASH, WORD, account, credentials, echo, give
-from tests.forwarding.test_connections import is_cut
-from tests.forwarding.test_connections import page as connections_of
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, arrive, exactly, reply
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
+from tests.kit.scripted_origins import Origin, answers, counted, echoes
+from tests.kit.upstreams import of_rig, parents
 
 AUTH: dict[str, Any] = {"auth_username": "ada", "auth_hash": HASH, "auth_required": True}
 NO_AUTH: dict[str, Any] = {"auth_username": None, "auth_hash": None, "auth_required": False, "accounts": ()}

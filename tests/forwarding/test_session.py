@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,39 +20,8 @@ from actors.forwarding.protocols.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.protocols.http.session import EMPTY_LINES_MAX, HttpSession, Phase
-from actors.forwarding.protocols.session_config import Policy
-from tests.forwarding.talk import Conversation
-
-POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
-GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-
-
-class Talk(Conversation):
-    def __init__(self, **policy: Any) -> None:
-        self.session = HttpSession(replace(POLICY, **policy), 0.0)
-        super().__init__(self.session)
-
-    def origin(self, *pieces: bytes) -> Talk:
-        for piece in pieces:
-            self.out += self.session.receive_from_origin(piece, self.now)
-        return self
-
-    def opened(self, reused: bool = False) -> Talk:
-        self.out += self.session.opened(reused, self.now)
-        return self
-
-    @property
-    def report(self) -> Report:
-        (only,) = self.all(Report)
-        assert isinstance(only, Report)
-        return only
-
-
-def exchange(request: bytes = GET, answer: bytes = OK, **policy: Any) -> Talk:
-    return Talk(**policy).client(request).opened().origin(answer)
-
+from actors.forwarding.protocols.http.session import EMPTY_LINES_MAX, Phase
+from tests.forwarding.conversation import GET, OK, Talk, exchange
 
 # --- forward requests ---
 

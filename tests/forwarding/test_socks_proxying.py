@@ -14,10 +14,10 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.connections.udp_targets import FURTHER, TARGETS_MAX, Targets
 from actors.forwarding.protocols.commands import Report
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
-from tests.forwarding.origins import Origin, echoes, read_all
+from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, exactly, reply
+from tests.kit.scripted_origins import Origin, echoes, read_all
 
 NOBODY_ALLOWED = EgressSpec("public_only", (), ())
-LOOPBACK = b"\x7f\0\0\x01"
 
 
 @pytest.fixture(scope="module")
@@ -30,40 +30,6 @@ def five() -> Iterator[Rig]:
 def four() -> Iterator[Rig]:
     with Rig(protocol="socks4", timeout=2.0) as rig:
         yield rig
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = sock.recv(count - len(data))
-        assert piece, f"closed after {data!r}"
-        data += piece
-    return data
-
-
-def arrive(rig: Rig) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", rig.port), 15)
-
-
-def address(host: bytes, port: int) -> bytes:
-    return {4: b"\x01", 16: b"\x04"}[len(host)] + host + port.to_bytes(2, "big")
-
-
-def ask(rig: Rig, command: int, to: bytes) -> tuple[socket.socket, int, tuple[str, int]]:
-    """A SOCKS5 request without credentials: the connection, the reply code and the bound address."""
-    sock = arrive(rig)
-    sock.sendall(b"\x05\x01\x00")
-    assert exactly(sock, 2) == b"\x05\x00"
-    sock.sendall(bytes((5, command, 0)) + to)
-    return sock, *reply(sock)
-
-
-def reply(sock: socket.socket) -> tuple[int, tuple[str, int]]:
-    head = exactly(sock, 4)
-    assert (head[0], head[2]) == (5, 0)
-    rest = exactly(sock, {1: 4, 4: 16}[head[3]] + 2)
-    family = socket.AF_INET if head[3] == 1 else socket.AF_INET6
-    return head[1], (socket.inet_ntop(family, rest[:-2]), int.from_bytes(rest[-2:], "big"))
 
 
 def closed_port() -> int:

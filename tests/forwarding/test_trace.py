@@ -14,9 +14,9 @@ from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, answers, counted
-from tests.forwarding.parents import of_rig, parents
-from tests.forwarding.test_proxying import connect, get, read_answer
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.kit.scripted_origins import Origin, answers, counted
+from tests.kit.upstreams import of_rig, parents
 
 SECRET = "s3cret-word"
 

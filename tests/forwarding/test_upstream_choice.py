@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from actors.forwarding.upstreams.balancing import Choice, _score_of, new_choice
 from actors.forwarding.upstreams.session_username import split_session
 from actors.forwarding.upstreams.upstream import BACK_OFF_MAX, DOUBTS_MAX, Parent
-from tests.forwarding.parents import parent as spec
+from tests.kit.upstreams import parent as spec
 
 
 def three(*weights: int) -> list[Parent]:

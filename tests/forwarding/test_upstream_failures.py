@@ -20,10 +20,10 @@ from actors.bus.messages.upstreams import QueryUpstreams, UpstreamSpec, Upstream
 from actors.forwarding.access.authenticator import prehash
 from actors.net.proxy_protocol import LOCAL_V2, build_v2, read_header
 from tests.forwarding.harness import Rig, until
-from tests.forwarding.origins import Origin, Script, answers, counted, echoes, read_all, read_head
-from tests.forwarding.parents import closed_port, of_rig, parent, parents
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, Script, answers, counted, echoes, read_all, read_head
+from tests.kit.upstreams import closed_port, of_rig, parent, parents
 
 TARGET = "target.example:443"
 REFUSED_TO_US = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=theirs\r\nContent-Length: 2\r\n\r\nno"

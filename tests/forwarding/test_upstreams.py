@@ -12,10 +12,10 @@ import pytest
 from actors.bus.messages.upstreams import QueryUpstreams, UpstreamState
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding.harness import Rig
-from tests.forwarding.origins import Origin, answers, counted, echoes, read_all, read_head
-from tests.forwarding.parents import closed_port, of_rig, parent, parents
-from tests.forwarding.test_https import make_pair
-from tests.forwarding.test_proxying import connect, get, read_answer, tunnel
+from tests.forwarding.http_client import connect, get, read_answer, tunnel
+from tests.kit.certificates import make_pair
+from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head
+from tests.kit.upstreams import closed_port, of_rig, parent, parents
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 PASSWORD = "s3cret"

@@ -8,11 +8,11 @@ import pytest
 
 from actors.forwarding.protocols.http.pseudonym import received_by
 from actors.forwarding.protocols.http.via import extended_via, passed_here
+from tests.forwarding.conversation import GET, OK, Talk, exchange
 from tests.forwarding.harness import Rig, spec
-from tests.forwarding.origins import Origin, Script, counted, read_head
-from tests.forwarding.parents import of_rig, parent, parents
-from tests.forwarding.test_proxying import connect, get, read_answer
-from tests.forwarding.test_session import GET, OK, Talk, exchange
+from tests.forwarding.http_client import connect, get, read_answer
+from tests.kit.scripted_origins import Origin, Script, counted, read_head
+from tests.kit.upstreams import of_rig, parent, parents
 
 OTHERS = b"Via: 1.0 before, 1.1 other (c)\r\n"
 BEYOND = b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n"

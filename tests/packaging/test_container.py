@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.packaging.test_distribution import ROOT
+from tests.packaging.places import ROOT
 
 FILE = ROOT / "Containerfile"
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from config import VERSION
-from tests.product import Product
+from tests.kit.product import Product
+from tests.packaging.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = {"actors", "api", "config", "supervisor.py"}
 
 

@@ -21,9 +21,9 @@ import requests
 from config import VERSION
 from config.text.formatting import timestamp_text
 from tests.actors.webhook_targets import Received, Target
-from tests.e2e.origins import Origin, certificate, serving
-from tests.product import PASSWORD, Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import Origin, certificate, serving
+from tests.kit.product import PASSWORD, Product
+from tests.kit.wait import wait_until
 
 HOST = "127.77.0.1"
 PORTS = {"http": 21_001, "https": 21_002, "socks4": 21_003, "socks5": 21_004, "parent": 21_005, "idle": 21_006}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 
 @pytest.fixture

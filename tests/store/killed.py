@@ -24,7 +24,7 @@ from api.store import open_store
 from api.store.migration import bring_up_to_date
 from config.files.data_format import DataFormatError, read_mark
 from config.files.paths import DataDir
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 
 CHANGES = {"os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.chmod", "os.utime", "sqlite3.connect"}

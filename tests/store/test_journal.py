@@ -25,7 +25,7 @@ from api.store import (
     storage,
     tiny,
 )
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 
 @pytest.fixture

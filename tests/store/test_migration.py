@@ -22,7 +22,7 @@ from api.store.migration import KEPT, Step, bring_up_to_date, missing_space
 from api.store.storage import compose, digest_of, fresh_of
 from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.files.paths import DataDir, open_data_dir
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 from tests.store.tomorrow import STEPS
 
 

@@ -17,10 +17,10 @@ import pytest
 from config import VERSION
 from config.files.data_format import read_mark
 from tests.actors.webhook_targets import Target
-from tests.e2e.origins import Origin, serving
-from tests.product import Product
+from tests.kit.http_origins import Origin, serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 from tests.samples import make
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.product
 

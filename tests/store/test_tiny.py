@@ -20,7 +20,7 @@ from api.store import (
     tiny,
 )
 from config.files.paths import open_data_dir
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 
 def named(identifier: str, **fields: Any) -> dict[str, Any]:

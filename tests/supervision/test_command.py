@@ -22,9 +22,9 @@ from api.audit.trail import trail_file
 from api.store import open_store
 from config.files import paths
 from config.files.paths import PathError, default_run_dir, open_data_dir, private_directory
-from tests.folders import FOLDERS
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.folders import FOLDERS
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 
 def proxyfleet(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Unreachable
 from actors.supervision.upgrade.handover import Elder
 from actors.supervision.upgrade.predecessors import Predecessors
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 LONG = 60.0
 

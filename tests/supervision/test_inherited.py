@@ -13,9 +13,9 @@ import pytest
 from actors.supervision import systemd
 from actors.supervision.listeners.registry import ListenerRegistry, ListenError, listen
 from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
-from tests.ports import free_port
+from tests.kit.ports import free_port
+from tests.kit.wait import wait_until
 from tests.supervision.manager import Manager
-from tests.waiting import wait_until
 
 LOCAL = "127.0.0.1"
 

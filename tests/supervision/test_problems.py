@@ -13,7 +13,7 @@ from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.problems import Problem, ReportProblems
 from actors.supervision.problems import ProblemBook
 from actors.supervision.proxy_events import SUBJECTS_MAX, SUBJECTS_WITHIN, ProxyEventPublisher
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 from tests.supervision.standins import spec
 
 EXPIRED = Problem("certificate", "the certificate ended", 5.0)

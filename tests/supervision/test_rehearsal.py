@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.supervision.upgrade.preflight import SAID_MAX, WOULD_START, Rehearsal
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 
 @pytest.fixture

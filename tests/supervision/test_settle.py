@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.supervision.listeners.registry import ListenerRegistry
 from actors.supervision.processes.proxy_actors import ProxyActors
-from tests.ports import free_port
+from tests.kit.ports import free_port
 from tests.supervision.standins import spec
 
 LOCAL = "127.0.0.1"

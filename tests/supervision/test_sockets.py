@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from actors.supervision.listeners.registry import RESERVED_FOR, ListenerRegistry, ListenError, listen, refusal
-from tests.clocks import Clock
-from tests.ports import free_port
+from tests.kit.clocks import Clock
+from tests.kit.ports import free_port
 
 LOCAL = "127.0.0.1"
 

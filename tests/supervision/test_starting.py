@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.bus.loop import Loop
 from actors.supervision.processes.start_waiters import Starting
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 
 
 def test_the_answer_comes_when_the_start_is_over_and_at_once_where_there_is_none() -> None:

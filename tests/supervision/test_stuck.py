@@ -11,7 +11,7 @@ import pytest
 from actors.bus.loop import Loop
 from actors.process import Boot
 from actors.supervision.processes.managed_actor import SILENCE_MAX, START_MAX, STUCK_AFTER, ManagedActor, Plan, World
-from tests.clocks import Clock
+from tests.kit.clocks import Clock
 
 
 class Deaf:

@@ -24,11 +24,11 @@ from actors.bus.messages.fleet import (
     RestartProxy,
 )
 from actors.supervision.supervisor import SAME_SIGNAL
-from tests.ports import free_port
-from tests.supervision.conftest import Supervised, greeting
+from tests.kit.ports import free_port
+from tests.kit.wait import wait_until
 from tests.supervision.manager import Manager
 from tests.supervision.standins import spec
-from tests.waiting import wait_until
+from tests.supervision.supervised import Supervised, greeting
 
 
 class Caller:

@@ -23,7 +23,7 @@ from actors.process import Boot
 from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
 from config.files.paths import open_run_dir
-from tests.folders import FOLDERS
+from tests.kit.folders import FOLDERS
 
 KIND = "forwarding."
 """Of the actors here: only actors of a known kind may say hello."""

@@ -28,8 +28,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.folders import FOLDERS
-from tests.waiting import wait_until
+from tests.kit.folders import FOLDERS
+from tests.kit.wait import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BOOT = ROOT / "tests" / "systemd" / "boot"

@@ -8,10 +8,10 @@ from typing import Any
 
 import requests
 
-from tests.e2e.origins import Origin, serving
-from tests.knocking import Knocking, by_tunnel, of_api, through_proxy
+from tests.kit.http_origins import Origin, serving
+from tests.kit.steady_load import Knocking, by_tunnel, of_api, through_proxy
+from tests.kit.wait import wait_until
 from tests.systemd.machine import Machine
-from tests.waiting import wait_until
 
 API = 8080
 PASSWORD = "correct horse battery staple"

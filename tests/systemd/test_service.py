@@ -8,9 +8,9 @@ import time
 import pytest
 import requests
 
+from tests.kit.wait import wait_until
 from tests.systemd.machine import Machine
 from tests.systemd.service import API, PASSWORD, SERVICE, ServiceOn
-from tests.waiting import wait_until
 
 PROXY = 3128
 IDLE_STOP = 5.0

@@ -22,9 +22,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.folders import FOLDERS
-from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.kit.folders import FOLDERS
+from tests.kit.ports import free_port
+from tests.kit.wait import wait_until
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # where daemons are, also for those who are not root
 

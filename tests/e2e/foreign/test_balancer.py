@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.foreign.conftest import MakeEntrance, Record
+from tests.e2e.foreign.entrances import MakeEntrance, Record
 from tests.e2e.foreign.programs import Site, haproxy, needs, run
 
 pytestmark = [pytest.mark.product, needs("curl"), needs("haproxy"), needs("nginx"), needs("openssl")]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.foreign.conftest import MEGABYTES, Entrance, MakeEntrance, Record
+from tests.e2e.foreign.curl_client import curl, options
+from tests.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance, Record
 from tests.e2e.foreign.programs import Relay, Site, dante, needs, squid
-from tests.e2e.foreign.test_curl import curl, options
-from tests.e2e.foreign.test_websocket import MESSAGES, talk_after_upgrade, talk_in_a_tunnel
-from tests.waiting import wait_until
+from tests.e2e.foreign.websocket_client import MESSAGES, talk_after_upgrade, talk_in_a_tunnel
+from tests.kit.wait import wait_until
 
 pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
 

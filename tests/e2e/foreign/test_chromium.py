@@ -8,28 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.foreign.conftest import MakeEntrance, Record
+from tests.e2e.foreign.browser import FLAGS, NAMES
+from tests.e2e.foreign.entrances import MakeEntrance, Record
 from tests.e2e.foreign.programs import Site, find, needs, run
 
 pytestmark = [pytest.mark.product, needs("chromium"), needs("nginx"), needs("openssl")]
 
 RESOURCES = 50
-FLAGS = (
-    "--headless",
-    "--no-sandbox",  # root has no other way
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-extensions",
-    "--disable-dev-shm-usage",
-    "--proxy-bypass-list=<-loopback>",  # loopback, too, goes through the proxy
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # socks4 leaves names to the browser
-)
-NAMES = ["*.com", "*.net", "*.org"]
-"""Whom Chromium would call of its own accord. They are denied by name, so that nobody even resolves them."""
 
 
 @pytest.fixture(scope="module")

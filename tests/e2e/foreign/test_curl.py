@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
-from tests.e2e.foreign.conftest import MEGABYTES, Entrance, MakeEntrance
-from tests.e2e.foreign.programs import Site, has_ipv6, needs, run, squid
+from tests.e2e.foreign.curl_client import curl, options
+from tests.e2e.foreign.entrances import MEGABYTES, MakeEntrance
+from tests.e2e.foreign.programs import Site, has_ipv6, needs, squid
 
 pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]
 
@@ -17,16 +17,6 @@ HTTP = ["http", "https"]
 SOCKS = ["socks4", "socks4a", "socks5", "socks5h"]
 SCHEMES = HTTP + SOCKS
 BY_NAME = ["socks4a", "socks5h"]  # the client leaves the name to the proxy
-
-
-def options(entrance: Entrance) -> list[str]:
-    """What every transfer of curl through this proxy is told; a command line says it again after `--next`."""
-    trusted = ("--cacert", entrance.certificate, "--proxy-cacert", entrance.certificate)
-    return ["-sS", "-m", "30", "--noproxy", "", *trusted, "-x", entrance.url]
-
-
-def curl(entrance: Entrance, *arguments: str, check: bool = True) -> CompletedProcess[str]:
-    return run("curl", *options(entrance), *arguments, check=check)
 
 
 def authority(url: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import socks
 
-from tests.e2e.foreign.conftest import Entrance, MakeEntrance
+from tests.e2e.foreign.entrances import Entrance, MakeEntrance
 from tests.e2e.foreign.programs import dnsmasq, needs
 
 pytestmark = [pytest.mark.product, needs("dnsmasq"), needs("openssl")]

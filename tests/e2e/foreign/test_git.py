@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.foreign.conftest import MakeEntrance
+from tests.e2e.foreign.entrances import MakeEntrance
 from tests.e2e.foreign.programs import Site, needs, run
-from tests.e2e.test_clients import make_repository
+from tests.e2e.repositories import make_repository
 
 pytestmark = [pytest.mark.product, needs("git"), needs("nginx"), needs("openssl")]
 

@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from tests.e2e.foreign.conftest import MakeEntrance
+from tests.e2e.foreign.entrances import MakeEntrance
 from tests.e2e.foreign.programs import needs, run
-from tests.e2e.origins import scripted
+from tests.kit.http_origins import scripted
 
 pytestmark = [pytest.mark.product, needs("nc.openbsd"), needs("openssl")]
 

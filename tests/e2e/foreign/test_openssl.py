@@ -6,7 +6,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.e2e.foreign.conftest import Entrance, MakeEntrance
+from tests.e2e.foreign.entrances import Entrance, MakeEntrance
 from tests.e2e.foreign.programs import Site, needs, run
 
 pytestmark = [pytest.mark.product, needs("openssl"), needs("nginx")]

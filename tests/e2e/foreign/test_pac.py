@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.foreign.browser import FLAGS, NAMES
 from tests.e2e.foreign.programs import find, needs, run
-from tests.e2e.foreign.test_chromium import FLAGS, NAMES
-from tests.e2e.origins import serving
-from tests.product import Product
-from tests.waiting import wait_until
+from tests.kit.http_origins import serving
+from tests.kit.product import Product
+from tests.kit.wait import wait_until
 
 pytestmark = [pytest.mark.product, needs("chromium"), needs("openssl")]
 

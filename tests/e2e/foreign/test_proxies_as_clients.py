@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.foreign.conftest import MEGABYTES, MakeEntrance
+from tests.e2e.foreign.entrances import MEGABYTES, MakeEntrance
 from tests.e2e.foreign.programs import Site, dante, needs, run, squid
 
 pytestmark = [pytest.mark.product, needs("curl"), needs("nginx"), needs("openssl")]

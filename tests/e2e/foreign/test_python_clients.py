@@ -17,7 +17,7 @@ import socks
 import urllib3
 from urllib3.contrib.socks import SOCKSProxyManager
 
-from tests.e2e.foreign.conftest import MEGABYTES, Entrance, MakeEntrance, Record
+from tests.e2e.foreign.entrances import MEGABYTES, Entrance, MakeEntrance, Record
 from tests.e2e.foreign.programs import Site, needs
 
 pytestmark = [

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.foreign.conftest import Entrance, MakeEntrance
+from tests.e2e.foreign.entrances import Entrance, MakeEntrance
 from tests.e2e.foreign.programs import dnsmasq, needs, run
-from tests.e2e.origins import scripted
+from tests.kit.http_origins import scripted
 
 pytestmark = [pytest.mark.product, needs("socksify"), needs("openssl")]
 

@@ -5,22 +5,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import ssl
 from collections.abc import Sequence
 
-import aiohttp
 import pytest
-from websockets.sync.client import connect
 
-from tests.e2e.foreign.conftest import Entrance, MakeEntrance
+from tests.e2e.foreign.entrances import MakeEntrance
 from tests.e2e.foreign.programs import needs
+from tests.e2e.foreign.websocket_client import MESSAGES, as_http, talk_after_upgrade, talk_in_a_tunnel
 
 pytestmark = [pytest.mark.product, needs("openssl")]
 
-SECONDS = 30
-MESSAGES: list[str | bytes] = ["hello", b"", os.urandom(300_000), "ä" * 70_000, "goodbye"]
 SHORT = ["hello", b"", "goodbye"]
 """For TLS within TLS: there `websockets` waits for its socket while it holds the rest of a longer message itself."""
 
@@ -28,44 +22,6 @@ SHORT = ["hello", b"", "goodbye"]
 def random_bytes(messages: Sequence[str | bytes]) -> int:
     """What no compression makes shorter."""
     return sum(len(message) for message in messages if isinstance(message, bytes))
-
-
-def trusting(proxy: Entrance) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=proxy.certificate)
-
-
-def talk_in_a_tunnel(proxy: Entrance, url: str, messages: Sequence[str | bytes]) -> None:
-    """Every message comes back, and the end is a proper one."""
-    options = {"ssl": trusting(proxy)} if url.startswith("wss:") else {}
-    if proxy.scheme == "https":
-        options["proxy_ssl"] = trusting(proxy)
-    with connect(url, proxy=proxy.url, max_size=None, open_timeout=SECONDS, **options) as websocket:
-        for message in messages:
-            websocket.send(message)
-            assert websocket.recv(SECONDS) == message
-    assert websocket.close_code == 1000
-
-
-def talk_after_upgrade(proxy: Entrance, url: str) -> None:
-    """The same, of the handshake in absolute form, which is that of any request."""
-
-    async def talk() -> None:
-        timeout = aiohttp.ClientTimeout(SECONDS)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.ws_connect(as_http(url), proxy=proxy.url, ssl=trusting(proxy), max_msg_size=0) as websocket,
-        ):
-            for message in MESSAGES:
-                await (websocket.send_str if isinstance(message, str) else websocket.send_bytes)(message)
-                assert (await websocket.receive(SECONDS)).data == message
-            await websocket.close()
-            assert websocket.close_code == 1000
-
-    asyncio.run(talk())
-
-
-def as_http(url: str) -> str:
-    return url.replace("ws:", "http:")
 
 
 @pytest.mark.parametrize("target", ["ws", "wss"])

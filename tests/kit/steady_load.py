@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from tests.waiting import wait_until
+from tests.kit.wait import wait_until
 
 PATIENCE = 30.0
 """Seconds that a caller waits: connections may queue while a service restarts, but none may be refused."""

@@ -24,9 +24,9 @@ from typing import Any, Self
 import psutil
 import requests
 
-from tests.folders import FOLDERS
-from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.kit.folders import FOLDERS
+from tests.kit.ports import free_port
+from tests.kit.wait import wait_until
 
 PASSWORD = "correct horse battery staple"
 START_SECONDS = 120.0

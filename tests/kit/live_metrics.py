@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from tests.product import Product
+from tests.kit.product import Product
 
 
 def live_figures(product: Product, proxy: dict[str, Any], accept: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""Entries of the audit trail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.api.support import Api
+
+
+def rows(api: Api, **query: Any) -> list[dict[str, Any]]:
+    """The trail as an administrator reads it, newest first."""
+    answer = api.get("/audit", api.token(), params=query)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json["data"]["audit"]
+    return found

@@ -1,0 +1,18 @@
+"""curl through a proxy."""
+
+from __future__ import annotations
+
+from subprocess import CompletedProcess
+
+from tests.e2e.foreign.entrances import Entrance
+from tests.e2e.foreign.programs import run
+
+
+def options(entrance: Entrance) -> list[str]:
+    """What every transfer of curl through this proxy is told; a command line says it again after `--next`."""
+    trusted = ("--cacert", entrance.certificate, "--proxy-cacert", entrance.certificate)
+    return ["-sS", "-m", "30", "--noproxy", "", *trusted, "-x", entrance.url]
+
+
+def curl(entrance: Entrance, *arguments: str, check: bool = True) -> CompletedProcess[str]:
+    return run("curl", *options(entrance), *arguments, check=check)

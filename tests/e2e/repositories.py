@@ -1,0 +1,30 @@
+"""Git repositories to clone through a proxy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+
+def run(*command: str, cwd: Path | None = None) -> str:
+    """What the program printed; its failure is the test's, with all that it said."""
+    clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=cwd, env=clean, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def make_repository(work: Path, bare: Path) -> str:
+    """A bare repository with twenty files, ready for the plain HTTP protocol; gives the commit."""
+    run("git", "init", "-q", "-b", "main", str(work))
+    for number in range(20):
+        (work / f"file-{number}").write_text("line\n" * number * 100)
+    run("git", "add", ".", cwd=work)
+    person = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+    run("git", *person, "commit", "-q", "-m", "Twenty files", cwd=work)
+    run("git", "clone", "-q", "--bare", str(work), str(bare))
+    run("git", "update-server-info", cwd=bare)
+    return run("git", "rev-parse", "HEAD", cwd=work).strip()
