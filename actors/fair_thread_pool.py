@@ -19,6 +19,8 @@ from actors.thread_pool import ThreadPool
 WAITING_MAX = 1024
 """Jobs that may wait for one first label; what is submitted beyond that is dropped."""
 
+ORDINARY_TURN = 4
+
 DROPPED: Final = object()
 """The result of a job that did not run."""
 
@@ -33,59 +35,59 @@ class _Job(NamedTuple):
     starts: Callable[[], bool]
 
 
-class FairThreadPool:
-    """At most `threads` threads, started when they are needed; `shares` are the most for a first and a second label."""
+class _Shares:
+    """How many threads the labels have, and may have: `most` for a first and a second label."""
 
-    def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
-        self._loop = loop
-        self._workers = ThreadPool(loop, threads)
-        self._free = threads
-        self._shares = shares
+    def __init__(self, most: tuple[int, int]) -> None:
+        self._most = most
         self._running: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+
+    def used_up(self, level: int, labels: Labels) -> bool:
+        """Has the first (0) or second (1) of these labels all that it may have?"""
+        return self._running[level][labels[level]] >= self._most[level]
+
+    def started(self, labels: Labels) -> None:
+        """A job with these labels runs."""
+        for running, label in zip(self._running, labels, strict=True):
+            running[label] += 1
+
+    def ended(self, labels: Labels) -> None:
+        """It has ended."""
+        for running, label in zip(self._running, labels, strict=True):
+            running[label] -= 1
+            if not running[label]:
+                del running[label]
+
+
+class _Queue:
+    """Jobs that wait, by the two labels that take turns; in most cases those of the job."""
+
+    def __init__(self, shares: _Shares) -> None:
+        self._shares = shares
         self._waiting: OrderedDict[str, OrderedDict[str, deque[_Job]]] = OrderedDict()
         self._counts: Counter[str] = Counter()
 
-    def submit(self, labels: Labels, work: Callable[[], Any], done: OnDone, starts: Callable[[], bool]) -> None:
-        """Call `done` once, later, with the result of `work`, None when it raised, or `DROPPED`.
-
-        `starts` is called in the loop's thread right before it would run: False drops it.
-        """
-        job = _Job(labels, work, done, starts)
-        if self._counts[labels[0]] >= WAITING_MAX:
-            self._drop(job)
-            return
-        self._counts[labels[0]] += 1
-        self._waiting.setdefault(labels[0], OrderedDict()).setdefault(labels[1], deque()).append(job)
-        self._run_next()
-
-    @property
-    def waiting(self) -> int:
-        """How many jobs wait for their turn."""
+    def __len__(self) -> int:
         return self._counts.total()
 
-    def _run_next(self) -> None:
-        while self._free:
-            job = self._take()
-            if job is None:
-                return
-            if not job.starts():
-                self._drop(job)
-                continue
-            self._free -= 1
-            for running, label in zip(self._running, job.labels, strict=True):
-                running[label] += 1
-            self._workers.submit(job.work, partial(self._ended, job))
+    def add(self, job: _Job, turn: Labels) -> bool:
+        """Let it wait; False when too many wait for the first label of its turn."""
+        first, second = turn
+        if self._counts[first] >= WAITING_MAX:
+            return False
+        self._counts[first] += 1
+        self._waiting.setdefault(first, OrderedDict()).setdefault(second, deque()).append(job)
+        return True
 
-    def _drop(self, job: _Job) -> None:
-        self._loop.call_soon(lambda: job.done(DROPPED))
-
-    def _take(self) -> _Job | None:
-        """The next job whose labels have a share left; both labels go to the end of their rows."""
+    def take(self) -> _Job | None:
+        """The next job whose labels have a share left; both labels of the turn go to the end of their rows."""
         for first, row in self._waiting.items():
-            if self._running[0][first] >= self._shares[0]:
-                continue
             for second, jobs in row.items():
-                if self._running[1][second] < self._shares[1]:
+                labels = jobs[0].labels
+                if self._shares.used_up(0, labels):
+                    if labels[0] == first:
+                        break  # as of all in this row
+                elif not self._shares.used_up(1, labels):
                     return self._take_from(first, second, jobs)
         return None
 
@@ -98,19 +100,74 @@ class FairThreadPool:
             del self._counts[first]
         return job
 
+
+class FairThreadPool:
+    """At most `threads` threads, started when they are needed; `shares` are the most for a first and a second label."""
+
+    def __init__(self, loop: Loop, threads: int, shares: tuple[int, int]) -> None:
+        self._loop = loop
+        self._workers = ThreadPool(loop, threads)
+        self._free = threads
+        self._shares = _Shares(shares)
+        self._ordinary, self._preferred = _Queue(self._shares), _Queue(self._shares)
+        self._turns = 0
+
+    def submit(
+        self,
+        labels: Labels,
+        work: Callable[[], Any],
+        done: OnDone,
+        starts: Callable[[], bool],
+        preferred: Labels | None = None,
+    ) -> None:
+        """Call `done` once, later, with the result of `work`, None when it raised, or `DROPPED`.
+
+        `starts` is called in the loop's thread right before it would run: False drops it. Jobs with labels as
+        `preferred` come before all others, but for every `ORDINARY_TURN`th turn, and those labels take turns.
+        """
+        job = _Job(labels, work, done, starts)
+        waits = self._preferred.add(job, preferred) if preferred else self._ordinary.add(job, labels)
+        if waits:
+            self._run_next()
+        else:
+            self._drop(job)
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for their turn."""
+        return len(self._ordinary) + len(self._preferred)
+
+    def _run_next(self) -> None:
+        while self._free:
+            job = self._take()
+            if job is None:
+                return
+            if not job.starts():
+                self._drop(job)
+                continue
+            self._free -= 1
+            self._shares.started(job.labels)
+            self._workers.submit(job.work, partial(self._ended, job))
+
+    def _drop(self, job: _Job) -> None:
+        self._loop.call_soon(lambda: job.done(DROPPED))
+
+    def _take(self) -> _Job | None:
+        self._turns += 1
+        if self._turns % ORDINARY_TURN:
+            return self._preferred.take() or self._ordinary.take()
+        return self._ordinary.take() or self._preferred.take()
+
     def _ended(self, job: _Job, result: Any) -> None:
         self._free += 1
-        for running, label in zip(self._running, job.labels, strict=True):
-            running[label] -= 1
-            if not running[label]:
-                del running[label]
+        self._shares.ended(job.labels)
         try:
             job.done(result)
         finally:
             self._run_next()
 
     def __repr__(self) -> str:
-        return f"<FairWorkers, {self._free} free, {self.waiting} waiting>"
+        return f"<FairThreadPool, {self._free} free, {self.waiting} waiting>"
 
 
 def _back_or_out(row: OrderedDict[str, Any], label: str, rest: deque[_Job] | OrderedDict[str, Any]) -> None:

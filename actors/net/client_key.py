@@ -22,6 +22,12 @@ def site_key(address: str) -> str:
     return _key(address, SITE_PREFIX)
 
 
+def network_key(address: str) -> str:
+    """The /24 of an IPv4 address, the /48 of an IPv6 one: what an owner of many addresses has most of."""
+    key = site_key(address)
+    return key if ":" in key or key.count(".") != 3 else f"{key.rpartition('.')[0]}.0/24"
+
+
 def _key(text: str, length: int) -> str:
     if ":" not in text:
         return text

@@ -15,9 +15,9 @@ import pytest
 
 from actors.bounded import keep
 from actors.bus.loop import Loop
-from actors.fair_thread_pool import DROPPED, WAITING_MAX, FairThreadPool
+from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
-from actors.forwarding.access.authenticator import REMEMBERED, Credentials, prehash
+from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Credentials, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
 from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
@@ -375,6 +375,32 @@ def test_a_user_who_was_known_a_while_ago_waits_behind_nobodys_guesses(desk: Des
     checked = desk.checked
     assert desk.says("ada", "right") == "ada"
     assert desk.checked == checked + 1, "nobody waits now, so it is checked again"
+
+
+def test_guesses_from_many_addresses_keep_no_first_password_of_another_client_waiting(desk: Desk) -> None:
+    attackers = [Client(f"198.51.100.{number}") for number in range(150)]
+    for attacker in attackers:
+        assert desk.says("ada", "wrong at first", attacker.client_ip) is None
+    checked = desk.checked
+    guesses = [desk.begin("ada", f"wrong {number}", each) for number in range(5) for each in attackers]
+    assert desk.says("ada", "right") == "ada"
+    assert desk.checked - checked <= 2 * THREADS + 1
+    run_until(desk.loop, lambda: all(guesses))
+
+
+def test_first_guesses_from_one_network_keep_clients_of_others_waiting_for_one_of_them_at_most(desk: Desk) -> None:
+    guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.100.{number}")) for number in range(150)]
+    assert desk.says("ada", "right") == "ada"
+    assert desk.checked <= 2 * THREADS + 1
+    run_until(desk.loop, lambda: all(guesses))
+
+
+def test_who_failed_once_has_a_turn_whatever_number_of_others_come_for_the_first_time(desk: Desk) -> None:
+    assert desk.says("ada", "mistyped") is None
+    guesses = [desk.begin("ada", f"wrong {number}", Client(f"198.51.{number}.1")) for number in range(150)]
+    assert desk.says("ada", "right") == "ada"
+    assert desk.checked <= 3 * ORDINARY_TURN + THREADS
+    run_until(desk.loop, lambda: all(guesses))
 
 
 def test_guesses_from_many_networks_of_one_site_keep_no_user_elsewhere_waiting(desk: Desk) -> None:

@@ -4,7 +4,9 @@ A pair that was good is remembered for a minute under a keyed hash, so that the 
 of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
 way. No client has more than its share of the threads (`FairThreadPool`), whose client has gone is not checked at all,
 and after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are
-known to be right pass all the same, also beyond the minute while checks have to wait.
+known to be right pass all the same, also beyond the minute while checks have to wait. The one check of a client that
+has not failed lately comes before those of clients that have, so that guesses from many addresses keep no newcomer
+waiting; networks take turns among the first, and every fourth turn is of the others, so that none waits for ever.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import base64
 import hashlib
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +26,7 @@ from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import PAUSE, Guessing
 from actors.forwarding.net.requester import Requester
-from actors.net.client_key import client_key, site_key
+from actors.net.client_key import client_key, network_key, site_key
 from actors.throttled_log import ThrottledLog
 
 REMEMBERED = 60.0
@@ -45,6 +48,14 @@ class _Pair(NamedTuple):
     client: str
 
 
+class _Asked(NamedTuple):
+    """Who asked for a check: see `Credentials.check`."""
+
+    asker: Requester
+    done: OnChecked
+    gone: Callable[[], None]
+
+
 def prehash(password: bytes) -> bytes:
     """What bcrypt gets: a digest, since bcrypt passes over what is behind byte 72 and stops at NUL."""
     return base64.b64encode(hashlib.sha256(password).digest())
@@ -61,6 +72,10 @@ class Credentials:
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
         self._guessing = Guessing()
+        self._checks: dict[tuple[_Pair, bytes | None], list[_Asked]] = {}
+        """The checks that wait or run, each with those who asked for it."""
+        self._present: Counter[str] = Counter()
+        """By client, how many of them there are."""
         self._complaint = ThrottledLog(log, "wrong passwords")
         self.take_over(spec)
 
@@ -117,24 +132,37 @@ class Credentials:
             done(pair.user if known else None)
             return
         stored = self._hashes.get(pair.user)
+        key = pair, stored
+        if key in self._checks:
+            self._checks[key].append(_Asked(asker, done, gone))
+            return
+        self._checks[key] = asked = [_Asked(asker, done, gone)]
         # Somebody unknown costs a check, too: else the time would tell who is known.
         against = stored if stored is not None else next(iter(self._hashes.values()), b"")
 
         def ended(result: bool | object | None) -> None:
-            if result is not DROPPED:
-                done(self._checked(pair, stored, result is True))
-                return
-            known = self._known(pair)
-            if known is not None:
-                done(pair.user if known else None)
-            else:
-                gone()
+            del self._checks[key]
+            self._leave(pair.client)
+            known = self._known(pair) if result is DROPPED else self._checked(pair, stored, result is True)
+            for each in asked:
+                if known is None:
+                    each.gone()
+                else:
+                    each.done(pair.user if known else None)
 
         def starts() -> bool:
-            return asker.waits and self._known(pair) is None
+            return any(each.asker.waits for each in asked) and self._known(pair) is None
 
+        is_new = not self._present[pair.client] and not self._guessing.failed_lately(pair.client, self._loop.now)
+        self._present[pair.client] += 1
         labels = site_key(asker.client_ip), f"{pair.client} {pair.user}"
-        self._threads.submit(labels, partial(_matches, password, against), ended, starts)
+        turn = (network_key(asker.client_ip), pair.client) if is_new else None
+        self._threads.submit(labels, partial(_matches, password, against), ended, starts, turn)
+
+    def _leave(self, client: str) -> None:
+        self._present[client] -= 1
+        if not self._present[client]:
+            del self._present[client]
 
     def _known(self, pair: _Pair) -> bool | None:
         """Is it right, as far as that is known without a check? None: it has to be checked."""
@@ -145,19 +173,19 @@ class Credentials:
         until, wrong_for = self._wrong.get(pair.digest, (0.0, None))
         return False if paused or (until > now and wrong_for == stored) else None
 
-    def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> str | None:
-        """The user, if `stored`, the hash that the password was checked against, is still the user's."""
+    def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> bool:
+        """Is the pair right: is `stored`, the hash that the password was checked against, still the user's?"""
         now = self._loop.now
         if matches and stored is not None:
             if self._hashes.get(pair.user) != stored:
-                return None
+                return False
             keep(self._good, pair.digest, (now + REMEMBERED, stored), MEMORY_SIZE)
-            return pair.user
+            return True
         keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), MEMORY_SIZE)
         if self._guessing.failed(pair.client, pair.user, now):
             text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
             self._complaint.trouble(text, logging.WARNING)
-        return None
+        return False
 
 
 def _matches(password: bytes, stored: bytes) -> bool:

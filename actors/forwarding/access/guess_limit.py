@@ -13,6 +13,8 @@ WITHIN = 60.0
 """Seconds in which failures add up."""
 PAUSE = 30.0
 """Seconds without checks after too many."""
+LATELY = 600.0
+"""Seconds after a failure in which new pairs of a client are checked after those of clients without one."""
 FAILURES_OF_USER = 10
 FAILURES_OF_CLIENT = 50
 TABLE_SIZE = 4096
@@ -44,17 +46,24 @@ class Failures:
 
 
 class Guessing:
-    """What both counts say of one client and user."""
+    """What both counts say of one client and user, and which clients failed lately."""
 
     def __init__(self) -> None:
+        self._last: dict[str, float] = {}
         self._of_user = Failures(FAILURES_OF_USER)
         self._of_client = Failures(FAILURES_OF_CLIENT)
 
     def failed(self, client: str, user: str, now: float) -> bool:
         """A new pair was wrong. True when a pause begins with it."""
+        self._last.pop(client, None)
+        keep(self._last, client, now, TABLE_SIZE)
         of_user = self._of_user.failed((client, user), now)
         return self._of_client.failed((client,), now) or of_user
 
     def paused(self, client: str, user: str, now: float) -> bool:
         """Is no new pair of them checked now?"""
         return self._of_user.paused((client, user), now) or self._of_client.paused((client,), now)
+
+    def failed_lately(self, client: str, now: float) -> bool:
+        """Was a pair of this client wrong in the last `LATELY` seconds?"""
+        return now - self._last.get(client, -LATELY) < LATELY
