@@ -16,7 +16,7 @@ from actors.forwarding.connections.udp_association import Association
 from actors.forwarding.context import Serving
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.connection_pool import Origin as OriginConnection
+from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.lingering_close import _Lingering
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.socks.v5 import Socks5Session
