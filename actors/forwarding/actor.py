@@ -30,6 +30,7 @@ from actors.bus.messages.problems import NO_DESCRIPTORS, Problem, ReportProblems
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.upstreams import QueryUpstreams, Upstreams
 from actors.bus.records import RecordSender, Row, is_error
+from actors.counters import CPU_SECONDS, ERRORS, NAMES, RECORDS_DROPPED
 from actors.forwarding.access.explain import explain
 from actors.forwarding.connections.client_connection import Client
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
@@ -288,7 +289,7 @@ class ForwardingActor(Actor):
         self._certificate.use(spec.tls or self._own_tls)
 
     def _turn_away_from_full(self, sock: socket.socket) -> None:
-        self.serving.count.errors += 1
+        self.serving.count.values[ERRORS] += 1
         self._turn_away(sock, failures.out_of_connections(self.serving.max_connections))
 
     def _turn_away(self, sock: socket.socket, failure: Failure) -> None:
@@ -330,27 +331,19 @@ class ForwardingActor(Actor):
         serving, count = self.serving, self.serving.count
         if not serving.proxy_id:
             return None
+        count.values[RECORDS_DROPPED] = self.records.dropped
+        count.values[CPU_SECONDS] = time.process_time()
         return Counters(
             proxy_id=serving.proxy_id,
             instance=self.boot.instance,
-            requests=count.requests,
-            errors=count.errors,
-            denied=count.denied,
-            auth_failures=count.auth_failures,
-            connections=count.connections,
+            values=dict(zip(NAMES, count.values, strict=True)),
             active_connections=len(serving.open),
-            bytes_in=count.bytes_in,
-            bytes_out=count.bytes_out,
-            response_seconds=count.response_seconds,
             last_request=count.last_request,
-            records_dropped=self.records.dropped,
             refusals=dict(count.refusals),
             reported=dict(count.reported),
             statuses={str(status): number for status, number in count.statuses.items()},
             latency=sparse(count.latency),
-            cpu_seconds=time.process_time(),
             resident=_resident(),
-            internal_errors=count.internal_errors,
         )
 
     # --- ending ---

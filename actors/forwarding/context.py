@@ -16,6 +16,18 @@ from actors.bus.messages.problems import NO_DESCRIPTORS
 from actors.bus.messages.specs import EgressSpec, ProxySpec
 from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.bus.records import Row
+from actors.counters import (
+    AUTH_FAILURES,
+    BYTES_IN,
+    BYTES_OUT,
+    CONNECTIONS,
+    DENIED,
+    ERRORS,
+    INTERNAL_ERRORS,
+    REQUESTS,
+    RESPONSE_SECONDS,
+    ZEROS,
+)
 from actors.forwarding.access.authenticator import Credentials
 from actors.forwarding.access.policy import Judge
 from actors.forwarding.access.rules import REASONS, REPORTED, Rules
@@ -77,20 +89,12 @@ DENIALS = frozenset(
 
 @dataclass(slots=True)
 class Count:
-    """Cumulative figures since the actor's start; the fields are those of `messages.Counters`.
+    """Cumulative figures since the actor's start; `values` are in the order of `actors.counters`.
 
-    `statuses` are by number, and `latency` has all buckets.
+    The other fields are those of `messages.Counters`; `statuses` are by number, and `latency` has all buckets.
     """
 
-    requests: int = 0
-    errors: int = 0
-    denied: int = 0
-    auth_failures: int = 0
-    internal_errors: int = 0
-    connections: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    response_seconds: float = 0.0
+    values: list[float] = field(default_factory=lambda: list(ZEROS))
     last_request: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
@@ -279,7 +283,7 @@ class Serving:
         """A client has come."""
         if self.debug:
             trace.note(self, connection.number, "accepted from %s", connection.client_ip)
-        self.count.connections += 1
+        self.count.values[CONNECTIONS] += 1
         self.open.add(connection)
         if self.limits.counts_clients:
             self.limits.came(connection)
@@ -310,7 +314,7 @@ class Serving:
 
     def count_crash(self, what: str, error: Exception) -> None:
         """Count and log an exception that nobody foresaw; `what` ends with it."""
-        self.count.internal_errors += 1
+        self.count.values[INTERNAL_ERRORS] += 1
         self._crashes.add(what, error, self.loop.now)
 
     def replaced(self, connection: Open, tunnel: Open) -> None:
@@ -327,9 +331,9 @@ class Serving:
     def moved(self, count: int, from_client: bool) -> None:
         """The kernel has moved bytes that this process did not see."""
         if from_client:
-            self.count.bytes_in += count
+            self.count.values[BYTES_IN] += count
         else:
-            self.count.bytes_out += count
+            self.count.values[BYTES_OUT] += count
 
     def tunnel_ended(self, tunnel: Open, report: Report) -> None:
         """A tunnel is over."""
@@ -345,13 +349,13 @@ class Serving:
         status, answered = report.status, 0.0
         if report.answered:
             answered = report.answered - report.started
-            count.response_seconds += answered
+            count.values[RESPONSE_SECONDS] += answered
             count.latency[bisect_left(BOUNDS, answered)] += 1
-        count.requests += 1
+        count.values[REQUESTS] += 1
         count.statuses[status] = count.statuses.get(status, 0) + 1
         count.last_request = wall
         if status >= 500:
-            count.errors += 1
+            count.values[ERRORS] += 1
         if report.reason:
             self._count_reason(report)
         self._record(report, client_ip, wall, answered)
@@ -410,9 +414,9 @@ class Serving:
     def _count_reason(self, report: Report) -> None:
         count, reason = self.count, report.reason
         if report.status == 407:
-            count.auth_failures += 1
+            count.values[AUTH_FAILURES] += 1
         if reason in DENIALS:
-            count.denied += 1
+            count.values[DENIED] += 1
             count.refusals[reason] = count.refusals.get(reason, 0) + 1
         elif reason.startswith(REPORTED):
             word = reason.removeprefix(REPORTED)

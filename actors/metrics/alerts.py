@@ -49,7 +49,7 @@ class Alerts:
     def begin(self, stats: Mapping[str, ProxyStats]) -> None:
         """What was counted until now is of no interest any more."""
         now = self._clock()
-        self._samples = {each: deque([_Sample(now, has.requests, has.errors)]) for each, has in stats.items()}
+        self._samples = {each: deque([_Sample(now, has["requests"], has["errors"])]) for each, has in stats.items()}
 
     def judge(self, stats: Mapping[str, ProxyStats]) -> list[Happened]:
         """What has happened, given the totals of all proxies at this moment."""
@@ -96,7 +96,7 @@ class Alerts:
         """Requests and errors of the last `alerts.window` seconds, or since the first sample."""
         now = self._clock()
         samples = self._samples.setdefault(proxy_id, deque([_Sample(now, 0, 0)]))
-        samples.append(_Sample(now, has.requests, has.errors))
+        samples.append(_Sample(now, has["requests"], has["errors"]))
         while len(samples) > 1 and samples[1].when <= now - self.settings.window:
             samples.popleft()
-        return has.requests - samples[0].requests, has.errors - samples[0].errors
+        return has["requests"] - samples[0].requests, has["errors"] - samples[0].errors

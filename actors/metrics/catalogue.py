@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from actors.counters import COUNTERS
 from actors.histogram import percentile
 from actors.metrics.series import Bucket
 from actors.metrics.system import CPUS, MEMORY
@@ -70,10 +71,7 @@ _METRICS: dict[str, _Read] = {
     "memory_usage": _memory,
     "bandwidth_in": _rate("bytes_in"),
     "bandwidth_out": _rate("bytes_out"),
-    "requests_total": _count("requests"),
-    "errors_total": _count("errors"),
-    "auth_failures": _count("auth_failures"),
-    "denied_total": _count("denied"),
+    **{row.series: _count(row.name) for row in COUNTERS if row.series},
 }
 NAMES = tuple(_METRICS)
 

@@ -7,21 +7,14 @@ from typing import Self
 
 import msgpack
 
-COUNTED = (
-    "requests",
-    "errors",
-    "denied",
-    "auth_failures",
-    "bytes_in",
-    "bytes_out",
-    "cpu_seconds",
-    "response_seconds",
-    "answered",
-)
+from actors.counters import COUNTERS, NAMES
+
+BUCKET_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.in_buckets)
+COUNTED = (*(NAMES[place] for place in BUCKET_PLACES), "answered")
 FIELDS = (*COUNTED, "active", "resident", "told")
 """`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
 were open, second by second. So is `resident`: of the bytes of memory, over the `told` times that they were told."""
-FRACTIONS = ("cpu_seconds", "response_seconds")
+FRACTIONS = tuple(row.name for row in COUNTERS if row.in_buckets and row.unit == "s")
 """Those that are no integers."""
 PLACE = {name: place for place, name in enumerate(FIELDS)}
 

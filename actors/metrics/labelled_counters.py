@@ -1,26 +1,24 @@
-"""What a process counts by word, beside its plain counters: refusals by reason, requests by status, latencies by
-bucket, and records that were lost.
-
-On disk a tally is a row for each word, so that new words need no new column.
+"""What a process counts by label, beside its plain counters: refusals by reason, requests by status, latencies by
+bucket. On disk that is a row for each label, and so are plain counters that came after the first: without a column.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from actors.bus.messages.metrics import Counters
+from actors.counters import COUNTERS, LABELLED, ZEROS
 
-REFUSED = "refused"
-REPORTED = "reported"
-DROPPED = "dropped"
-INTERNAL = "internal_error"
-STATUS = "status"
 LATENCY = "latency"
-"""The word is the number of a bucket of `actors.histogram`."""
+"""The label is the number of a bucket of `actors.histogram`."""
 
-Tally = dict[tuple[str, str], int]
-"""Cumulative counts by kind (one of the words above) and reason."""
+LabelledCounts = dict[tuple[str, str], int]
+"""Cumulative counts by kind (`stored` of a row of `actors.counters`, or `LATENCY`) and label."""
+
+_PLAIN = tuple((place, row.stored) for place, row in enumerate(COUNTERS) if row.stored)
+_PLACES = {kind: place for place, kind in _PLAIN}
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS tallies (
@@ -30,47 +28,49 @@ CREATE TABLE IF NOT EXISTS tallies (
 """
 
 
-def tally_of(counters: Counters) -> Tally:
-    """What `counters` says by word."""
-    tally = {(REFUSED, reason): count for reason, count in counters.refusals.items()}
-    tally |= {(REPORTED, reason): count for reason, count in counters.reported.items()}
-    tally |= {(STATUS, status): count for status, count in counters.statuses.items()}
-    tally |= {(LATENCY, str(number)): count for number, count in counters.latency}
-    if counters.records_dropped:
-        tally[DROPPED, ""] = counters.records_dropped
-    if counters.internal_errors:
-        tally[INTERNAL, ""] = counters.internal_errors
-    return tally
+def counts_of(counters: Counters) -> LabelledCounts:
+    """What `counters` says by label."""
+    counts = {(row.stored, label): count for row in LABELLED for label, count in getattr(counters, row.field).items()}
+    return counts | {(LATENCY, str(number)): count for number, count in counters.latency}
 
 
-def add(tally: Tally, other: Tally) -> None:
-    """Sum `other` up into `tally`."""
+def plain_rows(values: Sequence[Any], before: Sequence[Any] = ZEROS) -> LabelledCounts:
+    """Those of the plain counters without a column that differ from `before`, as they stand on disk."""
+    return {(kind, ""): values[place] for place, kind in _PLAIN if values[place] != before[place]}
+
+
+def place_of(kind: str) -> int | None:
+    """Which plain counter this kind on disk is; None for a labelled one."""
+    return _PLACES.get(kind)
+
+
+def add(counts: LabelledCounts, other: LabelledCounts) -> None:
+    """Sum `other` up into `counts`."""
     for key, count in other.items():
-        tally[key] = tally.get(key, 0) + count
+        counts[key] = counts.get(key, 0) + count
 
 
-def of_kind(tally: Tally, kind: str) -> dict[str, int]:
-    """The counts of one kind by reason."""
-    return {reason: count for (each, reason), count in sorted(tally.items()) if each == kind}
+def of_kind(counts: LabelledCounts, kind: str) -> dict[str, int]:
+    """The counts of one kind by label."""
+    return {reason: count for (each, reason), count in sorted(counts.items()) if each == kind}
 
 
-def changes(before: Tally, after: Tally) -> Tally:
+def changes(before: LabelledCounts, after: LabelledCounts) -> LabelledCounts:
     """What of `after` is other than before."""
     return {key: count for key, count in after.items() if before.get(key) != count}
 
 
-def histogram(tally: Tally) -> dict[int, int]:
+def histogram(counts: LabelledCounts) -> dict[int, int]:
     """The latencies."""
-    return {int(word): count for (kind, word), count in tally.items() if kind == LATENCY}
+    return {int(label): count for (kind, label), count in counts.items() if kind == LATENCY}
 
 
-def load(database: sqlite3.Connection) -> Iterator[tuple[str, int, Tally]]:
-    """What is on disk, word by word: proxy, process, and a tally of one word."""
-    for proxy_id, instance, kind, reason, count in database.execute("SELECT * FROM tallies"):
-        yield proxy_id, instance, {(kind, reason): count}
+def load(database: sqlite3.Connection) -> Iterator[tuple[str, int, str, str, int]]:
+    """What is on disk, label by label: proxy, process, kind, label and count."""
+    yield from database.execute("SELECT proxy_id, instance, kind, reason, count FROM tallies")
 
 
-def store(database: sqlite3.Connection, proxy_id: str, instance: int, tally: Tally) -> None:
-    """Put the tally of one process on disk, within the caller's transaction. Words never go away again."""
-    rows = [(proxy_id, instance, kind, reason, count) for (kind, reason), count in tally.items()]
+def store(database: sqlite3.Connection, proxy_id: str, instance: int, counts: LabelledCounts) -> None:
+    """Put the counts of one process on disk, within the caller's transaction. Labels never go away again."""
+    rows = [(proxy_id, instance, kind, reason, count) for (kind, reason), count in counts.items()]
     database.executemany("INSERT OR REPLACE INTO tallies VALUES (?, ?, ?, ?, ?)", rows)

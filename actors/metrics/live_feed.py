@@ -23,6 +23,7 @@ import zmq
 from actors.bus.loop import Loop, new_socket
 from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import ProxyStats, Realtime
+from actors.counters import COUNTERS
 from actors.metrics.curve_auth import ZapAuthenticator, server_keys
 from config.files.keyfile import KeyFileError
 from config.files.paths import PathError
@@ -208,12 +209,7 @@ def figures_payload(
         "timestamp": snapshot.timestamp,
         **about,
         **snapshot.metrics,
-        "requests_total": totals.requests,
-        "errors_total": totals.errors,
-        "auth_failures": totals.auth_failures,
-        "denied_total": totals.denied,
-        "bytes_in": totals.bytes_in,
-        "bytes_out": totals.bytes_out,
+        **{row.live: totals[row.name] for row in COUNTERS if row.live},
     }
 
 

@@ -15,7 +15,7 @@ from actors.bus.messages.metrics import Counters
 from actors.metrics.increments import Increments, sum_of
 from actors.metrics.live_rates import RATE_TICKS, Figures, Live
 from actors.metrics.series import DAY, RAW, TOTAL, Series
-from actors.metrics.totals import Growth, Totals
+from actors.metrics.totals import CounterDelta, Totals
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +45,17 @@ class History:
 
     def take(self, counters: Counters) -> None:
         """A process said its counters."""
-        growth = self._totals.take(counters)
+        delta = self._totals.take(counters)
         if counters.resident:
             self.series.add(counters.proxy_id, Increments.of_resident(counters.resident), self._wall())
-        if not growth.amounts:
+        if not delta.amounts:
             return
-        since = self._unheard_since(growth, counters)
+        since = self._unheard_since(delta, counters)
         if since is None or self._wall() - since <= RATE_TICKS:  # live figures are of so many seconds anyway
-            self._count(counters.proxy_id, growth.amounts, self._wall())
-            self._grown.setdefault(counters.proxy_id, Increments()).add(growth.amounts)
+            self._count(counters.proxy_id, delta.amounts, self._wall())
+            self._grown.setdefault(counters.proxy_id, Increments()).add(delta.amounts)
         else:
-            self._spread(counters.proxy_id, growth.amounts, since)
+            self._spread(counters.proxy_id, delta.amounts, since)
 
     def tick(self, cpu: float, memory: float) -> None:
         """A second has passed; the machine's processors and memory are in use by so many percent."""
@@ -120,12 +120,12 @@ class History:
 
     # --- what nobody listened to ---
 
-    def _unheard_since(self, growth: Growth, counters: Counters) -> float | None:
+    def _unheard_since(self, delta: CounterDelta, counters: Counters) -> float | None:
         """The moment from which on nobody listened to this process; None when somebody did."""
-        if growth.restored:
+        if delta.restored:
             return self._listened_until
         started = counters.instance / 1e6
-        return max(self._listened_until, started) if growth.first and started < self._began else None
+        return max(self._listened_until, started) if delta.first and started < self._began else None
 
     def _spread(self, proxy_id: str, amounts: Increments, since: float) -> None:
         now = self._wall()

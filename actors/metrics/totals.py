@@ -8,17 +8,18 @@ for by the next. The words of processes that are long gone are folded into one r
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
 from actors.bus.messages.metrics import Counters, ProxyStats
+from actors.counters import COLUMN, COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
 from actors.metrics import labelled_counters
-from actors.metrics.increments import COUNTED, FIELDS, Increments
-from actors.metrics.labelled_counters import Tally
-from actors.sqlite import add_columns, open_database
+from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments
+from actors.metrics.labelled_counters import LabelledCounts
+from actors.sqlite import open_database
 
 LIVE_FOR = 12.0
 """Seconds without a word after which a process's active connections count no more."""
@@ -27,69 +28,69 @@ FOLD_PERIOD = 60.0
 DELETED = ""
 """Stands for all proxies that were deleted, in place of an id."""
 
-_SUMMED = (
-    "requests",
-    "errors",
-    "denied",
-    "auth_failures",
-    "connections",
-    "bytes_in",
-    "bytes_out",
-    "response_seconds",
-    "cpu_seconds",
-)
+_COLUMN_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.stored == COLUMN)
 _FOLDED = 0
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS words (
-    proxy_id TEXT, instance INTEGER, last_request REAL NOT NULL, {", ".join(f"{name} NOT NULL" for name in _SUMMED)},
+    proxy_id TEXT, instance INTEGER, last_request REAL NOT NULL,
+    {", ".join(f"{NAMES[place]} NOT NULL" for place in _COLUMN_PLACES)},
     PRIMARY KEY (proxy_id, instance)
 ) WITHOUT ROWID;
 {labelled_counters.SCHEMA}"""
-_WORD = ("proxy_id", "instance", *_SUMMED, "last_request")
-_COLUMNS, _MARKS = ", ".join(_WORD), ", ".join("?" * len(_WORD))
+_ROW = ("proxy_id", "instance", "last_request", *(NAMES[place] for place in _COLUMN_PLACES))
+_COLUMNS, _MARKS = ", ".join(_ROW), ", ".join("?" * len(_ROW))
 _READ = f"SELECT {_COLUMNS} FROM words"  # noqa: S608 - names of ours
 RESIDENT_FOR = 130.0
 """Seconds that what a process told of its memory is taken for true; an idle one tells every minute."""
 
 
 @dataclass(slots=True)
-class Word:
-    """The last cumulative counters of one process."""
+class ProcessCounters:
+    """The last cumulative counters of one process; `values` are in the order of `actors.counters`."""
 
-    requests: int = 0
-    errors: int = 0
-    denied: int = 0
-    auth_failures: int = 0
-    connections: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    response_seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    values: list[float] = field(default_factory=lambda: list(ZEROS))
     last_request: float = 0.0
-    tally: Tally = field(default_factory=dict)
+    labelled: LabelledCounts = field(default_factory=dict)
 
     @classmethod
-    def of(cls, counters: Counters) -> Word:
-        """What `counters` says."""
-        plain = {name: getattr(counters, name) for name in (*_SUMMED, "last_request")}
-        return cls(**plain, tally=labelled_counters.tally_of(counters))
+    def of(cls, counters: Counters) -> ProcessCounters:
+        """What `counters` says; one that another release does not know is 0."""
+        values = [counters.values.get(name, zero) for name, zero in zip(NAMES, ZEROS, strict=True)]
+        return cls(values, counters.last_request, labelled_counters.counts_of(counters))
+
+    def restore(self, columns: Sequence[float]) -> None:
+        """From the columns of a row; what has none is added by `restore_count`."""
+        for place, value in zip(_COLUMN_PLACES, columns, strict=True):
+            self.values[place] = value
+
+    def restore_count(self, kind: str, label: str, count: int) -> None:
+        """From a row of the labelled counts."""
+        place = labelled_counters.place_of(kind)
+        if place is None:
+            self.labelled[kind, label] = count
+        else:
+            self.values[place] = count
 
     def columns(self) -> tuple[float, ...]:
-        """All but the tally, as they stand in a row."""
-        return (*(getattr(self, name) for name in _SUMMED), self.last_request)
+        """What stands in a row."""
+        return (self.last_request, *(self.values[place] for place in _COLUMN_PLACES))
 
-    def add(self, other: Word) -> None:
+    def changes_since(self, before: ProcessCounters) -> LabelledCounts:
+        """What else is to be stored."""
+        plain = labelled_counters.plain_rows(self.values, before.values)
+        return labelled_counters.changes(before.labelled, self.labelled) | plain
+
+    def add(self, other: ProcessCounters) -> None:
         """Sum up."""
-        for name in _SUMMED:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.values = [mine + more for mine, more in zip(self.values, other.values, strict=True)]
         self.last_request = max(self.last_request, other.last_request)
-        labelled_counters.add(self.tally, other.tally)
+        labelled_counters.add(self.labelled, other.labelled)
 
 
 @dataclass(slots=True)
 class _Process:
-    word: Word
+    counted: ProcessCounters
     active: int = 0
     resident: int = 0
     heard: float = 0.0
@@ -98,7 +99,7 @@ class _Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class CounterDelta:
     """What a process has counted since its last word. `first`: there was none; `restored`: it was read from disk."""
 
     amounts: Increments
@@ -106,7 +107,7 @@ class Growth:
     restored: bool
 
 
-class Beside(Protocol):
+class TransactionParticipant(Protocol):
     """Who saves something together with the totals."""
 
     def pending(self) -> bool:
@@ -137,37 +138,38 @@ class Totals:
         """When the totals of each proxy changed last, in this order."""
         self._open: set[str] = set()
         """The proxies with open connections: those cease to count without a word when their process is silent."""
-        self._unsaved: dict[tuple[str, int], Tally] = {}
+        self._unsaved: dict[tuple[str, int], LabelledCounts] = {}
         self._folded = clock()
-        add_columns(self._database, "words", _SUMMED)
-        self.beside: Beside | None = None
-        for proxy_id, instance, *counted in self._database.execute(_READ):
-            self._proxies.setdefault(proxy_id, {})[instance] = _Process(Word(*counted), heard=clock(), restored=True)
-        for proxy_id, instance, tally in labelled_counters.load(self._database):
-            labelled_counters.add(self._proxies[proxy_id][instance].word.tally, tally)
+        self.beside: TransactionParticipant | None = None
+        for proxy_id, instance, last_request, *columns in self._database.execute(_READ):
+            process = _Process(ProcessCounters(last_request=last_request), heard=clock(), restored=True)
+            process.counted.restore(columns)
+            self._proxies.setdefault(proxy_id, {})[instance] = process
+        for proxy_id, instance, kind, label, count in labelled_counters.load(self._database):
+            self._proxies[proxy_id][instance].counted.restore_count(kind, label, count)
         self._changed = dict.fromkeys(self._proxies, clock())
 
-    def take(self, counters: Counters) -> Growth:
+    def take(self, counters: Counters) -> CounterDelta:
         """A process said its counters: what has been added to them."""
         processes = self._proxies.setdefault(counters.proxy_id, {})
         first = counters.instance not in processes
-        process = processes.setdefault(counters.instance, _Process(Word()))
-        word, before = Word.of(counters), process.word
-        if word != before or counters.active_connections != process.active:
+        process = processes.setdefault(counters.instance, _Process(ProcessCounters()))
+        counted, before = ProcessCounters.of(counters), process.counted
+        if counted != before or counters.active_connections != process.active:
             self._changed.pop(counters.proxy_id, None)
             self._changed[counters.proxy_id] = self._clock()
-        if word != before:
+        if counted != before:
             unsaved = self._unsaved.setdefault((counters.proxy_id, counters.instance), {})
-            unsaved.update(labelled_counters.changes(before.tally, word.tally))
-        growth = Growth(_grown(before, word), first, process.restored)
-        process.word, process.active, process.heard = word, counters.active_connections, self._clock()
+            unsaved.update(counted.changes_since(before))
+        delta = CounterDelta(_grown(before, counted), first, process.restored)
+        process.counted, process.active, process.heard = counted, counters.active_connections, self._clock()
         process.resident = counters.resident
         process.restored = False
         if any(each.active for each in processes.values()):
             self._open.add(counters.proxy_id)
         else:
             self._open.discard(counters.proxy_id)
-        return growth
+        return delta
 
     def proxy_ids(self) -> tuple[str, ...]:
         """All that were ever heard of and not deleted."""
@@ -220,10 +222,10 @@ class Totals:
         gone = self._proxies.pop(proxy_id, {})
         self._changed.pop(proxy_id, None)
         self._open.discard(proxy_id)
-        kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(Word()))
+        kept = self._proxies.setdefault(DELETED, {}).setdefault(_FOLDED, _Process(ProcessCounters()))
         for process in gone.values():
-            kept.word.add(process.word)
-        self._unsaved[DELETED, _FOLDED] = kept.word.tally
+            kept.counted.add(process.counted)
+        self._unsaved[DELETED, _FOLDED] = kept.counted.changes_since(ProcessCounters())
         for table in ("words", "tallies"):
             self._database.execute(f"DELETE FROM {table} WHERE proxy_id = ?", (proxy_id,))  # noqa: S608
         self.save()
@@ -236,50 +238,43 @@ class Totals:
             return
         with self._database:  # commits, or rolls back when it raises
             self._database.execute("BEGIN")
-            for (proxy_id, instance), tally in self._unsaved.items():
+            for (proxy_id, instance), counts in self._unsaved.items():
                 process = self._proxies.get(proxy_id, {}).get(instance)
                 if process is not None:  # else folded or forgotten meanwhile
-                    self._store(proxy_id, instance, process.word, tally)
+                    self._store(proxy_id, instance, process.counted, counts)
             if self.beside is not None:
                 self.beside.store()
         self._unsaved.clear()
         if self.beside is not None:
             self.beside.stored()
 
-    def _store(self, proxy_id: str, instance: int, word: Word, tally: Tally) -> None:
-        row = (proxy_id, instance, *word.columns())
+    def _store(self, proxy_id: str, instance: int, counted: ProcessCounters, counts: LabelledCounts) -> None:
+        row = (proxy_id, instance, *counted.columns())
         self._database.execute(f"INSERT OR REPLACE INTO words ({_COLUMNS}) VALUES ({_MARKS})", row)  # noqa: S608 - names of ours
-        labelled_counters.store(self._database, proxy_id, instance, tally)
+        labelled_counters.store(self._database, proxy_id, instance, counts)
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
     def _stats(self, processes: Iterable[_Process], detailed: bool = False) -> ProxyStats:
-        total, active, resident, now = Word(), 0, 0, self._clock()
+        total, active, resident, now = ProcessCounters(), 0, 0, self._clock()
         for process in processes:
-            total.add(process.word)
+            total.add(process.counted)
             active += process.active if now - process.heard < LIVE_FOR else 0
             resident += process.resident if now - process.heard < RESIDENT_FOR else 0
+        labelled = {
+            row.field: labelled_counters.of_kind(total.labelled, row.stored)
+            for row in LABELLED
+            if detailed or row is not STATUSES
+        }
         return ProxyStats(
-            total.requests,
-            total.errors,
-            total.denied,
-            total.auth_failures,
-            active,
-            total.connections,
-            total.bytes_in,
-            total.bytes_out,
-            total.response_seconds,
-            total.last_request,
-            labelled_counters.of_kind(total.tally, labelled_counters.REFUSED),
-            labelled_counters.of_kind(total.tally, labelled_counters.REPORTED),
-            sum(labelled_counters.of_kind(total.tally, labelled_counters.DROPPED).values()),
-            labelled_counters.of_kind(total.tally, labelled_counters.STATUS) if detailed else {},
-            tuple(sorted(labelled_counters.histogram(total.tally).items())) if detailed else (),
-            total.cpu_seconds,
-            resident,
-            sum(labelled_counters.of_kind(total.tally, labelled_counters.INTERNAL).values()),
+            values=tuple(total.values),
+            active_connections=active,
+            last_request=total.last_request,
+            latency=tuple(sorted(labelled_counters.histogram(total.labelled).items())) if detailed else (),
+            resident=resident,
+            **labelled,
         )
 
     def _fold(self) -> None:
@@ -296,24 +291,24 @@ class Totals:
                 self._fold_into_one(proxy_id, processes, gone)
 
     def _fold_into_one(self, proxy_id: str, processes: dict[int, _Process], gone: list[int]) -> None:
-        folded = Word()
+        folded = ProcessCounters()
         for number in (_FOLDED, *gone):
             if number in processes:
-                folded.add(processes[number].word)
+                folded.add(processes[number].counted)
         with self._database:
             self._database.execute("BEGIN")
             keys = [(proxy_id, number) for number in gone]
             for table in ("words", "tallies"):
                 self._database.executemany(f"DELETE FROM {table} WHERE proxy_id = ? AND instance = ?", keys)  # noqa: S608
-            self._store(proxy_id, _FOLDED, folded, folded.tally)
+            self._store(proxy_id, _FOLDED, folded, folded.changes_since(ProcessCounters()))
         for number in gone:
             del processes[number]
         processes[_FOLDED] = _Process(folded)
 
 
-def _grown(before: Word, after: Word) -> Increments:
+def _grown(before: ProcessCounters, after: ProcessCounters) -> Increments:
     """Never less than nothing: the counters of a process only grow, whatever the disk says."""
-    old, new = labelled_counters.histogram(before.tally), labelled_counters.histogram(after.tally)
+    old, new = labelled_counters.histogram(before.labelled), labelled_counters.histogram(after.labelled)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
-    counted = [max(0, getattr(after, name) - getattr(before, name)) for name in COUNTED if name != "answered"]
+    counted = [max(0, after.values[place] - before.values[place]) for place in BUCKET_PLACES]
     return Increments([*counted, sum(latency.values()), *[0] * (len(FIELDS) - len(COUNTED))], latency)

@@ -7,7 +7,7 @@ refusals); never a client's address or a URL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 
 from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
+from actors.counters import Gauge as GaugeRow
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from actors.telemetry.identity import Identity, attributes, resource_of
 from config import VERSION
@@ -44,35 +46,6 @@ class Figures:
     stats: Mapping[str, ProxyStats]
     system: SystemMetrics | None
     at: float
-
-
-_SUMS: tuple[tuple[str, str, str, Callable[[ProxyStats], float]], ...] = (
-    ("proxyfleet.errors", "{request}", "Requests that ended with a status from 500 on", lambda stats: stats.errors),
-    ("proxyfleet.denied", "{request}", "Refused by guard, rules or limits", lambda stats: stats.denied),
-    ("proxyfleet.auth_failures", "{request}", "Without the right credentials", lambda stats: stats.auth_failures),
-    ("proxyfleet.connections", "{connection}", "Connections of clients", lambda stats: stats.connections),
-    ("proxyfleet.received", "By", "Bytes that clients sent", lambda stats: stats.bytes_in),
-    ("proxyfleet.sent", "By", "Bytes that clients received", lambda stats: stats.bytes_out),
-    ("proxyfleet.records_dropped", "{record}", "Access records that were lost", lambda stats: stats.records_dropped),
-    (
-        "proxyfleet.internal_errors",
-        "{connection}",
-        "Connections that an error of the product itself has ended",
-        lambda stats: stats.internal_errors,
-    ),
-    ("proxyfleet.proxy.cpu_time", "s", "Processor time of its processes", lambda stats: stats.cpu_seconds),
-)
-_SUMS_BY: tuple[tuple[str, str, str, str, Callable[[ProxyStats], Mapping[str, int]]], ...] = (
-    ("proxyfleet.requests", "{request}", "Requests that are over", "code", lambda stats: stats.statuses),
-    ("proxyfleet.refusals", "{request}", "Refused, by reason", "reason", lambda stats: stats.refusals),
-    ("proxyfleet.reported", "{request}", "What would have been refused", "reason", lambda stats: stats.reported),
-)
-_SYSTEM: tuple[tuple[str, str, str, Callable[[SystemMetrics], float]], ...] = (
-    ("proxyfleet.system.cpu_usage", "1", "Processors in use, 0 to 1", lambda seen: seen.cpu_percent / 100),
-    ("proxyfleet.system.memory_usage", "1", "Memory in use, 0 to 1", lambda seen: seen.memory_percent / 100),
-    ("proxyfleet.memory", "By", "Resident memory of all processes of the product", lambda seen: seen.rss),
-    ("proxyfleet.disk_free", "By", "Free where the data lie", lambda seen: seen.disk_free),
-)
 
 
 def export_of(identity: Identity, figures: Figures) -> Any:
@@ -100,31 +73,33 @@ class _Export:
 
     def metrics(self) -> Iterable[Any]:
         """All of them."""
-        for name, unit, text, read in _SUMS:
-            yield self._sum(name, unit, text, [(own, read(stats)) for own, _runtime, stats in self._proxies])
-        for name, unit, text, word, read_by in _SUMS_BY:
-            points = [
-                ({**own, word: each}, count)
-                for own, _runtime, stats in self._proxies
-                for each, count in sorted(read_by(stats).items())
-            ]
-            yield self._sum(name, unit, text, points)
+        for row in COUNTERS:
+            if row.otlp:
+                points = [(own, stats[row.name]) for own, _runtime, stats in self._proxies]
+                yield self._sum(f"proxyfleet.{row.otlp}", row.unit, row.help, points)
+        for labelled in LABELLED:
+            yield self._sum(f"proxyfleet.{labelled.name}", labelled.unit, labelled.help, self._by_label(labelled))
         yield self._response_times()
         yield from self._states()
         if self._figures.system is not None:
-            for name, unit, text, read_system in _SYSTEM:
-                yield self._gauge(name, unit, text, [({}, read_system(self._figures.system))])
+            for gauge in OF_THE_MACHINE:
+                yield self._gauge(gauge, [({}, gauge.read(self._figures.system))])
+
+    def _by_label(self, row: LabelledCounter) -> list[tuple[Mapping[str, Any], float]]:
+        return [
+            ({**own, row.label: label}, count)
+            for own, _runtime, stats in self._proxies
+            for label, count in sorted(getattr(stats, row.field).items())
+        ]
 
     def _states(self) -> Iterable[Any]:
         every = self._proxies
         restarts = [(own, runtime.restarts) for own, runtime, _stats in every]
         yield self._sum("proxyfleet.proxy.restarts", "{restart}", "Starts after a failure", restarts)
-        active = [(own, stats.active_connections) for own, _runtime, stats in every]
-        yield self._gauge("proxyfleet.active_connections", "{connection}", "Open connections", active)
-        memory = [(own, stats.resident) for own, _runtime, stats in every]
-        yield self._gauge("proxyfleet.proxy.memory", "By", "Resident memory of its process", memory)
+        for gauge in OF_A_PROXY:
+            yield self._gauge(gauge, [(own, gauge.read(stats)) for own, _runtime, stats in every])
         up = [(own, int(runtime.serves)) for own, runtime, _stats in every if runtime.state != "stopped"]
-        yield self._gauge("proxyfleet.proxy.up", "1", "1 while it can serve clients", up)
+        yield self._gauge(_UP, up)
 
     def _response_times(self) -> Any:
         text = "From the request to the head of the answer, or until the tunnel stood"
@@ -142,7 +117,7 @@ class _Export:
             start_time_unix_nano=self._since,
             time_unix_nano=self._at,
             count=total,
-            sum=stats.response_seconds,
+            sum=stats["response_seconds"],
             bucket_counts=counts,
             explicit_bounds=[BOUNDS[number] for number in _BUCKETS],
         )
@@ -152,9 +127,9 @@ class _Export:
         data = Sum(data_points=made, aggregation_temporality=_CUMULATIVE, is_monotonic=True)
         return Metric(name=name, unit=unit, description=text, sum=data)
 
-    def _gauge(self, name: str, unit: str, text: str, points: Iterable[tuple[Mapping[str, Any], float]]) -> Any:
+    def _gauge(self, row: GaugeRow, points: Iterable[tuple[Mapping[str, Any], float]]) -> Any:
         data = Gauge(data_points=[self._point(own, value) for own, value in points])
-        return Metric(name=name, unit=unit, description=text, gauge=data)
+        return Metric(name=f"proxyfleet.{row.otlp}", unit=row.unit, description=row.help, gauge=data)
 
     def _point(self, own: Mapping[str, Any], value: float, since: int = 0) -> Any:
         number = {"as_int": value} if isinstance(value, int) else {"as_double": value}
@@ -164,4 +139,5 @@ class _Export:
 
 
 _CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
-_NOTHING = ProxyStats(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+_NOTHING = ProxyStats()
+_UP = GaugeRow("serves", "1", "1 while it can serve clients", "proxy_up", "proxy.up")

@@ -18,6 +18,7 @@ from actors.bus.messages.fleet import Fleet as FleetMessage
 from api.container import Services
 from api.http.call import Call, Reply
 from api.services import condition
+from api.services.runtime_view import NO_STATS
 from api.store import StoreError
 from config import VERSION
 from config.text.formatting import size_text, timestamp_text, uptime_text
@@ -187,15 +188,14 @@ def _started_at(services: Services) -> float:
 def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
     figures = services.fleet.system()
     own = psutil.Process().memory_info()
-    total = None if figures is None else figures.total
+    total = NO_STATS if figures is None else figures.total
     service = _proxy_service(services)
     status = _overall(_database(services), service, _webhook_check(services))
 
     def figure(read: Callable[[Any], Any], otherwise: Any) -> Any:
         return otherwise if figures is None else read(figures)
 
-    requests = total.requests if total else 0
-    errors = total.errors if total else 0
+    requests, errors = total["requests"], total["errors"]
     return {
         "server": {
             "status": status,
@@ -217,23 +217,23 @@ def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
             "wanted_proxies": sum(each.record.status == "active" for each in services.proxies.all()),
             "degraded_proxies": len(service.get("degraded_proxies", ())),
             "failed_proxies": len(service.get("failed_proxies", ())),
-            "total_connections": total.connections if total else 0,
-            "active_connections": total.active_connections if total else 0,
+            "total_connections": total["connections"],
+            "active_connections": total.active_connections,
             "requests_per_second": figure(lambda seen: round(seen.requests_per_second, 3), 0.0),
             "total_requests": requests,
             "total_errors": errors,
             "error_rate": f"{100 * errors / requests if requests else 0.0:.2f}%",
-            "records_dropped": total.records_dropped if total else 0,
+            "records_dropped": total["records_dropped"],
         },
         "network": {
             "bandwidth_in": f"{size_text(figure(lambda seen: seen.bandwidth_in, 0))}/s",
             "bandwidth_out": f"{size_text(figure(lambda seen: seen.bandwidth_out, 0))}/s",
             "bandwidth_in_bytes": figure(lambda seen: seen.bandwidth_in, 0.0),
             "bandwidth_out_bytes": figure(lambda seen: seen.bandwidth_out, 0.0),
-            "total_bytes_in": size_text(total.bytes_in if total else 0),
-            "total_bytes_out": size_text(total.bytes_out if total else 0),
-            "bytes_in": total.bytes_in if total else 0,
-            "bytes_out": total.bytes_out if total else 0,
+            "total_bytes_in": size_text(total["bytes_in"]),
+            "total_bytes_out": size_text(total["bytes_out"]),
+            "bytes_in": total["bytes_in"],
+            "bytes_out": total["bytes_out"],
         },
         "webhooks": _webhooks(services.webhooks.sender_state()),
         "problems": _problems(services, fleet),

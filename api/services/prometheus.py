@@ -7,7 +7,7 @@ deleted proxy's series end. Labels: `proxy` (its id), `protocol`, `name` (a new 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,6 +19,7 @@ from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, SystemMetrics
 from actors.bus.messages.upstreams import UpstreamState
 from actors.bus.messages.webhooks import WebhookStatus
+from actors.counters import COUNTERS, LABELLED, OF_A_PROXY, OF_THE_MACHINE, LabelledCounter
 from actors.histogram import BOUNDS, PARTS, bucket_of, cumulative
 from api.services.metrics import Proxy
 from api.services.runtime_view import NO_STATS
@@ -27,25 +28,8 @@ from config import VERSION
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _LABELS = ("proxy", "protocol", "name")
-_COUNTERS = (
-    ("errors", "errors", "Requests that ended with a status from 500 on"),
-    ("denied", "denied", "Requests and clients that were refused by guard, rules or limits"),
-    ("auth_failures", "auth_failures", "Requests without the right credentials"),
-    ("connections", "connections", "Connections of clients"),
-    ("received_bytes", "bytes_in", "Bytes that clients sent"),
-    ("sent_bytes", "bytes_out", "Bytes that clients received"),
-    ("records_dropped", "records_dropped", "Access records that were lost"),
-    ("internal_errors", "internal_errors", "Connections that an error of the product itself has ended"),
-    ("proxy_cpu_seconds", "cpu_seconds", "Processor time of its processes"),
-)
 _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 """Every octave from 1 ms to half a minute; the fine ones are for percentiles of ours."""
-_SYSTEM: tuple[tuple[str, str, Callable[[SystemMetrics], float]], ...] = (
-    ("cpu_usage_ratio", "Processors in use, 0 to 1", lambda seen: seen.cpu_percent / 100),
-    ("memory_usage_ratio", "The machine's memory in use, 0 to 1", lambda seen: seen.memory_percent / 100),
-    ("resident_memory_bytes", "Resident memory of all processes of the product", lambda seen: seen.rss),
-    ("disk_free_bytes", "Free where the data lie", lambda seen: seen.disk_free),
-)
 
 
 class Parts(NamedTuple):
@@ -91,14 +75,13 @@ class _Exposition(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
-        yield self._counted_by("requests", "Requests that are over, by status", "code", "statuses")
-        yield self._counted_by("refusals", "Refused by guard, rules or limits, by reason", "reason", "refusals")
-        yield self._counted_by("reported", "What rules in report mode would have refused", "reason", "reported")
-        for name, field, text in _COUNTERS:
-            family = CounterMetricFamily(f"proxyfleet_{name}", text, labels=_LABELS)
-            for labels, stats in self._stats:
-                family.add_metric(labels, getattr(stats, field))
-            yield family
+        yield from (self._by_label(row) for row in LABELLED)
+        for row in COUNTERS:
+            if row.prometheus:
+                family = CounterMetricFamily(f"proxyfleet_{row.prometheus}", row.help, labels=_LABELS)
+                for labels, stats in self._stats:
+                    family.add_metric(labels, stats[row.name])
+                yield family
         yield self._response_times()
         yield from self._states()
         yield from self._conditions()
@@ -106,10 +89,10 @@ class _Exposition(Collector):
         yield from self._machine()
         yield from self._webhooks()
 
-    def _counted_by(self, name: str, text: str, label: str, field: str) -> Metric:
-        family = CounterMetricFamily(f"proxyfleet_{name}", text, labels=(*_LABELS, label))
+    def _by_label(self, row: LabelledCounter) -> Metric:
+        family = CounterMetricFamily(f"proxyfleet_{row.name}", row.help, labels=(*_LABELS, row.label))
         for labels, stats in self._stats:
-            counts: dict[str, int] = getattr(stats, field)
+            counts: dict[str, int] = getattr(stats, row.field)
             for value, count in sorted(counts.items()):
                 family.add_metric((*labels, value), count)
         return family
@@ -122,18 +105,15 @@ class _Exposition(Collector):
             counts = cumulative(histogram, _BUCKETS)
             buckets = [(_bound(number), float(count)) for number, count in zip(_BUCKETS, counts, strict=True)]
             buckets.append(("+Inf", float(sum(histogram.values()))))
-            family.add_metric(labels, buckets, stats.response_seconds)
+            family.add_metric(labels, buckets, stats["response_seconds"])
         return family
 
     def _states(self) -> Iterable[Metric]:
-        active = GaugeMetricFamily("proxyfleet_active_connections", "Open connections", labels=_LABELS)
-        memory = GaugeMetricFamily(
-            "proxyfleet_proxy_resident_memory_bytes", "Resident memory of its process", labels=_LABELS
-        )
+        gauges = [GaugeMetricFamily(f"proxyfleet_{row.prometheus}", row.help, labels=_LABELS) for row in OF_A_PROXY]
         last = GaugeMetricFamily("proxyfleet_last_request_timestamp_seconds", "Of the last request", labels=_LABELS)
         for labels, stats in self._stats:
-            active.add_metric(labels, stats.active_connections)
-            memory.add_metric(labels, stats.resident)
+            for row, family in zip(OF_A_PROXY, gauges, strict=True):
+                family.add_metric(labels, row.read(stats))
             if stats.last_request:
                 last.add_metric(labels, stats.last_request)
         up = GaugeMetricFamily("proxyfleet_proxy_up", "1 while it can serve clients", labels=_LABELS)
@@ -145,7 +125,7 @@ class _Exposition(Collector):
                 up.add_metric(labels, int(runtime is not None and runtime.serves))
             restarts.add_metric(labels, runtime.restarts if runtime else 0)
             info.add_metric(labels, 1)
-        return (active, memory, last, up, restarts, info)
+        return (*gauges, last, up, restarts, info)
 
     def _conditions(self) -> Iterable[Metric]:
         degraded = GaugeMetricFamily("proxyfleet_proxy_degraded", "1 while it runs with problems", labels=_LABELS)
@@ -187,8 +167,8 @@ class _Exposition(Collector):
         build.add_metric((VERSION,), 1)
         yield build
         if self._system is not None:
-            for name, text, read in _SYSTEM:
-                yield GaugeMetricFamily(f"proxyfleet_{name}", text, value=read(self._system))
+            for row in OF_THE_MACHINE:
+                yield GaugeMetricFamily(f"proxyfleet_{row.prometheus}", row.help, value=row.read(self._system))
 
     def _webhooks(self) -> Iterator[Metric]:
         if self._sender is not None:

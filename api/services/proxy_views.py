@@ -8,6 +8,7 @@ from typing import Any
 
 from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats
+from actors.counters import COUNTERS
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, Fleet
@@ -134,17 +135,12 @@ def _stats(stats: ProxyStats, runtime: Runtime | None) -> dict[str, Any]:
     running = runtime is not None and runtime.state in RUNNING_STATES
     uptime = max(0.0, time.time() - runtime.since) if runtime is not None and running else 0.0
     return {
-        "total_requests": stats.requests,
+        **{row.view: stats[row.name] for row in COUNTERS if row.view},
         "active_connections": stats.active_connections,
         "uptime": uptime_text(uptime),
         "uptime_seconds": int(uptime),
-        "bytes_transferred": size_text(stats.bytes_in + stats.bytes_out),
-        "bytes_in": stats.bytes_in,
-        "bytes_out": stats.bytes_out,
-        "errors": stats.errors,
-        "denied": stats.denied,
+        "bytes_transferred": size_text(stats["bytes_in"] + stats["bytes_out"]),
         "refusals": stats.refusals,
         "reported": stats.reported,
-        "records_dropped": stats.records_dropped,
         "last_request": timestamp_text(stats.last_request) if stats.last_request else None,
     }

@@ -25,7 +25,7 @@ REMEMBERED = 0.1
 REREAD = 300.0
 """Seconds after which all totals are asked for again; those of proxies that were deleted go by that."""
 
-NO_STATS = ProxyStats(0, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+NO_STATS = ProxyStats()
 
 
 class Fleet:

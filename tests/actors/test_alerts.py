@@ -11,6 +11,7 @@ from actors.bus.messages.metrics import ProxyStats
 from actors.metrics.alerts import HIGH, RECOVERED, Alerts
 from config.settings.groups import Alerts as Settings
 from tests.kit.clocks import Clock
+from tests.supervision.standins import stats_of
 
 
 class Watch:
@@ -33,10 +34,7 @@ class Watch:
         return happened
 
     def stats(self) -> dict[str, ProxyStats]:
-        return {
-            each: ProxyStats(requests, errors, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
-            for each, (requests, errors) in self.counted.items()
-        }
+        return {each: stats_of(requests=requests, errors=errors) for each, (requests, errors) in self.counted.items()}
 
     def restart(self) -> None:
         self.alerts.close()

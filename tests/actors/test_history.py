@@ -177,17 +177,18 @@ def test_the_file_of_a_version_that_counted_less_is_taken_over(tmp_path: Path) -
     folder.mkdir()
     with closing(sqlite3.connect(folder / "totals.sqlite", isolation_level=None)) as older:
         columns = "requests, errors, denied, auth_failures, connections, bytes_in, bytes_out, response_seconds"
+        columns += ", cpu_seconds"
         older.execute(
             f"CREATE TABLE words (proxy_id, instance, {columns}, last_request, PRIMARY KEY (proxy_id, instance))"
         )
-        older.execute("INSERT INTO words VALUES ('a', 7, 5, 1, 0, 0, 2, 100, 200, 0.5, 1.0)")
+        older.execute("INSERT INTO words VALUES ('a', 7, 5, 1, 0, 0, 2, 100, 200, 0.5, 0.0, 1.0)")
         columns = "requests, errors, denied, auth_failures, bytes_in, bytes_out, response_seconds, answered, active"
         older.execute(f"CREATE TABLE points (step, t, proxy_id, {columns}, latency, PRIMARY KEY (step, t, proxy_id))")
         older.execute("INSERT INTO points VALUES (300, ?, '', 5, 1, 0, 0, 100, 200, 0.5, 5, 9, NULL)", (int(START),))
     collector = Collector(tmp_path / "metrics")
     collector.history.take(counters("a", 7, 8, cpu_seconds=2.0))
     collector.seconds(1)
-    assert collector.totals.stats(("a",))["a"].requests == 8
+    assert collector.totals.stats(("a",))["a"]["requests"] == 8
     assert collector.read("requests_total", "5m", START, START + 300) == [8]
     collector.die()
 
@@ -200,7 +201,7 @@ def test_a_collector_that_dies_loses_nothing_that_it_saved_and_doubles_nothing(c
         if count % 7 == 0:
             collector.die()
             collector.start()
-    assert collector.totals.stats(("a",))["a"].requests == 30
+    assert collector.totals.stats(("a",))["a"]["requests"] == 30
     assert sum(collector.read("requests_total", "1m", START, START + 60)) == 30
     assert sum(collector.read("requests_total", "1m", START, START + 60, "a")) == 30
 

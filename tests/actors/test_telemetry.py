@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.fleet import Runtime
-from actors.bus.messages.metrics import ProxyStats
 from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
 from actors.telemetry.metrics import Figures, export_of
@@ -18,10 +17,11 @@ from config.settings.settings import ConfigError, load
 from config.settings.telemetry import Otlp
 from tests.kit.otlp_receiver import Receiver, metrics_of, series_of, words
 from tests.kit.ports import free_port
+from tests.supervision.standins import stats_of
 
 IDENTITY = Identity("11111111-2222-3333-4444-555555555555", 1_767_225_600.0)
 RUNTIME = Runtime("running", 7, 1_767_225_600.0, 2, None, "front", "http")
-STATS = ProxyStats(
+STATS = stats_of(
     requests=12,
     errors=2,
     denied=3,

@@ -12,12 +12,13 @@ from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, Stats
 from api.services import runtime_view as fleets
 from api.services.runtime_view import Fleet
+from tests.supervision.standins import stats_of
 
 RUNNING = Runtime("running", 7, 1.0, 0, None)
 
 
 def stats(requests: int) -> ProxyStats:
-    return ProxyStats(requests, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0)
+    return stats_of(requests=requests)
 
 
 class Both:

@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.fleet import Runtime
-from actors.bus.messages.metrics import ProxyStats, SystemMetrics
+from actors.bus.messages.metrics import SystemMetrics
 from actors.bus.messages.records import LogPage, QueryLogs
 from api.container import ApiSettings
 from api.http.body import MAX_BODY, MAX_IMPORT
@@ -17,6 +17,7 @@ from api.http.client import client_address
 from api.store import StoreWriteError
 from config.settings.settings import RateLimiting, Security, Server
 from tests.api.support import PASSWORD, PROXY, Api, check_envelope, error_of
+from tests.supervision.standins import stats_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -295,7 +296,15 @@ def test_without_its_files_it_is_unhealthy(api: Api) -> None:
 def test_status_has_all_members_with_and_without_a_collector(api: Api) -> None:
     headers = api.token()
     without = api.get("/status", headers).json["data"]
-    total = ProxyStats(200, 10, 0, 0, 3, 50, 2**30, 3 * 2**29, 1.0, 0.0)
+    total = stats_of(
+        requests=200,
+        errors=10,
+        active_connections=3,
+        connections=50,
+        bytes_in=2**30,
+        bytes_out=3 * 2**29,
+        response_seconds=1.0,
+    )
     figures = SystemMetrics(12.5, (0.1, 0.2, 0.3), 50.0, 8, 4, 60.0, 9, 2**20, 2**19, 2**21, 7.5, 10.0, 20.0, total)
     api.fleet.others["metrics"] = lambda _message: figures
     api.fleet.others["webhooks"] = lambda _message: WebhookSenderState(9, 3, 2)

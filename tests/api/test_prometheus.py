@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.bus.messages.common import METRICS
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.fleet import Runtime
-from actors.bus.messages.metrics import ProxyStats, QueryStats, QuerySystem, Stats, SystemMetrics
+from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMetrics
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.upstreams import UpstreamState
 from actors.bus.messages.webhooks import WebhookStatus
@@ -23,13 +23,25 @@ from actors.histogram import bucket_of
 from api.services.metrics import Proxy
 from api.services.prometheus import Parts, expose
 from tests.api.support import PROXY, Api, error_of
+from tests.supervision.standins import stats_of
 
 GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
 FASTEST = bucket_of(0.0001)
-STATS = ProxyStats(
-    7, 2, 1, 1, 3, 5, 1024, 2048, 1.25, 1_700_000_000.0, {"client_denied": 1}, {}, 0, {"200": 5, "502": 2},
-    ((FASTEST, 4), (bucket_of(0.3), 2), (bucket_of(1e6), 1)),
-)  # fmt: skip
+STATS = stats_of(
+    requests=7,
+    errors=2,
+    denied=1,
+    auth_failures=1,
+    active_connections=3,
+    connections=5,
+    bytes_in=1024,
+    bytes_out=2048,
+    response_seconds=1.25,
+    last_request=1_700_000_000.0,
+    refusals={"client_denied": 1},
+    statuses={"200": 5, "502": 2},
+    latency=((FASTEST, 4), (bucket_of(0.3), 2), (bucket_of(1e6), 1)),
+)
 FIGURES = SystemMetrics(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
 DOWN = Problem("upstream_down", "the upstream p1 is down", 1.0, "p1")

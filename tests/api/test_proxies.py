@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from actors.bus.messages.fleet import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
-from actors.bus.messages.metrics import ProxyStats
 from api.services import supervisor_link
 from tests.api.creating import create
 from tests.api.support import PROXY, Api, error_of
 from tests.kit.wait import wait_until
+from tests.supervision.standins import stats_of
 
 
 @pytest.fixture
@@ -40,7 +40,16 @@ def test_create_fills_in_the_defaults(api: Api, headers: dict[str, str]) -> None
 
 def test_detail_shows_runtime_stats_and_etag(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
-    api.fleet.stats[proxy["id"]] = ProxyStats(3, 1, 0, 0, 2, 3, 1024, 2048, 0.5, 1_700_000_000.0)
+    api.fleet.stats[proxy["id"]] = stats_of(
+        requests=3,
+        errors=1,
+        active_connections=2,
+        connections=3,
+        bytes_in=1024,
+        bytes_out=2048,
+        response_seconds=0.5,
+        last_request=1_700_000_000.0,
+    )
     shown = api.get(f"/proxies/{proxy['id']}", headers)
     detail = shown.json["data"]["proxy"]
     assert detail["runtime"]["state"] == "running"

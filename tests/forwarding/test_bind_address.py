@@ -100,9 +100,9 @@ def test_a_target_of_the_other_family_alone_is_unroutable_and_says_why(http: Rig
 def test_datagrams_to_the_other_family_are_dropped_and_told(five: Rig) -> None:
     control, _code, relay = ask(five, 3, address(bytes(4), 0))
     with control, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        before = five.counters.bytes_in if five.counters else 0
+        before = five.counters.values["bytes_in"] if five.counters else 0
         client.sendto(b"\0\0\0" + address(THERE6, 9) + b"hello", relay)
-        until(lambda: five.counters is not None and five.counters.bytes_in > before, "it has come")
+        until(lambda: five.counters is not None and five.counters.values["bytes_in"] > before, "it has come")
     record = five.record(method="UDP", target_url="[::1]:9")
     assert (record["status_code"], record["reason"]) == (502, "destination_ip_unroutable")
 

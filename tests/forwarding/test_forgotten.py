@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from actors.bus.messages.specs import LimitsSpec
+from actors.counters import CONNECTIONS
 from actors.forwarding.connections.client_connection import Client
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel
@@ -58,7 +59,7 @@ def nothing_is_held(rig: Inside, came: int) -> None:
     """All of `came` connections have been accepted, have ended, and are nowhere any more."""
 
     def ended(serving: Serving) -> list[int] | None:
-        over = serving.count.connections >= came and not serving.open and not serving.lingering
+        over = serving.count.values[CONNECTIONS] >= came and not serving.open and not serving.lingering
         return tables(serving) if over else None
 
     left = until(lambda: rig.look(ended), "all have come and gone")

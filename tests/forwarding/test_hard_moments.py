@@ -106,7 +106,7 @@ def test_tunnels_without_a_descriptor_for_a_pipe_wait_without_work_and_flow_when
 
 def test_a_name_that_comes_when_no_descriptor_is_left_is_answered_and_the_actor_lives_on() -> None:
     with Rig() as rig, Origin(answers(counted(b"yes"))) as origin, connect(rig) as first, connect(rig) as second:
-        until(lambda: rig.counters and rig.counters.connections == 2, "in")
+        until(lambda: rig.counters and rig.counters.values["connections"] == 2, "in")
         before = resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(rig.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
         first.sendall(b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from actors.counters import INTERNAL_ERRORS
 from actors.forwarding.connections import udp_association
 from actors.forwarding.connections.tunnel import Tunnel
 from actors.forwarding.isolation import LOGGED_EVERY, REASON, CrashLog
@@ -42,7 +43,7 @@ def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1
             kept.sendall(get(origin))
             assert read_answer(kept)[1] == b"fine"
             yield
-            assert rig.look(lambda serving: serving.count.internal_errors) == crashes
+            assert rig.look(lambda serving: serving.count.values[INTERNAL_ERRORS]) == crashes
             beside.sendall(b"still here")
             assert exactly(beside, 10) == b"still here"
             kept.sendall(get(origin))
@@ -144,7 +145,7 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     with Origin(greets) as upstream, Inside(upstreams=parents(parent(upstream.port))) as rig, connect(rig) as client:
         client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 500 ")
-        assert rig.look(lambda serving: serving.count.internal_errors) >= 1
+        assert rig.look(lambda serving: serving.count.values[INTERNAL_ERRORS]) >= 1
         assert rig.record(method="CONNECT")["reason"] == REASON
         assert rig.process.poll() is None
 
@@ -154,7 +155,7 @@ def test_the_collector_is_told_the_count(monkeypatch: pytest.MonkeyPatch) -> Non
         breaks(monkeypatch, HttpSession, "receive_from_client")
         client.sendall(b"x")
         assert is_cut(client)
-        until(lambda: rig.counters and rig.counters.internal_errors == 1, "it is told")
+        until(lambda: rig.counters and rig.counters.values["internal_errors"] == 1, "it is told")
 
 
 def test_exceptions_of_one_place_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

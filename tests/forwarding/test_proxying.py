@@ -239,7 +239,7 @@ def test_credentials_hold_at_once_for_new_connections_and_for_open_ones_and_drop
             for status in (b"200", b"407"):
                 tester.sendall(get(origin, "/", once))
                 assert read_answer(tester)[0].startswith(b"HTTP/1.1 " + status)
-        until(lambda: rig.counters and rig.counters.auth_failures == 4, "the failures are counted")
+        until(lambda: rig.counters and rig.counters.values["auth_failures"] == 4, "the failures are counted")
 
 
 def test_more_than_max_connections_is_503() -> None:
@@ -353,7 +353,7 @@ def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> N
         connect(rig) as slow,
     ):
         slow.sendall(get(origin))
-        until(lambda: rig.counters and rig.counters.requests == 1, "the answer is on its way")
+        until(lambda: rig.counters and rig.counters.values["requests"] == 1, "the answer is on its way")
         assert rig.ask(Stop(30)) == Done()  # it has heard it before the request comes
         fresh.sendall(get(origin))
         head, content = read_answer(fresh)

@@ -127,7 +127,7 @@ def test_what_the_guard_prohibits_is_reply_2_and_91_and_a_record_of_403() -> Non
             sock.sendall(b"\x04\x01" + origin.port.to_bytes(2, "big") + LOOPBACK + b"\0")
             assert read_all(sock) == b"\0\x5b\0\0\0\0\0\0"
         assert origin.connections == 0
-        until(lambda: rig.counters is not None and rig.counters.denied == 4, "four denials are counted")
+        until(lambda: rig.counters is not None and rig.counters.values["denied"] == 4, "four denials are counted")
 
 
 def test_one_client_too_many_hears_it_in_its_protocol() -> None:
@@ -375,7 +375,7 @@ def test_udp_to_prohibited_targets_sends_nothing_and_is_told_as_403() -> None:
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
             client.sendto(b"\0\0\0" + address(LOOPBACK, origin.getsockname()[1]) + b"hello", relay)
-            until(lambda: rig.counters is not None and rig.counters.bytes_in > 13, "the datagram has come")
+            until(lambda: rig.counters is not None and rig.counters.values["bytes_in"] > 13, "the datagram has come")
         record = rig.record(method="UDP")
         assert (record["status_code"], record["reason"]) == (403, "destination_ip_prohibited")
         origin.setblocking(False)
@@ -443,10 +443,10 @@ def test_access_rules_hold_for_connect_bind_and_datagrams_alike() -> None:
             assert code == 2
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
-            before = rig.counters.bytes_in if rig.counters else 0
+            before = rig.counters.values["bytes_in"] if rig.counters else 0
             for to in (address(LOOPBACK, origin.port), by_name):
                 client.sendto(b"\0\0\0" + to + b"hello", relay)
-            until(lambda: rig.counters is not None and rig.counters.bytes_in > before + 30, "both have come")
+            until(lambda: rig.counters is not None and rig.counters.values["bytes_in"] > before + 30, "both have come")
         record = rig.record(method="UDP")
         assert (record["status_code"], record["reason"]) == (403, "destination_denied")
         assert rig.record(method="CONNECT")["reason"] == "destination_denied"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -28,8 +27,7 @@ class Told:
     def count(self, active: int = 0) -> None:
         """A client does something."""
         assert self.counters is not None
-        requests = self.counters.requests + 1
-        self.counters = replace(self.counters, requests=requests, active_connections=active)
+        self.counters = counters("one", 1, int(self.counters.values["requests"]) + 1, active_connections=active)
 
     def pass_seconds(self, seconds: int, each: Callable[[], object] = lambda: None) -> None:
         for _ in range(seconds):

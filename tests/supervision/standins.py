@@ -14,6 +14,7 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from actors.bus.codec import Envelope, decode, encode
 from actors.bus.mailbox import Answer
 from actors.bus.messages.common import Done
 from actors.bus.messages.forwarding import Configure
-from actors.bus.messages.metrics import Counters
+from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.bus.messages.specs import ProxySpec
+from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
 from actors.supervision.config import Entries
 from actors.supervision.listeners.registry import listen
@@ -130,16 +132,17 @@ STAND_INS = Entries(
 
 def counters(proxy_id: str, instance: int, requests: int, **more: Any) -> Counters:
     """Counters of a process with so many requests."""
-    fields: dict[str, Any] = dict.fromkeys(Counters.__match_args__, 0)
-    fields |= {
-        "response_seconds": 0.0,
-        "last_request": 0.0,
-        "refusals": {},
-        "reported": {},
-        "statuses": {},
-        "latency": (),
-    }
-    return Counters(**{**fields, "proxy_id": proxy_id, "instance": instance, "requests": requests, **more})
+    return Counters(proxy_id, instance, **_apart({"requests": requests, **more}, dict))
+
+
+def stats_of(**fields: Any) -> ProxyStats:
+    """Totals with these counters and other fields, by name."""
+    return ProxyStats(**_apart(fields, lambda values: tuple(values.values())))
+
+
+def _apart(fields: dict[str, Any], form: Callable[[dict[str, float]], Any]) -> dict[str, Any]:
+    values = {name: fields.pop(name, zero) for name, zero in zip(NAMES, ZEROS, strict=True)}
+    return {**fields, "values": form(values)}
 
 
 def spec(proxy_id: str, port: int, **more: Any) -> ProxySpec:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Any
 
 from actors.bus.codec import message
+from actors.counters import PASSIVE, PLACES, ZEROS
 
 
 @message
@@ -13,35 +15,31 @@ class Counters:
 
     Every second while they change, else every five seconds.
 
-    `bytes_in` is what clients sent, `bytes_out` what they received. `response_seconds` is the sum over `requests`.
-    `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules refused, `reported`
-    what rules in report mode would have refused. `statuses` counts requests by the status of their record. `latency`
-    has number and count of the buckets of `actors.histogram` that `response_seconds` fell into: one entry for each
-    request that was answered. `cpu_seconds` is the processor time of the process, `resident` its memory in bytes now;
-    they change by themselves, so that alone is nothing to be told. `internal_errors` counts the unforeseen exceptions
-    that ended a connection.
+    `values` are those of `actors.counters` by name: an actor of another release, which drains during an upgrade, may
+    know fewer or more. `last_request` is 0 when there was none. `refusals` counts by reason what guard and access rules
+    refused, `reported` what rules in report mode would have refused. `statuses` counts requests by the status of their
+    record. `latency` has number and count of the buckets of `actors.histogram` that `response_seconds` fell into: one
+    entry for each request that was answered. `resident` is the memory of the process in bytes now.
     """
 
     proxy_id: str
     instance: int
-    requests: int
-    errors: int
-    denied: int
-    auth_failures: int
-    connections: int
-    active_connections: int
-    bytes_in: int
-    bytes_out: int
-    response_seconds: float
-    last_request: float
-    records_dropped: int
+    values: dict[str, float]
+    active_connections: int = 0
+    last_request: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
-    cpu_seconds: float = field(default=0.0, compare=False)
     resident: int = field(default=0, compare=False)
-    internal_errors: int = 0
+
+    def changed_since(self, last: Counters | None) -> bool:
+        """Whether anything differs that does not change by itself."""
+        return last is None or replace(self, values=_active(self.values)) != replace(last, values=_active(last.values))
+
+
+def _active(values: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if name not in PASSIVE}
 
 
 @message
@@ -61,27 +59,22 @@ class QueryStats:
 class ProxyStats:
     """The totals of one proxy over all its processes. A value, not a message by itself.
 
-    The fields are those of `Counters`; `statuses` and `latency` are empty unless they were asked for.
+    `values` are in the order of `actors.counters`, and read by name: `stats["requests"]`. The other fields are those of
+    `Counters`; `statuses` and `latency` are empty unless they were asked for.
     """
 
-    requests: int
-    errors: int
-    denied: int
-    auth_failures: int
-    active_connections: int
-    connections: int
-    bytes_in: int
-    bytes_out: int
-    response_seconds: float
-    last_request: float
+    values: tuple[float, ...] = ZEROS
+    active_connections: int = 0
+    last_request: float = 0.0
     refusals: dict[str, int] = field(default_factory=dict)
     reported: dict[str, int] = field(default_factory=dict)
-    records_dropped: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
     latency: tuple[tuple[int, int], ...] = ()
-    cpu_seconds: float = 0.0
     resident: int = 0
-    internal_errors: int = 0
+
+    def __getitem__(self, counter: str) -> Any:
+        """An integer, or a float for a counter of seconds."""
+        return self.values[PLACES[counter]]
 
 
 @message

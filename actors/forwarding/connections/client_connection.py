@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.connections.bind_listener import Inbound
 from actors.forwarding.connections.body_relay import flow_down, flow_up
 from actors.forwarding.connections.command_handlers import DO, leave_origin
@@ -65,7 +66,7 @@ class Client:
         "client_ip",
         "client_readable",
         "closing",
-        "count",
+        "counts",
         "dial",
         "down",
         "ends",
@@ -92,7 +93,7 @@ class Client:
     def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
         self.serving = serving
         self.loop = serving.loop
-        self.count = serving.count
+        self.counts = serving.count.values
         self.sock = sock
         self.client_ip = client_ip
         self.session = serving.new_session()
@@ -213,7 +214,7 @@ class Client:
                     self._handshake_failed(error)
                 self.perform(session.client_disconnected(self.loop.now))
                 return
-            self.count.bytes_in += len(data)
+            self.counts[BYTES_IN] += len(data)
             self.bytes_in += len(data)
             if meter is not None:
                 meter.inward.spend(len(data))
@@ -276,7 +277,7 @@ class Client:
         except OSError:
             self._client_broke()
             return
-        self.count.bytes_out += sent
+        self.counts[BYTES_OUT] += sent
         self.bytes_out += sent
         if sent:
             self.session.note_progress(self.loop.now)

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
+from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.connections.table import Live
 from actors.forwarding.connections.udp_targets import Share, Targets
 from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
@@ -191,7 +192,7 @@ class Association:
         self._bytes_in += len(data)
         if self.meter is not None:
             self.meter.inward.spend(len(data))
-        self._serving.count.bytes_in += len(data)
+        self._serving.count.values[BYTES_IN] += len(data)
         datagram = read_datagram(data)
         if datagram is None:
             return
@@ -282,7 +283,7 @@ class Association:
         share.bytes_out += len(datagram)
         if self.meter is not None:
             self.meter.outward.spend(len(datagram))
-        self._serving.count.bytes_out += len(datagram)
+        self._serving.count.values[BYTES_OUT] += len(datagram)
 
     # --- limits: what isn't read waits in the kernel, and what it has no room for is lost, as on any network ---
 

@@ -44,7 +44,7 @@ class CounterPublisher:
 
     def _look(self) -> None:
         counters = self._count()
-        if counters != self._last:
+        if counters is not None and counters.changed_since(self._last):
             self._pause = REPEATED_AFTER
             self.tell()
             self._look_after(PERIOD)

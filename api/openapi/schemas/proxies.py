@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+from pydantic import Field, create_model
+
+from actors.counters import COUNTERS
 from api.openapi.schemas.accounts import AccountForm, LimitsForm
 from api.openapi.schemas.resources import Form, Moment, Protocol, Reason, Wish
 
@@ -120,24 +123,22 @@ class RuntimeForm(Form):
     upstreams: list[UpstreamStateForm] | None = None
 
 
-class StatsForm(Form):
+_COUNTED: dict[str, Any] = {row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view}
+_Counted: Any = create_model("Counted", __base__=Form, **_COUNTED)
+
+
+class StatsForm(_Counted):
     """Figures since the proxy was created; `uptime` since its process runs.
 
-    `refusals` and `reported` are by the word of the rule, `records_dropped` are access records that were lost.
+    `refusals` and `reported` are by the word of the rule.
     """
 
-    total_requests: int
     active_connections: int
     uptime: str
     uptime_seconds: int
     bytes_transferred: str
-    bytes_in: int
-    bytes_out: int
-    errors: int
-    denied: int
     refusals: dict[str, int]
     reported: dict[str, int]
-    records_dropped: int
     last_request: Moment | None
 
 

@@ -1,0 +1,200 @@
+"""What is counted and measured of a proxy, each declared once, with its name on every surface.
+
+A new counter is a row here (`NAME = _counter(…)`), its increment (`count.values[NAME] += 1` in a forwarding actor) and
+a line of docs/metrics.md. Everything else follows from the row: what the actor reports, the totals on disk, the series
+(`actors.metrics.catalogue`), the live feed, the `stats` of a proxy and their description, the exposition for Prometheus
+and the push by OTLP. The module is below the collector, since forwarding actors load it, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+COLUMN = ""
+"""Stored in a column of its own: only those that the first format of the totals had."""
+
+
+class Counter(NamedTuple):
+    """One counter. Where a name is "", that surface does not have it by itself.
+
+    `prometheus` goes without `proxyfleet_` and `_total`, `otlp` without `proxyfleet.`; `unit` is UCUM's. `series` is
+    the name of how many there were in a bucket, `live` the field in the live feed, `view` the field in the `stats` of a
+    proxy. `in_buckets`: kept by time, which a `series` needs. `stored` is its kind on disk in the table of labelled
+    counts, the name if nothing is given, or `COLUMN`.
+    """
+
+    name: str
+    unit: str
+    help: str
+    prometheus: str = ""
+    otlp: str = ""
+    series: str = ""
+    live: str = ""
+    view: str = ""
+    in_buckets: bool = False
+    stored: str = ""
+    passive: bool = False
+    """Grows without any traffic, so that its growth alone is nothing to report."""
+
+
+class LabelledCounter(NamedTuple):
+    """A counter for each value of `label`; `field` is the member of the messages, `stored` its kind on disk."""
+
+    field: str
+    label: str
+    help: str
+    name: str
+    stored: str
+    unit: str = "{request}"
+
+
+class Gauge(NamedTuple):
+    """A value of now: the member `field` of the message that has it, by `divisor`. Names as in `Counter`."""
+
+    field: str
+    unit: str
+    help: str
+    prometheus: str
+    otlp: str
+    divisor: int = 1
+
+    def read(self, message: object) -> float:
+        """The value in `message`."""
+        value: float = getattr(message, self.field)
+        return value if self.divisor == 1 else value / self.divisor
+
+
+_rows: list[Counter] = []
+
+
+def _counter(name: str, unit: str, text: str, **surfaces: str | bool) -> int:
+    """Declare a counter; returns its place in `Count.values`."""
+    _rows.append(Counter(name, unit, text, **{"stored": name, **surfaces}))  # type: ignore[arg-type]
+    return len(_rows) - 1
+
+
+REQUESTS = _counter(
+    "requests",
+    "{request}",
+    "Requests that are over",
+    series="requests_total",
+    live="requests_total",
+    view="total_requests",
+    in_buckets=True,
+    stored=COLUMN,
+)
+ERRORS = _counter(
+    "errors",
+    "{request}",
+    "Requests that ended with a status from 500 on",
+    prometheus="errors",
+    otlp="errors",
+    series="errors_total",
+    live="errors_total",
+    view="errors",
+    in_buckets=True,
+    stored=COLUMN,
+)
+DENIED = _counter(
+    "denied",
+    "{request}",
+    "Requests and clients that were refused by guard, rules or limits",
+    prometheus="denied",
+    otlp="denied",
+    series="denied_total",
+    live="denied_total",
+    view="denied",
+    in_buckets=True,
+    stored=COLUMN,
+)
+AUTH_FAILURES = _counter(
+    "auth_failures",
+    "{request}",
+    "Requests without the right credentials",
+    prometheus="auth_failures",
+    otlp="auth_failures",
+    series="auth_failures",
+    live="auth_failures",
+    in_buckets=True,
+    stored=COLUMN,
+)
+CONNECTIONS = _counter(
+    "connections", "{connection}", "Connections of clients", prometheus="connections", otlp="connections", stored=COLUMN
+)
+BYTES_IN = _counter(
+    "bytes_in",
+    "By",
+    "Bytes that clients sent",
+    prometheus="received_bytes",
+    otlp="received",
+    live="bytes_in",
+    view="bytes_in",
+    in_buckets=True,
+    stored=COLUMN,
+)
+BYTES_OUT = _counter(
+    "bytes_out",
+    "By",
+    "Bytes that clients received",
+    prometheus="sent_bytes",
+    otlp="sent",
+    live="bytes_out",
+    view="bytes_out",
+    in_buckets=True,
+    stored=COLUMN,
+)
+CPU_SECONDS = _counter(
+    "cpu_seconds",
+    "s",
+    "Processor time of its processes",
+    prometheus="proxy_cpu_seconds",
+    otlp="proxy.cpu_time",
+    in_buckets=True,
+    passive=True,
+    stored=COLUMN,
+)
+RESPONSE_SECONDS = _counter("response_seconds", "s", "Sum of the response times", in_buckets=True, stored=COLUMN)
+RECORDS_DROPPED = _counter(
+    "records_dropped",
+    "{record}",
+    "Access records that were lost",
+    prometheus="records_dropped",
+    otlp="records_dropped",
+    view="records_dropped",
+    stored="dropped",
+)
+INTERNAL_ERRORS = _counter(
+    "internal_errors",
+    "{connection}",
+    "Connections that an error of the product itself has ended",
+    prometheus="internal_errors",
+    otlp="internal_errors",
+    stored="internal_error",
+)
+
+COUNTERS = tuple(_rows)
+NAMES = tuple(row.name for row in COUNTERS)
+PLACES = {name: place for place, name in enumerate(NAMES)}
+PASSIVE = frozenset(row.name for row in COUNTERS if row.passive)
+ZEROS = tuple(0.0 if row.unit == "s" else 0 for row in COUNTERS)
+"""Only counters of seconds are no integers."""
+
+STATUSES = LabelledCounter("statuses", "code", "Requests that are over, by status", "requests", "status")
+REFUSALS = LabelledCounter("refusals", "reason", "Refused by guard, rules or limits, by reason", "refusals", "refused")
+REPORTED = LabelledCounter("reported", "reason", "What rules in report mode would have refused", "reported", "reported")
+LABELLED = (STATUSES, REFUSALS, REPORTED)
+
+OF_A_PROXY = (
+    Gauge("active_connections", "{connection}", "Open connections", "active_connections", "active_connections"),
+    Gauge("resident", "By", "Resident memory of its process", "proxy_resident_memory_bytes", "proxy.memory"),
+)
+"""Gauges in `ProxyStats`."""
+OF_THE_MACHINE = (
+    Gauge("cpu_percent", "1", "Processors in use, 0 to 1", "cpu_usage_ratio", "system.cpu_usage", 100),
+    Gauge(
+        "memory_percent", "1", "The machine's memory in use, 0 to 1", "memory_usage_ratio", "system.memory_usage", 100
+    ),
+    Gauge("rss", "By", "Resident memory of all processes of the product", "resident_memory_bytes", "memory"),
+    Gauge("disk_free", "By", "Free where the data lie", "disk_free_bytes", "disk_free"),
+)
+"""Gauges in `SystemMetrics`."""
