@@ -19,35 +19,26 @@ from pydantic_core import to_json
 from actors.net.client_key import client_key
 from api.audit import origin, resource_named
 from api.container import Services
+from api.errors import (
+    Denied,
+    MissingPermission,
+    NotFound,
+    NotReady,
+    StaleRevision,
+    Unauthenticated,
+)
 from api.http.body import read_body, read_model
 from api.http.body_limits import BodyAwaited
 from api.http.call import AFTER, Call, Reply
-from api.http.errors import (
-    INVALID_REQUEST,
-    ApiError,
-    external,
-    forbidden,
-    internal,
-    invalid,
-    lacks_permission,
-    not_found,
-    unauthorized,
-    unavailable,
-)
+from api.http.errors import INVALID_REQUEST, ApiError, internal, invalid, translated
 from api.http.idempotency import HEADER
 from api.http.query import Query
 from api.middleware import SAFE, RequestMiddleware
-from api.oauth.errors import ProviderLost
 from api.openapi.routes import describe
 from api.operations import BEARER, NONE, PERSON, TABLE, Operation
 from api.operations.query_parameters import by_name
 from api.resources.redirects import POINTERS, Pointer
 from api.security.authentication import Caller
-from api.services.accounts import CollectorLost
-from api.services.proxies import stale
-from api.services.supervisor_link import SupervisorLost
-from api.services.webhooks import SenderLost
-from api.store import RevisionConflict, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +46,6 @@ OPERATIONS = (*TABLE, *describe(TABLE))
 
 SCARCE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
 """What a process lacks, which is no mistake in a program."""
-FORBIDDEN = 403
 REPLAYED = {"Idempotency-Replayed": "true"}
 UNLIMITED_PATHS = frozenset(operation.path for operation in OPERATIONS if operation.unlimited)
 
@@ -95,11 +85,11 @@ def _responder(services: Services, operation: Operation) -> Any:
         req.context.origin.operation = operation.id
         try:
             carry_out(req, resp, params)
-        except ApiError as error:
-            if error.status == FORBIDDEN:
-                caller = req.context.caller
-                who = caller.user.id if caller else client_key(req.context.address)
-                services.refused_actions.note(who, resource_named(services.store, params), error.details)
+        except (Denied, MissingPermission) as error:
+            caller = req.context.caller
+            who = caller.user.id if caller else client_key(req.context.address)
+            answer = translated(error, req.context.request_id)
+            services.refused_actions.note(who, resource_named(services.store, params), answer.details if answer else {})
             raise
 
     def carry_out(req: falcon.Request, resp: falcon.Response, params: dict[str, str]) -> None:
@@ -118,7 +108,7 @@ def _responder(services: Services, operation: Operation) -> Any:
         )
         reply = _once(services, operation, call, req)
         if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
-            raise stale(reply.revision)  # what changes something looks before it does
+            raise StaleRevision(reply.revision)  # what changes something looks before it does
         if reply.then is not None:
             req.env[AFTER] = reply.then
         _answer(resp, reply)
@@ -152,7 +142,7 @@ def _once(services: Services, operation: Operation, call: Call, req: falcon.Requ
 
 
 def _admitted(services: Services, operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
-    """The caller, if there is one or has to be one. Raises `ApiError` 401 or 403."""
+    """The caller, if there is one or has to be one. Raises `Unauthenticated`, `Denied`, `MissingPermission`."""
     if _by_token(services, operation, req):
         return None
     if operation.public_if is not None and getattr(services.settings.security, operation.public_if):
@@ -162,24 +152,24 @@ def _admitted(services: Services, operation: Operation, req: falcon.Request, par
 
 
 def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]) -> Caller | None:
-    """The caller, if there has to be one. Raises `ApiError` 401 or 403."""
+    """The caller, if there has to be one. Raises `Unauthenticated`, `Denied`, `MissingPermission`."""
     if operation.access == NONE:
         return None
     caller: Caller | None = req.context.caller
     if caller is None:
-        raise req.context.refusal or unauthorized()
+        raise req.context.refusal or Unauthenticated()
     if operation.access == BEARER and caller.method != "bearer":
-        raise unauthorized("A bearer token is required")
+        raise Unauthenticated("A bearer token is required")
     if operation.access == PERSON and caller.key is not None:
-        raise forbidden("an API key can't make, list or revoke API keys")
+        raise Denied("an API key can't make, list or revoke API keys")
     if operation.permission and not _may(operation, caller, params):
-        raise lacks_permission(operation.access, by_key=caller.key is not None)
+        raise MissingPermission(operation.access, by_key=caller.key is not None)
     if caller.key is not None and caller.key.scope is not None and operation.beyond_scope:
-        raise forbidden("a key with a scope can't do this: it would reach more than it has")
+        raise Denied("a key with a scope can't do this: it would reach more than it has")
     if caller.scope is not None and not operation.within_scope:
-        raise forbidden("a key with a scope of proxies can only do what is about these proxies")
+        raise Denied("a key with a scope of proxies can only do what is about these proxies")
     if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
-        raise forbidden("the proxy is not in the key's scope")
+        raise Denied("the proxy is not in the key's scope")
     return caller
 
 
@@ -246,22 +236,15 @@ def _write(resp: falcon.Response, status: int, envelope: dict[str, Any]) -> None
 
 
 def _unknown_path(req: falcon.Request, resp: falcon.Response, **_params: str) -> None:  # noqa: ARG001  # Falcon's names
-    raise not_found("The path")
+    raise NotFound("The path")
 
 
 # --- the error table ----------------------------------------------------------------------------------------------
 
 
 def _add_error_handlers(app: falcon.App[Any, Any]) -> None:
-    app.add_error_handler(Exception, _on_bug)
-    app.add_error_handler(falcon.HTTPError, _on_http_error)
-    app.add_error_handler(StoreError, _on_store_error)
-    app.add_error_handler(RevisionConflict, _on_conflict)
-    app.add_error_handler(SupervisorLost, _on_supervisor_lost)
-    app.add_error_handler(CollectorLost, _on_collector_lost)
-    app.add_error_handler(SenderLost, _on_sender_lost)
-    app.add_error_handler(ProviderLost, _on_provider_lost)
-    app.add_error_handler(ApiError, _on_api_error)
+    for kind in (Exception, falcon.HTTPError):  # Falcon has handlers of its own for both
+        app.add_error_handler(kind, _on_error)
     app.add_error_handler(BodyAwaited, _on_body_awaited)
 
 
@@ -270,56 +253,20 @@ def _on_body_awaited(_req: Any, resp: falcon.Response, _error: BodyAwaited, _par
     resp.status = falcon.HTTP_204
 
 
-def _on_api_error(_req: Any, resp: falcon.Response, error: ApiError, _params: Any) -> None:
-    for name, value in error.headers.items():
+def _on_error(req: falcon.Request, resp: falcon.Response, error: Exception, _params: Any) -> None:
+    """The one handler: `api.http.errors.TABLE` says what each error is; what has no row is a bug."""
+    known = _of_falcon(req, error) if isinstance(error, falcon.HTTPError) else translated(error, req.context.request_id)
+    response = known or internal(req.context.request_id)
+    if response.status >= 500 and not isinstance(error, NotReady):
+        scarce = isinstance(error, OSError) and error.errno in SCARCE  # felt anywhere, so a traceback tells nothing
+        bug = error if known is None and not scarce else None
+        log.error("request %s: %s %s failed: %s", req.context.request_id, req.method, req.path, error, exc_info=bug)
+    for name, value in response.headers.items():
         resp.set_header(name, value)
-    _write(resp, error.status, error.envelope())
+    _write(resp, response.status, response.envelope())
 
 
-def _on_bug(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
-    scarce = isinstance(error, OSError) and error.errno in SCARCE
-    told = None if scarce else error  # where it was noticed first that nothing is left is of no interest
-    why = f": {error}" if scarce else ""
-    log.error("request %s: %s %s failed%s", req.context.request_id, req.method, req.path, why, exc_info=told)
-    _on_api_error(req, resp, internal(req.context.request_id), params)
-
-
-def _on_store_error(req: falcon.Request, resp: falcon.Response, error: StoreError, params: Any) -> None:
-    log.error("request %s: %s %s: %s", req.context.request_id, req.method, req.path, error)
-    message = "The configuration could not be written; nothing was changed"
-    _on_api_error(req, resp, internal(req.context.request_id, message), params)
-
-
-def _on_conflict(req: Any, resp: falcon.Response, error: RevisionConflict, params: Any) -> None:
-    refused = invalid("If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412)
-    _on_api_error(req, resp, refused, params)
-
-
-def _on_supervisor_lost(req: falcon.Request, resp: falcon.Response, error: SupervisorLost, params: Any) -> None:
-    log.error("request %s: %s %s: the supervisor: %s", req.context.request_id, req.method, req.path, error)
-    message = "The supervisor does not answer; try again in a moment"
-    _on_api_error(req, resp, internal(req.context.request_id, message), params)
-
-
-def _on_collector_lost(req: falcon.Request, resp: falcon.Response, error: CollectorLost, params: Any) -> None:
-    log.error("request %s: %s %s: the collector: %s", req.context.request_id, req.method, req.path, error)
-    message = "The metrics collector does not answer; try again in a moment"
-    _on_api_error(req, resp, unavailable(message), params)
-
-
-def _on_sender_lost(req: falcon.Request, resp: falcon.Response, error: SenderLost, params: Any) -> None:
-    log.error("request %s: %s %s: the webhook sender: %s", req.context.request_id, req.method, req.path, error)
-    message = "The webhook sender does not answer; try again in a moment"
-    _on_api_error(req, resp, unavailable(message), params)
-
-
-def _on_provider_lost(req: falcon.Request, resp: falcon.Response, error: ProviderLost, params: Any) -> None:
-    log.error("request %s: %s %s: the identity provider: %s", req.context.request_id, req.method, req.path, error)
-    message = "The identity provider does not answer as it should; begin the sign-in again in a moment"
-    _on_api_error(req, resp, external("identity_provider", message), params)
-
-
-def _on_http_error(req: Any, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+def _of_falcon(req: falcon.Request, error: falcon.HTTPError) -> ApiError:
     """Falcon's own: 405 above all, and 400 for what it can't parse itself."""
     status = int(str(error.status)[:3])
     code = {404: "NOT_FOUND"}.get(status, INVALID_REQUEST)
@@ -327,5 +274,4 @@ def _on_http_error(req: Any, resp: falcon.Response, error: falcon.HTTPError, par
     if status == 405:
         text = f"{req.method} is not possible here; Allow names what is"
     headers = {name: value for name, value in dict(error.headers or {}).items() if name.lower() == "allow"}
-    refused = ApiError(status, code, text, {"field": None, "error": text}, headers)
-    _on_api_error(req, resp, refused, params)
+    return ApiError(status, code, text, {"field": None, "error": text}, headers)

@@ -13,14 +13,17 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from actors.bus.events import Publisher
 from actors.bus.loop import Loop
 from actors.bus.mailbox import Mailbox
-from actors.bus.messages.common import Unreachable
+from actors.bus.messages.common import Failed, Unreachable
+from api.errors import PeerUnavailable
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 GRACE = 1.0
 """Seconds beyond the deadline of a question before the asking thread gives up on the loop itself."""
@@ -36,6 +39,14 @@ class Bridge(Protocol):
     def publish(self, topic: str, message: Any) -> None:
         """Say a fact on the events plane, some time soon."""
         ...
+
+
+def request(bridge: Bridge, to: str, message: Any, *kinds: type[R], timeout: float = 5.0) -> R:
+    """The reply of the actor `to`, one of `kinds`. Raises `PeerUnavailable` when there is none or another one."""
+    reply = bridge.ask(to, message, timeout)
+    if isinstance(reply, kinds):
+        return reply
+    raise PeerUnavailable(to, reply.error if isinstance(reply, Failed) else repr(reply))
 
 
 class LoopBridge:

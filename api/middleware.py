@@ -16,9 +16,9 @@ import falcon
 from actors.net.client_key import client_key
 from api.audit import Origin, serving
 from api.container import Services
+from api.errors import Denied, TooBusy, Unauthenticated
 from api.http.body_limits import GATE, BodyGate
 from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
-from api.http.errors import ApiError, forbidden, rate_limited
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
@@ -81,14 +81,14 @@ class RequestMiddleware:
             else:
                 self._count(caller.identity, req, resp, caller.interactive, caller.user.id if caller.key else None)
 
-    def _refusal(self, req: falcon.Request) -> ApiError | None:
+    def _refusal(self, req: falcon.Request) -> Denied | None:
         """Why this client may not reach the API at all; None when it may."""
         security, trusted = self._services.settings.security, self._services.settings.server.trusted_proxies
         if security.ip_whitelist and not is_within(req.context.address, security.ip_whitelist):
-            return forbidden("the address of the client is not in security.ip_whitelist")
+            return Denied("the address of the client is not in security.ip_whitelist")
         forwarded = req.get_header("X-Forwarded-Proto")
         if security.https_only and not is_secure(req.env["wsgi.url_scheme"], req.remote_addr, forwarded, trusted):
-            return forbidden("security.https_only: the request did not come by TLS")
+            return Denied("security.https_only: the request did not come by TLS")
         return None
 
     def _identify(self, req: falcon.Request) -> None:
@@ -97,11 +97,11 @@ class RequestMiddleware:
             return
         try:
             caller = self._services.authenticator.caller(key, authorization, req.context.address)
-        except ApiError as error:
+        except (Unauthenticated, Denied, TooBusy) as error:
             req.context.refusal = error  # for operations that need a caller; the others don't mind
         else:
             if caller.method == "basic" and req.method not in SAFE and _is_cross_site(req):
-                req.context.refusal = forbidden("a page of another origin can't use the credentials of a browser")
+                req.context.refusal = Denied("a page of another origin can't use the credentials of a browser")
                 return
             req.context.caller = req.context.origin.caller = caller
 
@@ -122,7 +122,7 @@ class RequestMiddleware:
         if gate is not None:
             gate.rate_headers = verdict.headers
         if verdict.retry_after:
-            raise rate_limited(verdict.retry_after)
+            raise TooBusy(verdict.retry_after)
 
 
 def _is_cross_site(req: falcon.Request) -> bool:

@@ -11,7 +11,7 @@ class Entries:
     """The actor classes, `package.module:Class`."""
 
     api: str = "api.process:ApiActor"
-    tls: str = "api.server.tls_terminator:TlsFront"
+    tls: str = "api.server.tls_terminator:TlsTerminator"
     forwarding: str = "actors.forwarding.actor:ForwardingActor"
     metrics: str = "actors.metrics.actor:MetricsActor"
     logs: str = "actors.logs.actor:LogsActor"

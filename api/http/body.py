@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import falcon
 from pydantic import BaseModel
 
+from api.errors import Invalid, TooBusy
 from api.http.body_limits import GATE, SMALL, BodyAwaited, BodyGate
-from api.http.errors import ApiError, invalid, rate_limited
+from api.http.errors import ApiError, invalid
 from api.http.validation import validated
 
 MAX_BODY = 1024 * 1024
@@ -33,7 +34,7 @@ M = TypeVar("M", bound=BaseModel)
 def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
     """All of the body. Raises `ApiError` 413 when there are more than `most` bytes of it.
 
-    Raises `BodyAwaited` when it has not been read from the connection yet, and 429 when it can't be now.
+    Raises `BodyAwaited` when it has not been read from the connection yet, and `TooBusy` when it can't be now.
     """
     gate: BodyGate | None = request.env.get(GATE)
     if (request.content_length or 0) > most or (gate is not None and most <= SMALL):
@@ -41,7 +42,7 @@ def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
     if gate is not None and not gate.body_is_here:
         caller = request.context.caller
         if not gate.open(most, caller.user.id if caller else request.context.address):
-            raise rate_limited(RETRY_AFTER, "Too many large bodies are being received at once")
+            raise TooBusy(RETRY_AFTER, "Too many large bodies are being received at once")
         raise BodyAwaited
     content: bytes = request.bounded_stream.read(most + 1)
     if len(content) > most:
@@ -61,7 +62,8 @@ def read_model(
     optional: bool = False,
     most: int = MAX_BODY,
 ) -> M:
-    """The body as a `model`; with `optional` an empty body is an empty object. Raises `ApiError` 400, 413, 415."""
+    """The body as a `model`; with `optional` an empty body is an empty object. Raises `Invalid`, `ApiError` 413,
+    415."""
     content = read_body(request, most)
     if content.strip():
         _require_json_type(request)
@@ -72,21 +74,21 @@ def read_model(
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """The JSON object in `content`. Raises `ApiError` 400."""
+    """The JSON object in `content`. Raises `Invalid`."""
     if not content.strip():
-        raise invalid(None, "a JSON object is required as the body")
+        raise Invalid(None, "a JSON object is required as the body")
     try:
         value = json.loads(
             content.decode("utf-8"), object_pairs_hook=_object, parse_float=_number, parse_constant=_no_constant
         )
     except RecursionError as error:
-        raise invalid(None, "the body is nested too deeply") from error
+        raise Invalid(None, "the body is nested too deeply") from error
     except UnicodeDecodeError as error:
-        raise invalid(None, "the body is not UTF-8") from error
+        raise Invalid(None, "the body is not UTF-8") from error
     except ValueError as error:
-        raise invalid(None, f"the body is not valid JSON: {error}") from error
+        raise Invalid(None, f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
-        raise invalid(None, "the body must be a JSON object")
+        raise Invalid(None, "the body must be a JSON object")
     _refuse_the_unwritable(value, 0)
     return value
 
@@ -120,10 +122,10 @@ def _no_constant(name: str) -> Any:
 
 def _refuse_the_unwritable(value: Any, depth: int) -> None:
     if depth > _DEEPEST:
-        raise invalid(None, "the body is nested too deeply")
+        raise Invalid(None, "the body is nested too deeply")
     if isinstance(value, str):
         if _SURROGATE.search(value):
-            raise invalid(None, "the body holds half of a surrogate pair")
+            raise Invalid(None, "the body holds half of a surrogate pair")
     elif isinstance(value, dict):
         for name, item in value.items():
             _refuse_the_unwritable(name, depth + 1)

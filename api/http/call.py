@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from api.container import Services
-from api.http.errors import unauthorized
+from api.errors import Unauthenticated
 from api.http.query import Query
 from api.security.authentication import Caller
 
@@ -37,7 +37,7 @@ class Call:
     def caller(self) -> Caller:
         """Who asks; only for operations that need somebody."""
         if self.identified is None:
-            raise unauthorized()
+            raise Unauthenticated
         return self.identified
 
     @property

@@ -1,21 +1,38 @@
-"""The error table of the API: what may go wrong, as exceptions made of data, and their envelope.
+"""The error table of the API: what each error is in HTTP, and the envelope of a failure.
 
-Everything that the API refuses is an `ApiError`; it is turned into an answer in one place (`api.app`).
+Everything that is refused is raised: as an error of the domain (`api.errors`, `api.store`), which `TABLE` translates,
+or as an `ApiError` where HTTP itself is at fault. One handler (`api.app`) makes responses of all of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
-from config.model.fields import field_path
+from actors.bus.messages.common import LOGS, METRICS, SUPERVISOR, WEBHOOKS
+from api.errors import (
+    IDENTITY_PROVIDER,
+    Denied,
+    InvalidMany,
+    MissingPermission,
+    NotFound,
+    NotReady,
+    PeerUnavailable,
+    StaleRevision,
+    TooBusy,
+    Unauthenticated,
+)
+from api.store.interface import RevisionConflict, StoreError
+from config.model.fields import InvalidProxy
+from config.settings.runtime import ReadOnlySetting
 
 INVALID_REQUEST = "INVALID_REQUEST"
+NOT_VALID = "The request is not valid"
 
 
 class ApiError(Exception):
-    """An answer with a failure envelope. `headers` go with it."""
+    """A response with a failure envelope. `headers` go with it."""
 
     def __init__(
         self, status: int, code: str, message: str, details: Any = None, headers: dict[str, str] | None = None
@@ -28,7 +45,7 @@ class ApiError(Exception):
         self.headers = headers or {}
 
     def envelope(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The body of the response."""
         error = {"code": self.code, "message": self.message, "details": self.details}
         return {"success": False, "error": error}
 
@@ -38,61 +55,9 @@ def envelope_bytes(code: str, message: str, details: Any) -> bytes:
     return json.dumps(ApiError(0, code, message, details).envelope()).encode()
 
 
-def invalid(field: str | None, error: str, status: int = 400) -> ApiError:
-    """400 for one field; `field` None means the request as a whole."""
-    return ApiError(status, INVALID_REQUEST, "The request is not valid", {"field": field, "error": error})
-
-
-def invalid_fields(problems: Sequence[tuple[str, str]]) -> ApiError:
-    """400 for several fields, the first of them up front."""
-    field, error = problems[0]
-    details: dict[str, Any] = {"field": field, "error": error}
-    if len(problems) > 1:
-        details["errors"] = [{"field": name, "error": text} for name, text in problems]
-    return ApiError(400, INVALID_REQUEST, "The request is not valid", details)
-
-
-def from_problems(problems: Sequence[Any], read_only: frozenset[str]) -> ApiError:
-    """400 with what pydantic found: the entries of `ValidationError.errors()`."""
-    return invalid_fields([_problem(each, read_only) for each in problems])
-
-
-def unauthorized(message: str = "Valid credentials are required", code: str = "UNAUTHORIZED") -> ApiError:
-    """401. Both schemes are offered."""
-    challenge = 'Bearer realm="proxyfleet", Basic realm="proxyfleet", charset="UTF-8"'
-    return ApiError(401, code, message, {}, {"WWW-Authenticate": challenge})
-
-
-def forbidden(reason: str) -> ApiError:
-    """403 for a rule: scope, address, kind of credential."""
-    return ApiError(403, "FORBIDDEN", "This is not allowed", {"reason": reason})
-
-
-def lacks_permission(permission: str, by_key: bool) -> ApiError:
-    """403 that names the permission; keys and users have codes of their own."""
-    code = "INSUFFICIENT_PERMISSIONS" if by_key else "FORBIDDEN"
-    return ApiError(403, code, f"The permission {permission} is required", {"required_permission": permission})
-
-
-def not_found(what: str) -> ApiError:
-    """404 for a resource or a path."""
-    return ApiError(404, "NOT_FOUND", f"{what} was not found", {})
-
-
-def rate_limited(retry_after: int, message: str = "Too many requests") -> ApiError:
-    """429 with `Retry-After`."""
-    headers = {"Retry-After": str(retry_after)}
-    return ApiError(429, "RATE_LIMITED", message, {"retry_after": retry_after}, headers)
-
-
-def unavailable(message: str, retry_after: int = 1) -> ApiError:
-    """503 with `Retry-After` (seconds): the process that is asked starts, or can't be asked just now."""
-    return ApiError(503, "UNAVAILABLE", message, {}, {"Retry-After": str(retry_after)})
-
-
-def external(service: str, message: str) -> ApiError:
-    """502: a service elsewhere does not answer as it should; the caller may try again."""
-    return ApiError(502, "EXTERNAL_SERVICE_ERROR", message, {"service": service})
+def invalid(field: str | None, error: str, status: int) -> ApiError:
+    """A 4xx for one field or header; `field` None means the request as a whole. A plain 400 is `Invalid`."""
+    return ApiError(status, INVALID_REQUEST, NOT_VALID, {"field": field, "error": error})
 
 
 def internal(request_id: str, message: str = "The server could not do this") -> ApiError:
@@ -100,24 +65,76 @@ def internal(request_id: str, message: str = "The server could not do this") -> 
     return ApiError(500, "INTERNAL_ERROR", message, {"request_id": request_id})
 
 
-def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
-    field = field_path(error["loc"])
-    if error["type"] == "extra_forbidden":
-        return field, "is read-only" if field in read_only else "is not a known field"
-    if error["type"] == "null_field":
-        return field_path((*error["loc"], str(error["ctx"]["field"]))), "must not be null"
-    if error["type"] == "bad_entry":
-        return f"{field}[{error['ctx']['index']}]", str(error["msg"])
-    if error["type"] == "missing":
-        return field, "is required"
-    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
-        return field, "must be an object"
-    if error["type"] == "literal_error":
-        return field, f"must be one of {_choices(str(error['ctx']['expected']))}"
-    text = str(error["msg"]).removeprefix("Value error, ")
-    return field, text[:1].lower() + text[1:]
+def translated(error: Exception, request_id: str) -> ApiError | None:
+    """The response to `error`; None for what has no row in `TABLE`."""
+    if isinstance(error, ApiError):
+        return error
+    row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), None)
+    return None if row is None else row(error, request_id)
 
 
-def _choices(expected: str) -> str:
-    """pydantic's `'a', 'b' or 'c'`, as the other messages write it."""
-    return expected.replace(" or ", ", ").replace("'", "")
+def _invalid_fields(error: InvalidMany, _request_id: str) -> ApiError:
+    """The first problem up front, all of them when there are several."""
+    field, text = error.problems[0]
+    details: dict[str, Any] = {"field": field, "error": text}
+    if len(error.problems) > 1:
+        details["errors"] = [{"field": name, "error": text} for name, text in error.problems]
+    return ApiError(400, INVALID_REQUEST, NOT_VALID, details)
+
+
+def _missing_permission(error: MissingPermission, _request_id: str) -> ApiError:
+    """Keys and users have codes of their own."""
+    code = "INSUFFICIENT_PERMISSIONS" if error.by_key else "FORBIDDEN"
+    return ApiError(403, code, str(error), {"required_permission": error.permission})
+
+
+def _unauthenticated(error: Unauthenticated, _request_id: str) -> ApiError:
+    """Both schemes are offered."""
+    challenge = 'Bearer realm="proxyfleet", Basic realm="proxyfleet", charset="UTF-8"'
+    return ApiError(401, error.code, str(error), error.details, {"WWW-Authenticate": challenge})
+
+
+def _too_busy(error: TooBusy, _request_id: str) -> ApiError:
+    headers = {"Retry-After": str(error.retry_after)}
+    return ApiError(429, "RATE_LIMITED", str(error), {"retry_after": error.retry_after}, headers)
+
+
+def _peer_unavailable(error: PeerUnavailable, request_id: str) -> ApiError:
+    """A change that needs the supervisor can't be made: 500. The others start again within moments: 503."""
+    if error.peer == SUPERVISOR:
+        return internal(request_id, "The supervisor does not answer; try again in a moment")
+    if error.peer == IDENTITY_PROVIDER:
+        message = "The identity provider does not answer as it should; begin the sign-in again in a moment"
+        return ApiError(502, "EXTERNAL_SERVICE_ERROR", message, {"service": IDENTITY_PROVIDER})
+    if error.peer in _PEERS:
+        return _unavailable(f"{_PEERS[error.peer]} does not answer; try again in a moment")
+    return _unavailable("The proxy's process does not answer; its runtime says more")
+
+
+_PEERS = {METRICS: "The metrics collector", WEBHOOKS: "The webhook sender", LOGS: "The log indexer"}
+
+
+def _unavailable(message: str) -> ApiError:
+    return ApiError(503, "UNAVAILABLE", message, {}, {"Retry-After": "1"})
+
+
+TABLE: dict[type[Exception], Callable[[Any, str], ApiError]] = {
+    InvalidMany: _invalid_fields,
+    InvalidProxy: lambda error, _: invalid(error.field, error.error, 400),
+    ReadOnlySetting: lambda error, _: invalid(error.field, error.error, 400),
+    Unauthenticated: _unauthenticated,
+    Denied: lambda error, _: ApiError(403, "FORBIDDEN", "This is not allowed", {"reason": error.reason}),
+    MissingPermission: _missing_permission,
+    NotFound: lambda error, _: ApiError(404, "NOT_FOUND", str(error), {}),
+    StaleRevision: lambda error, _: invalid("If-Match", str(error), 412),
+    RevisionConflict: lambda error, _: invalid(
+        "If-Match", f"the resource was changed at this moment; it is at {error.actual} now", 412
+    ),
+    TooBusy: _too_busy,
+    StoreError: lambda _, request_id: internal(
+        request_id, "The configuration could not be written; nothing was changed"
+    ),
+    PeerUnavailable: _peer_unavailable,
+    NotReady: lambda error, _: _unavailable(str(error)),
+}
+"""By the class of an error, or its nearest base: `(error, id of the request)` to the response."""

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from actors.sqlite import open_database
-from api.http.errors import invalid, rate_limited
+from api.errors import Invalid, TooBusy
 from api.store.interface import StoreError
 from config.files.paths import DataDir, PathError
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -65,11 +65,11 @@ class Idempotency:
     def once(self, caller: str, key: str, request: Any, execute: Callable[[], Answer]) -> tuple[Answer, bool]:
         """What `execute` gives, or gave when `caller` sent `key` before, and whether that was before.
 
-        `request` is what must be the same; it and the answer are JSON-like. Raises `ApiError` 400 for a bad key or one
-        of another request, 429 while the first one takes long, and what `execute` raises.
+        `request` is what must be the same; it and the answer are JSON-like. Raises `Invalid` for a bad key or one of
+        another request, `TooBusy` while the first one takes long, and what `execute` raises.
         """
         if not _KEY.fullmatch(key):
-            raise invalid(HEADER, "must be 1 to 255 visible ASCII characters")
+            raise Invalid(HEADER, "must be 1 to 255 visible ASCII characters")
         mark = _digest([caller, key])
         with self._turn(mark):
             kept = self._find(mark)
@@ -78,7 +78,7 @@ class Idempotency:
                 self._keep(mark, {"request": _digest(request), "answer": answer})
                 return answer, False
         if kept["request"] != _digest(request):
-            raise invalid(HEADER, "was used for another request within the last 24 hours")
+            raise Invalid(HEADER, "was used for another request within the last 24 hours")
         return dict(kept["answer"]), True
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Idempotency:
             turn.wanted += 1
         try:
             if not turn.lock.acquire(timeout=LONGEST_WAIT):
-                raise rate_limited(1, "The first request with this Idempotency-Key is still under way")
+                raise TooBusy(1, "The first request with this Idempotency-Key is still under way")
             try:
                 yield
             finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import falcon
 
-from api.http.errors import invalid
+from api.errors import Invalid
 from api.http.query_schema import Parameter
 from config.model.access import one_address
 from config.text.formatting import parse_moment
@@ -17,7 +17,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
 class Query:
-    """The query of one request. All methods raise `ApiError` 400.
+    """The query of one request. All methods raise `Invalid`.
 
     `declared` is what the operation says that it reads (`api.operations.query_parameters`); reading another name is a
     bug: `KeyError`.
@@ -31,7 +31,7 @@ class Query:
         """Refuse parameters that mean nothing here: an answer that ignored a filter would be taken for filtered."""
         for name in self._params:
             if name not in self._declared:
-                raise invalid(name, f"unknown parameter; allowed: {', '.join(sorted(self._declared))}")
+                raise Invalid(name, f"unknown parameter; allowed: {', '.join(sorted(self._declared))}")
 
     def text(self, name: str) -> str | None:
         """The value of a parameter that may occur once; None when it doesn't occur."""
@@ -39,7 +39,7 @@ class Query:
             raise KeyError(f"the operation does not declare the parameter {name}")
         value = self._params.get(name)
         if isinstance(value, list):
-            raise invalid(name, "must not be given twice")
+            raise Invalid(name, "must not be given twice")
         if value is not None:
             _check_length(name, value, self._declared[name].schema)
         return value
@@ -50,13 +50,13 @@ class Query:
         try:
             return None if value is None else one_address(value)
         except ValueError as error:
-            raise invalid(name, str(error)) from error
+            raise Invalid(name, str(error)) from error
 
     def one_of(self, name: str, allowed: Collection[str]) -> str | None:
         """A value out of a few."""
         value = self.text(name)
         if value is not None and value not in allowed:
-            raise invalid(name, f"must be one of {', '.join(allowed)}")
+            raise Invalid(name, f"must be one of {', '.join(allowed)}")
         return value
 
     def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
@@ -65,7 +65,7 @@ class Query:
         if value is None:
             return default
         if not _INTEGER.fullmatch(value) or not lowest <= int(value) <= highest:
-            raise invalid(name, f"must be an integer from {lowest} to {highest}")
+            raise Invalid(name, f"must be an integer from {lowest} to {highest}")
         return int(value)
 
     def moment(self, name: str, default: float) -> float:
@@ -76,11 +76,11 @@ class Query:
         try:
             return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
         except ValueError as error:
-            raise invalid(name, str(error)) from error
+            raise Invalid(name, str(error)) from error
 
 
 def _check_length(name: str, value: str, schema: Mapping[str, Any]) -> None:
     if len(value) < schema.get("minLength", 0):
-        raise invalid(name, "must not be empty")
+        raise Invalid(name, "must not be empty")
     if len(value) > schema.get("maxLength", len(value)):
-        raise invalid(name, f"must have at most {schema['maxLength']} characters")
+        raise Invalid(name, f"must have at most {schema['maxLength']} characters")

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from api.http.errors import from_problems
+from api.errors import InvalidMany
+from config.model.fields import field_path
 
 ROUNDS = 20
 """Each looks through all of a body; nobody sends more nulls in earnest."""
@@ -22,11 +23,11 @@ Path = tuple[str | int, ...]
 
 
 def validated(model: type[M], given: dict[str, Any], read_only: frozenset[str]) -> M:
-    """`given` as a `model`. Raises `ApiError` 400 that names everything that is wrong."""
+    """`given` as a `model`. Raises `InvalidMany` that names everything that is wrong."""
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise from_problems(_all_problems(model, given, error), read_only) from error
+        raise InvalidMany([_problem(each, read_only) for each in _all_problems(model, given, error)]) from error
 
 
 def _all_problems(model: type[BaseModel], given: dict[str, Any], error: ValidationError) -> Sequence[Any]:
@@ -71,3 +72,26 @@ def _without(given: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | N
         except (KeyError, IndexError, TypeError):
             return None
     return copy
+
+
+def _problem(error: Any, read_only: frozenset[str]) -> tuple[str, str]:
+    field = field_path(error["loc"])
+    if error["type"] == "extra_forbidden":
+        return field, "is read-only" if field in read_only else "is not a known field"
+    if error["type"] == "null_field":
+        return field_path((*error["loc"], str(error["ctx"]["field"]))), "must not be null"
+    if error["type"] == "bad_entry":
+        return f"{field}[{error['ctx']['index']}]", str(error["msg"])
+    if error["type"] == "missing":
+        return field, "is required"
+    if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        return field, "must be an object"
+    if error["type"] == "literal_error":
+        return field, f"must be one of {_choices(str(error['ctx']['expected']))}"
+    text = str(error["msg"]).removeprefix("Value error, ")
+    return field, text[:1].lower() + text[1:]
+
+
+def _choices(expected: str) -> str:
+    """pydantic's `'a', 'b' or 'c'`, as the other messages write it."""
+    return expected.replace(" or ", ", ").replace("'", "")

@@ -24,7 +24,7 @@ from actors.bus.messages.fleet import (
     ValidateSettings,
 )
 from api.container import Services
-from api.http.errors import ApiError
+from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.document import ConfigDocument
 from api.import_export.plan import PASSWORDS_MAX, Order, Plan, Problems, Step, Surroundings
 from api.import_export.proxies import plan_proxies
@@ -35,10 +35,9 @@ from api.import_export.webhooks import plan_webhooks
 from api.operator.bootstrap import ADMINISTRATOR
 from api.services import api_keys, settings, users
 from api.services.api_keys import ApiKey
-from api.services.proxies import read_specs, stale
+from api.services.proxies import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
-from api.services.supervisor_link import SupervisorLost
 from api.services.users import User
 from api.store import StoreError, Write
 from config.files.paths import forget_initial_password
@@ -58,14 +57,14 @@ class Outcome:
 
 
 def run(services: Services, order: Order) -> Outcome:
-    """Carry out an import, or try it. Raises `ApiError` (400, 412), `SupervisorLost`, `StoreError`."""
+    """Carry out an import, or try it. Raises `Invalid`, `StaleRevision`, `PeerUnavailable`, `StoreError`."""
     _refuse_too_many_passwords(order.document)
     plan = make_plan(services, order)  # hashing takes its time, so nobody waits for it
     with _held(services):
         if read_state(services.store).revisions != plan.state.revisions:
             plan = make_plan(services, order)
         if order.if_match not in (None, plan.state.mark):
-            raise stale(plan.state.mark)
+            raise StaleRevision(plan.state.mark)
         if not plan.pending() and not plan.changed_settings:
             return Outcome(plan, plan.state.mark, moved=False)
         with _bound(services, plan, keep=not order.dry_run):
@@ -83,7 +82,7 @@ def run(services: Services, order: Order) -> Outcome:
 
 
 def make_plan(services: Services, order: Order) -> Plan:
-    """What is to be done. Raises `ApiError` 400 with all that is wrong, `StoreError`."""
+    """What is to be done. Raises `InvalidMany` with all that is wrong, `StoreError`."""
     state, problems, now = read_state(services.store), Problems(), time.time()
     held, proxies = services.settings, services.proxies
     around = Surroundings(services.seal, held, proxies.tls, proxies.default_timeout, proxies.upstream_policy, now)
@@ -162,17 +161,15 @@ def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str
         if isinstance(reply, ListenerRefused):
             problems.add(f"{step.path}.{reply.field}", reply.error)
         elif not isinstance(reply, ListenerReserved):
-            raise SupervisorLost(repr(reply))
+            raise PeerUnavailable(SUPERVISOR, repr(reply))
     problems.refuse()
 
 
 def _prepare(services: Services, stored: Any) -> None:
     try:
         services.live.prepare(stored)
-    except ApiError as error:
-        field = error.details.get("field")
-        error.details["field"] = f"settings.{field}" if field else "settings"
-        raise
+    except Invalid as error:
+        raise Invalid(f"settings.{error.field}" if error.field else "settings", error.error) from error
 
 
 def _let_go(services: Services, plan: Plan, wanted: Sequence[Step[Any]]) -> None:
@@ -209,7 +206,7 @@ def _tell(services: Services, plan: Plan) -> Exception | None:
     for tell in _tellings(services, plan):
         try:
             tell()
-        except (SupervisorLost, StoreError) as error:
+        except (PeerUnavailable, StoreError) as error:
             lost = error
     return lost
 
@@ -235,7 +232,7 @@ def _tell_wish(services: Services) -> None:
     reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), WISH_TIMEOUT)
     if not isinstance(reply, Done):
         services.proxies.link.fell_behind(reply)
-        raise SupervisorLost(repr(reply))
+        raise PeerUnavailable(SUPERVISOR, repr(reply))
 
 
 def _ends_tokens(before: User, after: User) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from api.http.errors import invalid_fields
+from api.errors import InvalidMany
 from api.import_export.diff import Difference, differences
 from api.import_export.document import ConfigDocument
 from api.import_export.sealed_secrets import Secrets
@@ -114,9 +114,9 @@ class Problems:
         self._found.append((path, error))
 
     def refuse(self) -> None:
-        """Raise `ApiError` 400 if there are any."""
+        """Raise `InvalidMany` if there are any."""
         if self._found:
-            raise invalid_fields(self._found[:MOST_PROBLEMS])
+            raise InvalidMany(self._found[:MOST_PROBLEMS])
 
 
 @dataclass(frozen=True, slots=True)

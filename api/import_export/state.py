@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from api.http.errors import rate_limited
+from api.errors import TooBusy
 from api.services import proxy_cache, settings, users, webhooks
 from api.services.proxy_cache import StoredProxy
 from api.services.users import User
@@ -54,7 +54,7 @@ ROUNDS = 50
 def read_state(store: Store) -> State:
     """Proxies by name, users by name without regard to case, webhooks oldest first; all as of one moment.
 
-    Raises `ApiError` 429 while there is no moment without a change.
+    Raises `TooBusy` while there is no moment without a change.
     """
     found, again = _find(store), _find(store)
     for _ in range(ROUNDS):
@@ -62,7 +62,7 @@ def read_state(store: Store) -> State:
             break
         found, again = again, _find(store)  # there was a change between, maybe of several of them
     else:
-        raise rate_limited(1, "The configuration is changed all the time")
+        raise TooBusy(1, "The configuration is changed all the time")
     loaded = [StoredHook(WebhookRecord.model_validate(each.body), each.revision) for each in found[webhooks.COLLECTION]]
     people = [StoredUser(users.load(each), each.revision) for each in found[users.COLLECTION]]
     return State(

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from actors.net.own_requests import OutgoingGuard
-from api.oauth.errors import ProviderLost
+from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from api.oauth.transport import get_object
 from config.settings.oauth import DISCOVERY_SUFFIX, SHARED_TENANTS, OAuth2, ProviderUrl
 
@@ -44,7 +44,7 @@ class Endpoints:
 
 
 def find_endpoints(settings: OAuth2, guard: OutgoingGuard) -> Endpoints:
-    """The endpoints for these settings, if need be by a request to the provider. Raises `ProviderLost`."""
+    """The endpoints for these settings, if need be by a request to the provider. Raises `PeerUnavailable`."""
     if settings.provider == "github":
         return _github(settings)
     url = discovery_url(settings)
@@ -76,7 +76,9 @@ def _github(settings: OAuth2) -> Endpoints:
 
 def _explicit(settings: OAuth2) -> Endpoints:
     if settings.authorize_url is None or settings.token_url is None:
-        raise ProviderLost("there is neither a discovery_url nor an authorize_url with a token_url")
+        raise PeerUnavailable(
+            IDENTITY_PROVIDER, "there is neither a discovery_url nor an authorize_url with a token_url"
+        )
     return Endpoints(
         authorize=settings.authorize_url,
         token=settings.token_url,
@@ -91,7 +93,9 @@ def _discovered(settings: OAuth2, url: str, guard: OutgoingGuard) -> Endpoints:
     document = get_object(url, guard)
     issuer = document.get("issuer")
     if not isinstance(issuer, str) or not _is_issuer_of(settings, url, issuer):
-        raise ProviderLost(f"{url}: the issuer {issuer!r} is not the one that this address belongs to")
+        raise PeerUnavailable(
+            IDENTITY_PROVIDER, f"{url}: the issuer {issuer!r} is not the one that this address belongs to"
+        )
     return Endpoints(
         authorize=settings.authorize_url or _address(document, "authorization_endpoint"),
         token=settings.token_url or _address(document, "token_endpoint"),
@@ -117,7 +121,9 @@ def _address(document: dict[str, Any], name: str) -> str:
     try:
         return _URL.validate_python(document.get(name), strict=True)
     except ValidationError as error:
-        raise ProviderLost(f"the discovery document's {name}: {error.errors()[0]['msg']}") from error
+        raise PeerUnavailable(
+            IDENTITY_PROVIDER, f"the discovery document's {name}: {error.errors()[0]['msg']}"
+        ) from error
 
 
 def _optional_address(document: dict[str, Any], name: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from api.oauth.errors import IdentityRefused
+from api.oauth.identity import IdentityRefused
 
 ALGORITHMS = ("RS256", "ES256", "PS256")
 LEEWAY = 30
@@ -44,7 +44,7 @@ class KeySet:
         self._fetched = float("-inf")
 
     def key_for(self, header: dict[str, Any]) -> jwt.PyJWK:
-        """The key for a token with this header. Raises `IdentityRefused`, `ProviderLost`."""
+        """The key for a token with this header. Raises `IdentityRefused`, `PeerUnavailable`."""
         with self._lock:
             if self._clock() - self._fetched >= KEYS_KEPT:
                 self._refresh()
@@ -63,7 +63,7 @@ class KeySet:
 
 
 def claims_of(token: str, keys: KeySet, client_id: str, nonce: str, accepts: Callable[[dict[str, Any]], bool]) -> Any:
-    """The claims of a good ID token. `accepts` judges the issuer. Raises `IdentityRefused`, `ProviderLost`."""
+    """The claims of a good ID token. `accepts` judges the issuer. Raises `IdentityRefused`, `PeerUnavailable`."""
     try:
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in ALGORITHMS:

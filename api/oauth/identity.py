@@ -11,6 +11,10 @@ from email_validator import EmailNotValidError, validate_email
 LONGEST_SUBJECT = 255
 
 
+class IdentityRefused(Exception):
+    """Who it is was not proven, or may not sign in; the text may be shown to them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A person at a provider. `issuer` and `subject` are who it is, for good; everything else may change.

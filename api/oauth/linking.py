@@ -19,8 +19,7 @@ from functools import cache
 from typing import Any
 
 from api.audit import origin
-from api.oauth.errors import IdentityRefused
-from api.oauth.identity import Identity, domain_of, same_address
+from api.oauth.identity import Identity, IdentityRefused, domain_of, same_address
 from api.services import users
 from api.services.users import OAuthLink, User
 from api.store import Store

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from actors.net.client_key import client_key
-from api.oauth.errors import StateRefused
+from api.errors import Invalid
 
 LIFETIME = 600
 """Seconds that somebody may take at the provider."""
@@ -68,18 +68,18 @@ class PendingSignIns:
     def take(self, state: str, cookies: Mapping[str, str] | None) -> Started:
         """The sign-in that goes with `state`, once. `cookies` None: a program asks, which keeps its states itself.
 
-        Raises `StateRefused`, and then the state is used all the same.
+        Raises `Invalid`, and then the state is used all the same.
         """
         with self._lock:
             self._drop_old(self._clock())
             entry = self._drop(state)
         if entry is None:
-            raise StateRefused(_UNKNOWN)
+            raise Invalid("state", _UNKNOWN)
         given = None if cookies is None else cookies.get(cookie_name(state), "")
         if given is not None and not hmac.compare_digest(
             given.encode("utf-8", "replace"), entry.started.cookie.encode()
         ):
-            raise StateRefused("belongs to a sign-in that was not begun in this browser; begin the sign-in again")
+            raise Invalid("state", "belongs to a sign-in that was not begun in this browser; begin the sign-in again")
         return entry.started
 
     def _drop_old(self, now: float) -> None:

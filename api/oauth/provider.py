@@ -11,10 +11,10 @@ from urllib.parse import quote
 import requests
 
 from actors.net.own_requests import OutgoingGuard
+from api.errors import IDENTITY_PROVIDER, Invalid, PeerUnavailable
 from api.oauth.endpoints import Endpoints, find_endpoints
-from api.oauth.errors import CodeRefused, IdentityRefused, ProviderLost
 from api.oauth.id_token import KeySet, claims_of
-from api.oauth.identity import Identity, address_of, subject_of, verified_address
+from api.oauth.identity import Identity, IdentityRefused, address_of, subject_of, verified_address
 from api.oauth.transport import bind, get_json, get_object
 from config.settings.oauth import OAuth2
 
@@ -30,7 +30,7 @@ _BAD_CODE = ("invalid_grant", "bad_verification_code")
 
 
 class Provider:
-    """Thread-safe. Methods raise `OAuthFailure`."""
+    """Thread-safe. Methods raise `Invalid`, `IdentityRefused`, `PeerUnavailable`."""
 
     def __init__(
         self, settings: OAuth2, guard: Callable[[], OutgoingGuard], clock: Callable[[], float] = time.monotonic
@@ -43,7 +43,7 @@ class Provider:
         self._found: Endpoints | None = None
         self._keys: KeySet | None = None
         self._until = float("-inf")
-        self._failure: ProviderLost | None = None
+        self._failure: PeerUnavailable | None = None
 
     def authorization_url(self, state: str, nonce: str, verifier: str) -> str:
         """Where the browser goes (RFC 6749 section 4.1.1, RFC 7636 section 4.3)."""
@@ -54,7 +54,7 @@ class Provider:
         return url
 
     def identity(self, code: str, nonce: str, verifier: str) -> Identity:
-        """Who has signed in. Raises `CodeRefused`, `IdentityRefused`, `ProviderLost`."""
+        """Who has signed in. Raises `Invalid`, `IdentityRefused`, `PeerUnavailable`."""
         endpoints = self._endpoints()
         tokens = self._exchange(endpoints, code, verifier)
         if self._settings.provider == "github":
@@ -77,7 +77,7 @@ class Provider:
         with self._lock:
             if self._clock() < self._until:
                 if self._failure is not None:
-                    raise ProviderLost(str(self._failure))
+                    raise PeerUnavailable(IDENTITY_PROVIDER, self._failure.detail)
             else:
                 self._find()
             assert self._found is not None
@@ -86,7 +86,7 @@ class Provider:
     def _find(self) -> None:
         try:
             found = find_endpoints(self._settings, self._guard())
-        except ProviderLost as error:
+        except PeerUnavailable as error:
             self._failure, self._until = error, self._clock() + FAILURE_KEPT
             raise
         if self._found is None or found.jwks != self._found.jwks:
@@ -133,13 +133,13 @@ class Provider:
                 tokens: Mapping[str, Any] = client.fetch_token(endpoints.token, code=code, code_verifier=verifier)
         except OAuthError as error:
             if error.error in _BAD_CODE:
-                raise CodeRefused("was refused by the provider: wrong, used already or too old") from error
+                raise Invalid("code", "was refused by the provider: wrong, used already or too old") from error
             said = f"{error.error}: {error.description}"  # repr, since it may hold anything
-            raise ProviderLost(f"{endpoints.token}: {said[:_LONGEST_SAID]!r}") from error
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {said[:_LONGEST_SAID]!r}") from error
         except (requests.RequestException, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise ProviderLost(f"{endpoints.token}: {error}") from error
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: {error}") from error
         if not isinstance(tokens.get("access_token"), str):
-            raise ProviderLost(f"{endpoints.token}: the answer has no access token")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the answer has no access token")
         return tokens
 
     # --- tokens to a person ---
@@ -147,7 +147,7 @@ class Provider:
     def _of_id_token(self, endpoints: Endpoints, tokens: Mapping[str, Any], nonce: str) -> Identity:
         token = tokens.get("id_token")
         if not isinstance(token, str):
-            raise ProviderLost(f"{endpoints.token}: the answer has no ID token")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.token}: the answer has no ID token")
         keys = self._key_set(str(endpoints.jwks))
         said = claims_of(token, keys, self._settings.client_id, nonce, endpoints.accepts_issuer)
         subject = subject_of(said["sub"])
@@ -174,14 +174,14 @@ class Provider:
         said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
         subject = subject_of(said.get("sub", said.get("id")))
         if subject is None:
-            raise ProviderLost(f"{endpoints.userinfo}: there is neither a sub nor an id")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.userinfo}: there is neither a sub nor an id")
         return Identity(self._name(), endpoints.issuer, subject, verified_address(said), said)
 
     def _of_github(self, endpoints: Endpoints, tokens: Mapping[str, Any]) -> Identity:
         said = get_object(str(endpoints.userinfo), self._guard(), tokens["access_token"])
         subject = subject_of(said.get("id"))
         if subject is None:
-            raise ProviderLost(f"{endpoints.userinfo}: there is no id")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{endpoints.userinfo}: there is no id")
         addresses = get_json(f"{endpoints.userinfo}/emails?per_page=100", self._guard(), tokens["access_token"])
         return Identity(self._name(), endpoints.issuer, subject, _primary(addresses), said)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from actors.net.own_requests import OutgoingGuard
-from api.oauth.errors import Busy
+from api.errors import TooBusy
 from api.oauth.identity import Identity
 from api.oauth.pending import PendingSignIns, Started
 from api.oauth.provider import Provider
@@ -29,7 +29,8 @@ class Begun(NamedTuple):
 class SignIns:
     """Those with one set of settings; with others there are others. Thread-safe.
 
-    Methods raise `OAuthFailure`, and must not be called while the settings have it disabled.
+    Methods raise `Invalid`, `TooBusy`, `IdentityRefused`, `PeerUnavailable`, and must not be called while the settings
+    have it disabled.
     """
 
     def __init__(self, settings: OAuth2, guard: Callable[[], OutgoingGuard]) -> None:
@@ -54,7 +55,7 @@ class SignIns:
     @contextmanager
     def _slot(self) -> Iterator[None]:
         if not self._slots.acquire(blocking=False):
-            raise Busy
+            raise TooBusy(1, "Too many sign-ins are waiting for the identity provider")
         try:
             yield
         finally:

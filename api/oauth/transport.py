@@ -20,7 +20,7 @@ from requests.utils import get_environ_proxies
 
 from actors.net.guarded_pools import GuardedAdapter, connect_guarded
 from actors.net.own_requests import OutgoingGuard
-from api.oauth.errors import ProviderLost
+from api.errors import IDENTITY_PROVIDER, PeerUnavailable
 from config.settings.oauth import is_loopback
 
 CONNECT_TIMEOUT = 5.0
@@ -34,7 +34,7 @@ _CHUNK = 16 * 1024
 
 
 class BoundedAdapter(GuardedAdapter):
-    """Reads the whole answer within the bounds, whatever the caller asked for. Raises `ProviderLost`."""
+    """Reads the whole answer within the bounds, whatever the caller asked for. Raises `PeerUnavailable`."""
 
     def __init__(self, guard: OutgoingGuard) -> None:
         super().__init__(connect_guarded(guard, CONNECT_TIMEOUT))
@@ -78,22 +78,22 @@ def bind(made: requests.Session, guard: OutgoingGuard) -> None:
 
 
 def get_json(url: str, guard: OutgoingGuard, token: str | None = None) -> Any:
-    """What a GET answers, which must be 200 and JSON; with an access token as bearer. Raises `ProviderLost`."""
+    """What a GET answers, which must be 200 and JSON; with an access token as bearer. Raises `PeerUnavailable`."""
     try:
         with session(guard) as asking:
             answer = asking.get(url, headers={"Accept": "application/json"}, auth=_Bearer(token))
         if answer.status_code != requests.codes.ok:
-            raise ProviderLost(f"{url} answered {answer.status_code}")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered {answer.status_code}")
         return json.loads(answer.content)
     except (requests.RequestException, ValueError, RecursionError) as error:
-        raise ProviderLost(f"{url}: {error}") from error
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: {error}") from error
 
 
 def get_object(url: str, guard: OutgoingGuard, token: str | None = None) -> dict[str, Any]:
     """As `get_json`, if it is an object."""
     found = get_json(url, guard, token)
     if not isinstance(found, dict):
-        raise ProviderLost(f"{url}: the answer is not a JSON object")
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url}: the answer is not a JSON object")
     return found
 
 
@@ -110,16 +110,18 @@ class _Bearer(AuthBase):
 def _whole(response: requests.Response, deadline: float) -> bytes:
     url = response.url
     if 300 <= response.status_code < 400:
-        raise ProviderLost(f"{url} answered with a redirect ({response.status_code}), which is not followed")
+        raise PeerUnavailable(
+            IDENTITY_PROVIDER, f"{url} answered with a redirect ({response.status_code}), which is not followed"
+        )
     if _encoding(response.headers) != "identity":
-        raise ProviderLost(f"{url} answered with a content coding that was not asked for")
+        raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered with a content coding that was not asked for")
     content = bytearray()
     for chunk in response.iter_content(_CHUNK):
         content += chunk
         if len(content) > LARGEST:
-            raise ProviderLost(f"{url} answered with more than {LARGEST} bytes")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} answered with more than {LARGEST} bytes")
         if time.monotonic() > deadline:
-            raise ProviderLost(f"{url} took longer than {DEADLINE:g} s")
+            raise PeerUnavailable(IDENTITY_PROVIDER, f"{url} took longer than {DEADLINE:g} s")
     return bytes(content)
 
 

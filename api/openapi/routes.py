@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+from api.errors import NotFound
 from api.http.call import Call, Document, Reply
-from api.http.errors import not_found
 from api.openapi.document import build
 from api.operations.operation import NONE, V1, Operation, get, resource
 
@@ -67,7 +67,7 @@ def page_file(call: Call) -> Reply:
     """
     name = call.params["file"]
     if name not in _TYPES:
-        raise not_found("The file")
+        raise NotFound("The file")
     return _file(name)
 
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
-from actors.bus.messages.common import Failed
+from actors.bus.messages.common import Failed, forwarding_name
 from actors.bus.messages.forwarding import Explain, Explanation
 from actors.forwarding.access.explain import read_target
 from actors.forwarding.access.policy import without_address
 from actors.forwarding.protocols.failures import Refused
+from api.bus_bridge import request
+from api.errors import Invalid
 from api.http.call import Call, Reply
-from api.http.errors import invalid
-from api.services.proxy_process import ask_process
 from config.model import json_patterns
 from config.model.access import one_address
 from config.model.proxies import refuse_nulls
@@ -57,11 +57,12 @@ def explain_access(call: Call) -> Reply:
     """
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
-        raise invalid("status", "the proxy is inactive, so nobody decides; start it first")
+        raise Invalid("status", "the proxy is inactive, so nobody decides; start it first")
     question = Explain(call.body.client_ip, call.body.user, call.body.target)
-    answer = ask_process(call.services.bridge, proxy.record.id, question, Explanation, Failed)
+    to = forwarding_name(proxy.record.id)
+    answer: Any = request(call.services.bridge, to, question, Explanation, Failed)
     if isinstance(answer, Failed):
-        raise invalid(answer.field, answer.error)
+        raise Invalid(answer.field, answer.error)
     hidden = not read_target(call.body.target).literal and not call.caller.may("proxy.write")
     return Reply(_shown(_without_addresses(answer) if hidden else answer))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
 from api.http.call import Call, Reply
-from api.http.errors import forbidden, invalid, lacks_permission, not_found, unauthorized
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, first_not_held
 from api.services import api_keys, users
@@ -34,13 +34,13 @@ def create_key(call: Call) -> Reply:
     caller = call.caller
     missing = first_not_held(caller.permissions(), call.body.permissions or ())
     if missing is not None:
-        raise lacks_permission(missing, by_key=False)
+        raise MissingPermission(missing, by_key=False)
     record, text = api_keys.new_key(call.body, caller.user.id, caller.user.granted(), time.time())
     store = call.services.store
     with users.one_change:
         owner = users.by_id(store, caller.user.id)
         if owner is None or owner.status != "active":
-            raise unauthorized()  # since the request came; nobody is to have a key who is gone
+            raise Unauthenticated  # since the request came; nobody is to have a key who is gone
         _refuse_too_many(call, owner.id)
         store.put(api_keys.COLLECTION, record.model_dump(mode="json"), expect=0)
     call.services.publish("api_key.created", api_keys.about(record))
@@ -58,10 +58,10 @@ def rotate_key(call: Call) -> Reply:
         while True:
             document = call.services.store.get(api_keys.COLLECTION, call.params["key_id"])
             if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
-                raise not_found("The API key")
+                raise NotFound("The API key")
             if key.user_id != call.caller.user.id:
                 # With a new key of another user an administrator could act in that user's name.
-                raise forbidden("only its owner can rotate an API key")
+                raise Denied("only its owner can rotate an API key")
             try:
                 record, text, ends = _replaced(call, key, document.revision, grace)
                 break
@@ -97,20 +97,20 @@ def revoke_key(call: Call) -> Reply:
     key_id = call.params["key_id"]
     document = call.services.store.get(api_keys.COLLECTION, key_id)
     if document is None or not _may_manage(call.caller, key := api_keys.load(document)):
-        raise not_found("The API key")  # also for a key of another user, so that its existence stays unknown
+        raise NotFound("The API key")  # also for a key of another user, so that its existence stays unknown
     try:
         call.services.store.delete(api_keys.COLLECTION, key_id)
     except NotStored as error:  # revoked twice at the same time
-        raise not_found("The API key") from error
+        raise NotFound("The API key") from error
     call.services.publish("api_key.revoked", api_keys.about(key))
     return Reply({"id": key_id, "revoked": True})
 
 
 def _refuse_too_many(call: Call, user_id: str) -> None:
-    """Raises `ApiError` 400 when the user has as many keys as there may be, expired ones included."""
+    """Raises `Invalid` when the user has as many keys as there may be, expired ones included."""
     most = call.services.settings.auth.max_api_keys
     if len(call.services.store.find(api_keys.COLLECTION, user_id=user_id)) >= most:
-        raise invalid(None, f"a user has at most {most} API keys (auth.max_api_keys): revoke one first")
+        raise Invalid(None, f"a user has at most {most} API keys (auth.max_api_keys): revoke one first")
 
 
 def _may_manage(caller: Caller, key: api_keys.ApiKey) -> bool:

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from api.audit import Entry, Selection
+from api.errors import Invalid
 from api.http.call import Call, Reply
-from api.http.errors import invalid
 from config.text.formatting import timestamp_text
 
 EXACT = (
@@ -66,7 +66,7 @@ def _moment(call: Call, name: str) -> str | None:
 
 def _cursor(text: str | None) -> int | None:
     if text is not None and not _CURSOR.fullmatch(text):
-        raise invalid("cursor", "must be a next_cursor of an earlier answer")
+        raise Invalid("cursor", "must be a next_cursor of an earlier answer")
     return None if text is None else int(text)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from api.audit import origin
+from api.errors import Unauthenticated
 from api.http.call import Call, Reply
-from api.http.errors import unauthorized
 from api.security.authentication import Caller, expired
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.services import users
@@ -62,7 +62,7 @@ def login(call: Call) -> Reply:
     with users.one_change:
         now = users.by_id(call.services.store, user.id)
         if now is None or now.password_hash != user.password_hash or now.status != "active":
-            raise unauthorized("The user name or the password is wrong")  # it was right when it was checked
+            raise Unauthenticated("The user name or the password is wrong")  # it was right when it was checked
         origin().signed_in(now, "password")
         call.services.audit.append("auth.login", account(now))
         pair = call.services.tokens.issue(user.id, call.body.session)
@@ -82,13 +82,13 @@ def refresh(call: Call) -> Reply:
         raise expired(error) from error
     except ReusedToken as error:
         _record_reuse(call, error)
-        raise unauthorized("The refresh token is not valid") from error
+        raise Unauthenticated("The refresh token is not valid") from error
     except BadToken as error:
-        raise unauthorized("The refresh token is not valid") from error
+        raise Unauthenticated("The refresh token is not valid") from error
     user = users.by_id(call.services.store, user_id)
     if user is None or user.status != "active":
         call.services.tokens.revoke_all(user_id)
-        raise unauthorized("The refresh token is not valid")
+        raise Unauthenticated("The refresh token is not valid")
     return Reply(_pair(pair), headers=NOT_CACHED)
 
 
@@ -148,7 +148,7 @@ def signed_in(pair: TokenPair, user: User) -> dict[str, Any]:
 
 def _claims(caller: Caller) -> Claims:
     if caller.claims is None:
-        raise unauthorized("A bearer token is required")
+        raise Unauthenticated("A bearer token is required")
     return caller.claims
 
 

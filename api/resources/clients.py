@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from api.errors import Invalid, NotFound
 from api.http.call import Call, Document, Reply
-from api.http.errors import invalid, not_found
 from api.services import client_snippets
 from api.services import pac as pac_file
 from api.services.certificate_trust import is_private
@@ -30,7 +30,7 @@ def pac(call: Call) -> Reply:
         and (scope is None or proxy.record.id in scope)
     ]
     if not found:
-        raise not_found("An active proxy" if tag is None else "An active proxy with this tag")
+        raise NotFound("An active proxy" if tag is None else "An active proxy with this tag")
     text = pac_file.script(found, _own_host(call), direct)
     return Reply({}, headers=_HEADERS, document=Document(text.encode(), pac_file.MEDIA_TYPE))
 
@@ -62,9 +62,9 @@ def _own_host(call: Call) -> str:
     if given is not None:
         host = pac_file.host_of(f"[{given}]" if ":" in given else given)
         if host is None:
-            raise invalid("host", "must be a host name or an IP address")
+            raise Invalid("host", "must be a host name or an IP address")
         return host
     host = pac_file.host_of(call.headers.get("host"))
     if host is None:
-        raise invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
+        raise Invalid("Host", "must be a host, perhaps with a port; or give the query parameter host")
     return host

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import (
     CloseConnections,
     Connection,
@@ -15,9 +16,9 @@ from actors.bus.messages.forwarding import (
     QueryConnections,
 )
 from actors.forwarding.connections.table import SORTS
+from api.bus_bridge import request
+from api.errors import Invalid, NotFound
 from api.http.call import Call, Reply
-from api.http.errors import invalid, not_found
-from api.services.proxy_process import ask_process
 from config.model.access import read_network
 from config.text.formatting import timestamp_text
 
@@ -50,7 +51,7 @@ def end_connection(call: Call) -> Reply:
     connection_id = call.params["connection_id"]
     ended = _ask(call, CloseConnections(connection_id, EVERYTHING), Ended(0))
     if not ended.count:
-        raise not_found("The connection")
+        raise NotFound("The connection")
     return Reply({"id": connection_id, "ended": True})
 
 
@@ -64,9 +65,9 @@ def end_connections(call: Call) -> Reply:
     everything = call.query.one_of("all", ("true", "false")) == "true"
     only = _filter(call)
     if only == EVERYTHING and not everything:
-        raise invalid("all", f"must be true to end all connections; or give one of {', '.join(FILTERS)}")
+        raise Invalid("all", f"must be true to end all connections; or give one of {', '.join(FILTERS)}")
     if only != EVERYTHING and everything:
-        raise invalid("all", "must not be true when there is a filter")
+        raise Invalid("all", "must not be true when there is a filter")
     return Reply({"ended": _ask(call, CloseConnections(None, only), Ended(0)).count})
 
 
@@ -77,7 +78,7 @@ def _filter(call: Call) -> ConnectionFilter:
         try:
             read_network(client)
         except ValueError as error:
-            raise invalid("client", str(error)) from error
+            raise Invalid("client", str(error)) from error
     min_age = float(query.integer("min_age", 0, 0, 1_000_000_000))
     return ConnectionFilter(client, _part(call, "user"), _part(call, "target"), min_age)
 
@@ -86,7 +87,7 @@ def _part(call: Call, name: str) -> str | None:
     """A filter that is a text. An empty one may be a variable that somebody forgot to set."""
     text = call.query.text(name)
     if text == "":
-        raise invalid(name, "must not be empty")
+        raise Invalid(name, "must not be empty")
     return text
 
 
@@ -95,7 +96,7 @@ def _ask(call: Call, message: Any, nothing: Any) -> Any:
     proxy = call.services.proxies.get(call.params["proxy_id"])
     if proxy.record.status == "inactive":
         return nothing
-    return ask_process(call.services.bridge, proxy.record.id, message, type(nothing))
+    return request(call.services.bridge, forwarding_name(proxy.record.id), message, type(nothing))
 
 
 def _shown(connection: Connection) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from api.http.errors import invalid
+from api.errors import Invalid
 
 _PAGE, _TAIL = 1, 2
 _MOST = 2**63 - 1
@@ -38,7 +38,7 @@ class PageCursor:
 
     @classmethod
     def of(cls, text: str) -> PageCursor:
-        """Raises `ApiError` 400."""
+        """Raises `Invalid`."""
         content = _content(text, _PAGE, 6)
         start, end, *numbers = content
         if not (_is_time(start) and _is_time(end) and all(map(_is_number, numbers))):
@@ -53,7 +53,7 @@ def tail_text(after: int) -> str:
 
 
 def tail_of(text: str) -> int:
-    """The opposite of `tail_text`. Raises `ApiError` 400."""
+    """The opposite of `tail_text`. Raises `Invalid`."""
     (after,) = _content(text, _TAIL, 1)
     if not _is_number(after):
         raise _not_ours()
@@ -88,4 +88,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _not_ours() -> Exception:
-    return invalid("cursor", "must be a cursor of an earlier answer of this operation")
+    return Invalid("cursor", "must be a cursor of an earlier answer of this operation")

@@ -10,8 +10,9 @@ from typing import Any
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from api.errors import Invalid, PeerUnavailable
 from api.http.call import Call, Document, Reply
-from api.http.errors import internal, invalid, unavailable
+from api.http.errors import internal
 from api.http.query import Query
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
 from api.resources.proxy_scope import meant_proxies
@@ -167,12 +168,12 @@ def _page_question(call: Call) -> QueryLogs:
     cursor = PageCursor.of(text)
     for name, value in (("start_time", cursor.start), ("end_time", cursor.end)):
         if query.moment(name, value) != value:
-            raise invalid(name, "must be that of the first page, or be left out")
+            raise Invalid(name, "must be that of the first page, or be left out")
     if offset:
-        raise invalid("offset", "must be left out where a cursor is given")
+        raise Invalid("offset", "must be left out where a cursor is given")
     question = _filters(call, cursor.start, cursor.end, limit)
     if _checksum(question) != cursor.filters:
-        raise invalid("cursor", "is of a search with other filters")
+        raise Invalid("cursor", "is of a search with other filters")
     return replace(question, before=cursor.position, upto=cursor.upto)
 
 
@@ -217,10 +218,10 @@ def _page(call: Call, question: QueryLogs) -> LogPage:
 
 def _refusal(call: Call, answer: Any) -> Exception:
     if isinstance(answer, Failed) and answer.field is not None:
-        return invalid(answer.field, answer.error)
+        return Invalid(answer.field, answer.error)
     if isinstance(answer, Failed):
         return internal(call.request_id, "The log can't be read")
-    return unavailable("The log indexer does not answer; try again in a moment")
+    return PeerUnavailable(LOGS, answer)
 
 
 def _status_class(query: Query) -> int | None:
@@ -231,5 +232,5 @@ def _status_class(query: Query) -> int | None:
 def _words(query: Query) -> str | None:
     search = query.text("search") or None
     if search is not None and (len(search) > SEARCH_MAX or len(search.split()) > WORDS_MAX):
-        raise invalid("search", f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
+        raise Invalid("search", f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
     return search

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from actors.bus.messages.common import METRICS
 from actors.metrics.catalogue import INTERVALS, NAMES
+from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.call import Call, Document, Reply
-from api.http.errors import invalid, lacks_permission, not_found
 from api.http.query import Query
 from api.resources.proxy_scope import meant_proxies
-from api.services.accounts import CollectorLost
 from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
@@ -38,9 +38,9 @@ def query_metrics(call: Call) -> Reply:
     end = query.moment("end_time", time.time())
     start = query.moment("start_time", end - HOUR)
     if start > end:
-        raise invalid("start_time", "must not be after end_time")
+        raise Invalid("start_time", "must not be after end_time")
     if (end - start) / INTERVALS[interval] > POINTS_MAX:
-        raise invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
+        raise Invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
     _must_exist(call, wanted)
     until = min(end, time.time())
     series = read_series(call.services.bridge, names, start, until, interval, proxy_ids, wanted is not None)
@@ -58,7 +58,7 @@ def realtime(call: Call) -> Reply:
     call.query.refuse_others()
     included = call.query.one_of("include", INCLUDED)
     if included is not None and not call.caller.may("proxy.read"):
-        raise lacks_permission("proxy.read", by_key=call.caller.key is not None)
+        raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
     _must_exist(call, wanted)
     snapshot = read_realtime(call.services.bridge, proxy_ids, wanted is not None)
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
@@ -83,7 +83,7 @@ def exposition(call: Call) -> Reply:
     ids = tuple(each.id for each in records)
     totals = services.fleet.totals(ids) if ids else {}
     if totals is None:
-        raise CollectorLost("no answer")
+        raise PeerUnavailable(METRICS, "no answer")
     fleet = services.fleet.whole()
     system = services.fleet.system() if scope is None else None
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
@@ -101,10 +101,10 @@ def _names(query: Query) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(each.strip() for each in given.split(",")))
     for name in names:
         if name not in NAMES:
-            raise invalid("metrics", f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
+            raise Invalid("metrics", f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
     return names
 
 
 def _must_exist(call: Call, proxy_id: str | None) -> None:
     if proxy_id is not None and call.services.store.get("proxies", proxy_id) is None:
-        raise not_found("The proxy")
+        raise NotFound("The proxy")

@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from api.audit import origin
 from api.container import Services
+from api.errors import Invalid, Unauthenticated
 from api.http.call import Call, Reply
-from api.http.errors import ApiError, invalid, rate_limited, unauthorized
-from api.oauth.errors import Busy, CodeRefused, IdentityRefused, OAuthFailure, StateRefused
-from api.oauth.identity import Identity
+from api.oauth.identity import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
@@ -56,11 +55,8 @@ def authorize(call: Call) -> Reply:
     settings = sign_ins.settings
     wanted = call.query.one_of("provider", PROVIDERS)
     if wanted not in (None, settings.provider):
-        raise invalid("provider", f"is not configured; this service signs in at {settings.provider}")
-    try:
-        url, started = sign_ins.begin(call.address)
-    except Busy as error:
-        raise _busy() from error
+        raise Invalid("provider", f"is not configured; this service signs in at {settings.provider}")
+    url, started = sign_ins.begin(call.address)
     headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}
     data = {"authorization_url": url, "state": started.state}
     cookie = _cookie(settings, started.state, started.cookie, LIFETIME)
@@ -80,8 +76,8 @@ def callback(call: Call) -> Reply:
     try:
         identity = sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings))
         data = _let_in(call.services, identity, sign_ins.settings, body.session)
-    except (Busy, StateRefused, CodeRefused, IdentityRefused) as error:
-        raise _translated(call, error) from error
+    except IdentityRefused as error:
+        raise _refused(call, error) from error
     return Reply(data, headers=NOT_CACHED, cookie=_cookie(sign_ins.settings, body.state, "", 0))
 
 
@@ -95,7 +91,7 @@ def _enabled(call: Call, field: str) -> SignIns:
     """The sign-ins with the settings of this moment, to be asked for once in a request: they may change."""
     sign_ins = call.services.sign_ins
     if not sign_ins.settings.enabled:
-        raise invalid(field, "sign-in by OAuth is not enabled")
+        raise Invalid(field, "sign-in by OAuth is not enabled")
     return sign_ins
 
 
@@ -111,20 +107,10 @@ def _let_in(services: Services, identity: Identity, settings: OAuth2, session: S
     return signed_in(pair, user)
 
 
-def _translated(call: Call, error: OAuthFailure) -> ApiError:
-    if isinstance(error, Busy):
-        return _busy()
-    if isinstance(error, StateRefused):
-        return invalid("state", str(error))
-    if isinstance(error, CodeRefused):
-        return invalid("code", str(error))
+def _refused(call: Call, error: IdentityRefused) -> Unauthenticated:
     log.warning("request %s: a sign-in by OAuth is refused: %s", call.request_id, error)
     call.services.sign_in_refused(str(error), call.address)
-    return unauthorized(f"The sign-in is refused: {error}")
-
-
-def _busy() -> ApiError:
-    return rate_limited(1, "Too many sign-ins are waiting for the identity provider")
+    return Unauthenticated(f"The sign-in is refused: {error}")
 
 
 # --- the cookie that binds a sign-in to a browser ---

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from api.errors import Invalid
 from api.http.call import Call, Reply
-from api.http.errors import invalid
 from api.import_export import sealed_secrets
 from api.import_export.export import export, export_with_secrets
 from api.import_export.imports import Outcome, run
@@ -68,7 +68,7 @@ def _unsealed(call: Call) -> Secrets:
     try:
         return sealed_secrets.unseal(call.body.secrets, _required(passphrase))
     except VaultError as error:
-        raise invalid(error.field, error.error) from error
+        raise Invalid(error.field, error.error) from error
 
 
 def _passphrase(call: Call) -> str | None:
@@ -76,12 +76,12 @@ def _passphrase(call: Call) -> str | None:
     try:
         return None if given is None else sealed_secrets.check_passphrase(given)
     except VaultError as error:
-        raise invalid(error.field, error.error) from error
+        raise Invalid(error.field, error.error) from error
 
 
 def _required(passphrase: str | None) -> str:
     if passphrase is None:
-        raise invalid("X-Passphrase", "is required for secrets, as a header")
+        raise Invalid("X-Passphrase", "is required for secrets, as a header")
     return passphrase
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 
+from api.errors import Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
 from api.http.call import Call, Reply
-from api.http.errors import invalid, lacks_permission, not_found, rate_limited
 from api.operator.bootstrap import ADMINISTRATOR
 from api.security.authentication import Caller
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
 from api.services import api_keys, users
-from api.services.proxies import stale
 from api.services.revocation import commit_and_revoke
 from api.services.users import User, UserUpdate
 from api.store import Document, Store, Write
@@ -47,7 +46,7 @@ def create_user(call: Call) -> Reply:
     store = call.services.store
     with users.one_change:
         if users.by_name(store, user.username) is not None:
-            raise invalid("username", f"the user name {user.username!r} is in use")
+            raise Invalid("username", f"the user name {user.username!r} is in use")
         document = store.put(users.COLLECTION, user.model_dump(mode="json"), expect=0)
     call.services.publish("user.created", users.about(user))
     return Reply({"user": user.view()}, 201, document.revision)
@@ -75,7 +74,7 @@ def update_user(call: Call) -> Reply:
         before = _matching(call)
         user = users.load(before)
         if user.password_hash != seen.password_hash:
-            raise stale(before.revision)  # it was changed while the passwords of this request were being hashed
+            raise StaleRevision(before.revision)  # it was changed while the passwords of this request were being hashed
         _authorise_update(call, user, body)
         changed = users.apply(user, body, time.time(), hashed, by_themself=not call.caller.may("users.write"))
         if body.role or body.permissions is not None:
@@ -115,16 +114,16 @@ def delete_user(call: Call) -> Reply:
 
 
 def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
-    """Raises `ApiError` 403."""
+    """Raises `MissingPermission`."""
     if not call.caller.may("users.write"):  # so it is the caller's own account
         if body.role or body.status or body.permissions is not None:
-            raise lacks_permission("users.write", by_key=False)
+            raise MissingPermission("users.write", by_key=False)
     elif body.password or body.email or body.role or body.status or body.permissions is not None:
         _require_as_much_as(call, user)
 
 
 def _checked_and_hashed(call: Call, user: User, body: UserUpdate) -> str | None:
-    """The hash of a new password. bcrypt takes its time, so no lock is held. Raises `ApiError` 400 or 429."""
+    """The hash of a new password. bcrypt takes its time, so no lock is held. Raises `Invalid`, `TooBusy`."""
     if not call.caller.may("users.write"):
         _check_current_password(call, user, body.current_password)
     if body.password is None:
@@ -136,7 +135,7 @@ def _checked_and_hashed(call: Call, user: User, body: UserUpdate) -> str | None:
 def _refuse_weak(password: str, username: str) -> None:
     why = weakness(password, username)
     if why is not None:
-        raise invalid("password", why)
+        raise Invalid("password", why)
 
 
 def _require_as_much_as(call: Call, user: User) -> None:
@@ -146,23 +145,23 @@ def _require_as_much_as(call: Call, user: User) -> None:
     """
     missing = first_not_held(call.caller.permissions(), user.granted())
     if missing is not None:
-        raise lacks_permission(missing, by_key=False)
+        raise MissingPermission(missing, by_key=False)
     if user.role == "administrator" and not call.caller.may(ADMIN):
-        raise lacks_permission(ADMIN, by_key=False)
+        raise MissingPermission(ADMIN, by_key=False)
     if Caller(user).acts_as(AUDITOR) and not (call.caller.may(ADMIN) or call.caller.acts_as(AUDITOR)):
-        raise lacks_permission(ADMIN, by_key=False)
+        raise MissingPermission(ADMIN, by_key=False)
 
 
 def _check_current_password(call: Call, user: User, given: str | None) -> None:
     if given is None:
-        raise invalid("current_password", "is required")
+        raise Invalid("current_password", "is required")
     attempts = call.services.attempts
     locked = attempts.locked_for(user.username, call.address)
     if locked:
-        raise rate_limited(locked, "Too many failed sign-ins")
+        raise TooBusy(locked, "Too many failed sign-ins")
     if not check_password(given, user.password_hash):
         call.services.authenticator.refused(user, user.username, call.address)
-        raise invalid("current_password", "is wrong")
+        raise Invalid("current_password", "is wrong")
 
 
 def _keep_an_administrator(store: Store, before: User, after: User | None) -> None:
@@ -171,7 +170,7 @@ def _keep_an_administrator(store: Store, before: User, after: User | None) -> No
     others = (users.load(document) for document in store.find(users.COLLECTION) if document.id != before.id)
     if not any(_administers(other) for other in others):
         field = "status" if after is not None and after.status != "active" else "role"
-        raise invalid(None if after is None else field, "the last active administrator has to stay one")
+        raise Invalid(None if after is None else field, "the last active administrator has to stay one")
 
 
 def _administers(user: User) -> bool:
@@ -184,12 +183,12 @@ def _administers(user: User) -> bool:
 def _document(call: Call) -> Document:
     document = call.services.store.get(users.COLLECTION, call.params["user_id"])
     if document is None:
-        raise not_found("The user")
+        raise NotFound("The user")
     return document
 
 
 def _matching(call: Call) -> Document:
     document = _document(call)
     if call.if_match not in (None, document.revision):
-        raise stale(document.revision)
+        raise StaleRevision(document.revision)
     return document

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
+from api.errors import MissingPermission
 from api.http.call import Call, Reply
-from api.http.errors import lacks_permission
 from api.services.webhooks import StoredWebhook
 from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
 from config.text.formatting import timestamp_text
@@ -137,7 +137,7 @@ def redeliver(call: Call) -> Reply:
 
 def _may_hear(call: Call, events: list[str]) -> None:
     if tells_of_people(events) and not call.caller.may("users.read"):
-        raise lacks_permission("users.read", by_key=call.caller.key is not None)
+        raise MissingPermission("users.read", by_key=call.caller.key is not None)
 
 
 def _one(call: Call, webhook: StoredWebhook) -> Reply:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.net.client_key import client_key
-from api.http.errors import ApiError, forbidden, rate_limited, unauthorized
+from api.errors import Denied, TooBusy, Unauthenticated
 from api.security.login_throttle import Attempts
 from api.security.password_checker import Hashing
 from api.security.permissions import ROLES, holds
@@ -108,7 +108,7 @@ class Authenticator:
         self._basic = _BasicMemory()
 
     def caller(self, api_key: str | None, authorization: str | None, address: str) -> Caller:
-        """Who asks, from the two headers that say so. Raises `ApiError` (401, 403, 429)."""
+        """Who asks, from the two headers that say so. Raises `Unauthenticated`, `Denied`, `TooBusy`."""
         if api_key is not None:
             return self._by_key(api_key, address)
         scheme, _, rest = (authorization or "").partition(" ")
@@ -116,12 +116,12 @@ class Authenticator:
             return self._by_token(rest.strip(" "))
         if scheme.lower() == "basic":
             return self._by_basic(rest.strip(" "), address)
-        raise unauthorized()
+        raise Unauthenticated
 
     def sign_in(self, username: str, password: str, address: str) -> User:
         """The user with this name and password.
 
-        Raises `ApiError` 401, or 429 while the pair is locked or too many passwords are being checked.
+        Raises `Unauthenticated`, or `TooBusy` while the pair is locked or too many passwords are being checked.
         """
         locked = self._attempts.locked_for(username, address)
         user = users.by_name(self._store, username)
@@ -130,10 +130,10 @@ class Authenticator:
         locked = locked or self._attempts.locked_for(username, address)  # guesses at the same time count too
         if locked:
             self._record("auth.login_failed", user, username, "locked out")
-            raise rate_limited(locked, "Too many failed sign-ins")
+            raise TooBusy(locked, "Too many failed sign-ins")
         if user is None or not right or user.status != "active":
             self.refused(user, username, address)
-            raise unauthorized("The user name or the password is wrong")
+            raise Unauthenticated("The user name or the password is wrong")
         self._attempts.succeeded(username, address)
         return user
 
@@ -151,9 +151,9 @@ class Authenticator:
         owner = None if key is None else users.by_id(self._store, key.user_id)
         now = time.time()
         if key is None or owner is None or owner.status != "active" or key.expired(now):
-            raise unauthorized("The API key is invalid, expired or revoked", "INVALID_API_KEY")
+            raise Unauthenticated("The API key is invalid, expired or revoked", "INVALID_API_KEY")
         if not key.admits(address):
-            raise forbidden("the address of the client is not in the key's ip_whitelist")
+            raise Denied("the address of the client is not in the key's ip_whitelist")
         self._last_used.touch(key, now)
         return Caller(owner, key=key)
 
@@ -163,19 +163,19 @@ class Authenticator:
         except ExpiredToken as error:
             raise expired(error) from error
         except BadToken as error:
-            raise unauthorized("The access token is not valid") from error
+            raise Unauthenticated("The access token is not valid") from error
         user = users.by_id(self._store, claims.user_id)
         if user is None or user.status != "active":
-            raise unauthorized("The access token is not valid")
+            raise Unauthenticated("The access token is not valid")
         return Caller(user, claims=claims)
 
     def _by_basic(self, encoded: str, address: str) -> Caller:
         try:
             username, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise unauthorized("The Basic credentials can't be read") from error
+            raise Unauthenticated("The Basic credentials can't be read") from error
         if not colon:
-            raise unauthorized("The Basic credentials can't be read")
+            raise Unauthenticated("The Basic credentials can't be read")
         user = users.by_name(self._store, username)
         known = user is not None and user.status == "active" and self._basic.knows(user, password)
         if user is not None and known and not self._attempts.locked_for(username, address):
@@ -185,11 +185,10 @@ class Authenticator:
         return Caller(user)
 
 
-def expired(error: ExpiredToken) -> ApiError:
-    """401 TOKEN_EXPIRED."""
-    answer = unauthorized("The token has expired", "TOKEN_EXPIRED")
-    answer.details = {"expired_at": timestamp_text(error.expired_at)}
-    return answer
+def expired(error: ExpiredToken) -> Unauthenticated:
+    """The token was good until a moment that the error names."""
+    details = {"expired_at": timestamp_text(error.expired_at)}
+    return Unauthenticated("The token has expired", "TOKEN_EXPIRED", details)
 
 
 class _BasicMemory:

@@ -45,7 +45,7 @@ class Hashing:
     def check_password(self, password: str, stored: str, client: str) -> bool:
         """Whether `stored` was made from `password`.
 
-        Raises `ApiError` 429 when too many wait already, in all or of this client
+        Raises `TooBusy` when too many wait already, in all or of this client
         (`actors.net.client_key.client_key`).
         """
         with self._places.take(client):

@@ -18,8 +18,8 @@ from actors.bus.messages.accounts import (
     Usage,
 )
 from actors.bus.messages.common import METRICS, Done, forwarding_name
-from api.bus_bridge import Bridge
-from api.http.errors import invalid, not_found
+from api.bus_bridge import Bridge, request
+from api.errors import Invalid, NotFound
 from api.services.proxies import Proxies
 from api.services.proxy_cache import StoredProxy
 from config.model.accounts import AccountInput, AccountUpdate, ProxyAccount, change_account, check_accounts, new_account
@@ -33,10 +33,6 @@ ASK_TIMEOUT = 3.0
 READ_ONLY_FIELDS = frozenset({"id", "usage", "created_at"})
 
 _ENTRY = re.compile(r"accounts\[[0-9]+\]\.")
-
-
-class CollectorLost(Exception):
-    """The metrics collector, which knows what was used, does not answer."""
 
 
 class Accounts:
@@ -57,7 +53,7 @@ class Accounts:
         return self._change(proxy_id, alter, if_match)
 
     def update(self, proxy_id: str, username: str, body: AccountUpdate, if_match: int | None) -> StoredProxy:
-        """One account changed. Raises `ApiError` 404 when there is none of this name."""
+        """One account changed. Raises `NotFound` when there is none of this name."""
 
         def alter(record: ProxyRecord) -> list[ProxyAccount]:
             before = find(record, username)
@@ -76,10 +72,8 @@ class Accounts:
         return self._change(proxy_id, alter, if_match)
 
     def reset(self, proxy: StoredProxy, account: ProxyAccount) -> None:
-        """It has used nothing from now on. Raises `CollectorLost`, and then nothing is changed."""
-        reply = self._bridge.ask(METRICS, ResetUsage(proxy.record.id, account.id), ASK_TIMEOUT)
-        if not isinstance(reply, Done):
-            raise CollectorLost(repr(reply))
+        """It has used nothing from now on. Raises `PeerUnavailable`, and then nothing is changed."""
+        request(self._bridge, METRICS, ResetUsage(proxy.record.id, account.id), Done, timeout=ASK_TIMEOUT)
         self._states(proxy, settle=True)
 
     def usage(self, proxy: StoredProxy) -> dict[str, AccountState]:
@@ -108,17 +102,17 @@ class Accounts:
                 auth = apply_auth(record, None, accounts, record.protocol)
                 check_accounts(accounts, record.protocol, auth.username)
             except InvalidProxy as error:
-                raise invalid(_ENTRY.sub("", error.field), error.error) from error
+                raise Invalid(_ENTRY.sub("", error.field), error.error) from error
             return record.model_copy(update={"accounts": accounts, "auth": auth, "updated_at": time.time()})
 
         return self._proxies.change(proxy_id, altered, if_match)
 
 
 def find(record: ProxyRecord, username: str) -> ProxyAccount:
-    """The account of this name. Raises `ApiError` 404."""
+    """The account of this name. Raises `NotFound`."""
     account = next((each for each in record.accounts if each.username == username), None)
     if account is None:
-        raise not_found("The account")
+        raise NotFound("The account")
     return account
 
 

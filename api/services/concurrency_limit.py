@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from api.http.errors import rate_limited
+from api.errors import TooBusy
 
 RETRY_AFTER = 1
 """Seconds after which it may be tried again."""
@@ -37,7 +37,7 @@ class ConcurrencyLimit:
             return self._taken.total()
 
     def take(self, holder: str) -> Slot:
-        """Take a place for this user. Raises `ApiError` 429 when there is none, or none left of their share."""
+        """Take a place for this user. Raises `TooBusy` when there is none, or none left of their share."""
         with self._lock:
             if self._taken[holder] >= self._share:
                 raise self._refused(self._share, f" for one {self._holder}")
@@ -53,7 +53,7 @@ class ConcurrencyLimit:
             self._taken += Counter()  # forgets those who hold none
 
     def _refused(self, limit: int, whom: str) -> Exception:
-        return rate_limited(RETRY_AFTER, f"No more than {limit} {self._what} are possible at once{whom}")
+        return TooBusy(RETRY_AFTER, f"No more than {limit} {self._what} are possible at once{whom}")
 
 
 class Slot:

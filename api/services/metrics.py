@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from actors.bus.messages.common import METRICS, Failed
+from actors.bus.messages.common import METRICS
 from actors.bus.messages.metrics import MetricSeries, QueryMetrics, QueryRealtime, Realtime
 from actors.metrics.catalogue import INTERVALS
-from api.bus_bridge import Bridge
-from api.services.accounts import CollectorLost
+from api.bus_bridge import Bridge, request
 from config.text.formatting import timestamp_text
 
 TIMEOUT = 10.0
@@ -36,7 +35,7 @@ def read_series(
     proxy_ids: tuple[str, ...] | None,
     of_one: bool,
 ) -> Series:
-    """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `CollectorLost`.
+    """By name, `{timestamp, value}` of the buckets from `start` to `end`, Unix seconds. Raises `PeerUnavailable`.
 
     `proxy_ids` None means everything, `of_one` that processors and memory are of the process of the proxy. Where there
     is nothing to take a mean of, the bucket is left out.
@@ -44,20 +43,15 @@ def read_series(
     step = INTERVALS[interval]
     first = int(start // step) * step
     question = QueryMetrics(names, first, max(math.ceil(end), first + 1), step, proxy_ids, of_one)
-    reply = bridge.ask(METRICS, question, TIMEOUT)
-    if not isinstance(reply, MetricSeries):
-        raise CollectorLost(reply.error if isinstance(reply, Failed) else repr(reply))
+    reply = request(bridge, METRICS, question, MetricSeries, timeout=TIMEOUT)
     longest = max((len(values) for values in reply.values.values()), default=0)
     times = [timestamp_text(first + number * step) for number in range(longest)]
     return {name: _points(reply.values[name], times) for name in names}
 
 
 def read_realtime(bridge: Bridge, proxy_ids: tuple[str, ...] | None, of_one: bool) -> Realtime:
-    """The snapshot. Raises `CollectorLost`."""
-    reply = bridge.ask(METRICS, QueryRealtime(proxy_ids, of_one), TIMEOUT)
-    if not isinstance(reply, Realtime):
-        raise CollectorLost(repr(reply))
-    return reply
+    """The snapshot. Raises `PeerUnavailable`."""
+    return request(bridge, METRICS, QueryRealtime(proxy_ids, of_one), Realtime, timeout=TIMEOUT)
 
 
 def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str, Any]]:

@@ -29,11 +29,11 @@ from actors.bus.messages.fleet import (
     RestartProxy,
 )
 from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
-from api.bus_bridge import Bridge
-from api.http.errors import ApiError, invalid, not_found
+from api.bus_bridge import Bridge, request
+from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_upstreams import upstreams_spec, with_parents
-from api.services.supervisor_link import SupervisorLink, SupervisorLost
+from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
 from api.unchanged import is_same
@@ -41,7 +41,6 @@ from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.access import ProxyAccess
 from config.model.accounts import ProxyAccount, ProxyLimits
 from config.model.exposure_warnings import warnings
-from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
 from config.model.upstreams import refuse_circle
@@ -130,8 +129,8 @@ def _specs(catalogue: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
 class Proxies:
     """Reads and changes. Thread-safe.
 
-    Changes raise `ApiError` (400, 404, 412), `SupervisorLost` and `StoreWriteError`. `if_match` is a revision that
-    the proxy must have, or None.
+    Changes raise `Invalid`, `InvalidProxy`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
+    `if_match` is a revision that the proxy must have, or None.
     """
 
     def __init__(
@@ -179,10 +178,10 @@ class Proxies:
         return _specs(self._catalogue, self._seal)
 
     def get(self, proxy_id: str) -> StoredProxy:
-        """One proxy. Raises `ApiError` 404."""
+        """One proxy. Raises `NotFound`."""
         found = self._catalogue.get(proxy_id)
         if found is None:
-            raise not_found("The proxy")
+            raise NotFound("The proxy")
         return found
 
     def name_of(self, proxy_id: str) -> str:
@@ -192,12 +191,9 @@ class Proxies:
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
-        try:
-            record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
-            record = self._with_parents(record, body)
-            check_certificate(record, self._tls)
-        except InvalidProxy as error:
-            raise invalid(error.field, error.error) from error
+        record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+        record = self._with_parents(record, body)
+        check_certificate(record, self._tls)
         with self._one_change():
             self._refuse_taken_name(record)
             with self._reserved(record):
@@ -224,11 +220,8 @@ class Proxies:
         """
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            try:
-                record = alter(before.record)
-                check_certificate(record, self._tls)
-            except InvalidProxy as error:
-                raise invalid(error.field, error.error) from error
+            record = alter(before.record)
+            check_certificate(record, self._tls)
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
             self._require_supervisor(proxy_id)
@@ -250,7 +243,7 @@ class Proxies:
             try:
                 self._store.delete(COLLECTION, proxy_id, before.revision)
             except (NotStored, RevisionConflict) as error:
-                raise not_found("The proxy") from error
+                raise NotFound("The proxy") from error
             self.link.tell_stored(RemoveProxy(proxy_id))
         self._say("proxy.deleted", before.record)
 
@@ -258,7 +251,7 @@ class Proxies:
         """Active, and whether that is a change. With the address taken: 400, and the status stays."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._require_certificate(before.record)
+            check_certificate(before.record, self._tls)  # an ended one is no worse than it was
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
             self._tell_wish(after)
@@ -285,7 +278,7 @@ class Proxies:
         """
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            self._require_certificate(before.record)
+            check_certificate(before.record, self._tls)  # an ended one is no worse than it was
             self._refuse_worse_certificate(before.record)
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
@@ -310,24 +303,13 @@ class Proxies:
             self._upstream_policy.refuse(record, records, scope)
         return record
 
-    def _require_certificate(self, record: ProxyRecord) -> None:
-        """A process that is made now could use the certificate. One that has ended is no worse than it was."""
-        try:
-            check_certificate(record, self._tls)
-        except InvalidProxy as error:
-            raise invalid(error.field, error.error) from error
-
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
         """The process that runs may have read a better certificate than the one that is in the file now."""
         if record.protocol != "https":
             return
         runtime = self._require_supervisor(record.id).proxies.get(record.id)
-        if runtime is None:
-            return
-        try:
+        if runtime is not None:
             refuse_ended_certificate(record, self._tls, runtime.certificate_ends, time.time())
-        except InvalidProxy as error:
-            raise invalid(error.field, error.error) from error
 
     # --- for changes of many at once (`api.import_export`) ---
 
@@ -347,7 +329,7 @@ class Proxies:
         return self._tls
 
     def hold(self) -> AbstractContextManager[None]:
-        """Nobody else changes a proxy meanwhile. Raises `SupervisorLost` when an earlier change takes too long."""
+        """Nobody else changes a proxy meanwhile. Raises `PeerUnavailable` when an earlier change takes too long."""
         return self._one_change()
 
     def forget_accounts(self, before: ProxyRecord, after: ProxyRecord) -> None:
@@ -363,7 +345,7 @@ class Proxies:
     @contextmanager
     def _one_change(self) -> Iterator[None]:
         if not self._lock.acquire(timeout=LOCK_TIMEOUT):
-            raise SupervisorLost("an earlier change is still under way")
+            raise PeerUnavailable(SUPERVISOR, "an earlier change is still under way")
         try:
             yield
         finally:
@@ -372,12 +354,12 @@ class Proxies:
     def _matching(self, proxy_id: str, if_match: int | None) -> StoredProxy:
         stored = self.get(proxy_id)
         if if_match is not None and if_match != stored.revision:
-            raise stale(stored.revision)
+            raise StaleRevision(stored.revision)
         return stored
 
     def _refuse_taken_name(self, record: ProxyRecord) -> None:
         if self._catalogue.named(record.name) not in (None, record.id):
-            raise invalid("name", f'the name "{record.name}" is in use')
+            raise Invalid("name", f'the name "{record.name}" is in use')
 
     def _wish(self, before: StoredProxy, status: Status) -> tuple[StoredProxy, bool]:
         if before.record.status == status:
@@ -404,16 +386,13 @@ class Proxies:
     def _reserve(self, record: ProxyRecord) -> None:
         reply = self._bridge.ask(SUPERVISOR, ReserveListener(record.id, record.host, record.port))
         if isinstance(reply, ListenerRefused):
-            raise invalid(reply.field, reply.error)
+            raise Invalid(reply.field, reply.error)
         if not isinstance(reply, ListenerReserved):
-            raise SupervisorLost(repr(reply))
+            raise PeerUnavailable(SUPERVISOR, repr(reply))
 
     def _require_supervisor(self, proxy_id: str) -> Fleet:
         """What the supervisor says of the proxy: nothing is stored that it could not be told."""
-        reply = self._bridge.ask(SUPERVISOR, QueryRuntime((proxy_id,)))
-        if not isinstance(reply, Fleet):
-            raise SupervisorLost(repr(reply))
-        return reply
+        return request(self._bridge, SUPERVISOR, QueryRuntime((proxy_id,)), Fleet)
 
     def _tell_wish(self, stored: StoredProxy) -> None:
         self.link.tell_stored(ApplyProxy(spec_of(stored, self._seal)))
@@ -435,7 +414,7 @@ def _refuse_move(before: ProxyRecord, after: ProxyRecord) -> None:
     if after.status == "active":
         for name in ("host", "port", "protocol"):
             if getattr(before, name) != getattr(after, name):
-                raise invalid(name, "can't be changed while the proxy is active; stop it first")
+                raise Invalid(name, "can't be changed while the proxy is active; stop it first")
 
 
 def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
@@ -444,8 +423,3 @@ def _warn(before: ProxyRecord | None, after: ProxyRecord) -> None:
     for each in warnings(after):
         if each not in told:
             log.warning("proxy %r (%s), %s: %s", after.name, after.id, each.field, each.warning)
-
-
-def stale(revision: int) -> ApiError:
-    """412 for an `If-Match` that isn't the revision."""
-    return invalid("If-Match", f'the ETag is "{revision}" now', 412)

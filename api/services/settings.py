@@ -17,15 +17,12 @@ from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, SetSettings
 from actors.bus.messages.fleet import ListenerRefused, PutSettings, ValidateSettings
-from api.bus_bridge import Bridge
-from api.http.errors import invalid, not_found
-from api.services.proxies import stale
-from api.services.supervisor_link import SupervisorLost
+from api.bus_bridge import Bridge, request
+from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.store import Store
 from config.settings.runtime import (
     LIVE_GROUPS,
     Grouped,
-    ReadOnlySetting,
     SettingsUpdate,
     Stored,
     changes,
@@ -61,7 +58,7 @@ class LiveSettings:
     """Reads and changes. Thread-safe.
 
     `in_force` gives the settings as they are, `take_over` is called with the supervisor's answer to a change.
-    `update` and `unset` raise `ApiError` (400, 404, 412), `SupervisorLost` and `StoreWriteError`.
+    `update` and `unset` raise `Invalid`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
     """
 
     def __init__(
@@ -89,7 +86,7 @@ class LiveSettings:
         with self._lock:
             before = self.show()
             if if_match not in (None, before.revision):
-                raise stale(before.revision)
+                raise StaleRevision(before.revision)
             changed = self._changes(body)
             if not changed:
                 return before, False
@@ -107,9 +104,9 @@ class LiveSettings:
         with self._lock:
             before = self.show()
             if key not in before.groups.get(group, {}):
-                raise not_found("The setting")
+                raise NotFound("The setting")
             if if_match not in (None, before.revision):
-                raise stale(before.revision)
+                raise StaleRevision(before.revision)
             stored = read_stored(self._store)
             if key not in stored.get(group, {}):
                 return before, False
@@ -132,27 +129,21 @@ class LiveSettings:
         self._publish("settings.updated", {"changed": names, "source": "api"})
 
     def _changes(self, body: SettingsUpdate) -> Stored:
-        try:
-            return changes(self._in_force(), body)
-        except ReadOnlySetting as error:
-            raise invalid(error.field, error.error) from error
+        return changes(self._in_force(), body)
 
     def prepare(self, stored: Stored) -> None:
-        """Could this be in force? A new address of the API is bound. Raises `ApiError` 400, `SupervisorLost`."""
+        """Could this be in force? A new address of the API is bound. Raises `Invalid`, `PeerUnavailable`."""
         reply = self._bridge.ask(SUPERVISOR, ValidateSettings(stored))
         if isinstance(reply, ListenerRefused):
-            raise invalid(f"server.{reply.field}", reply.error)
+            raise Invalid(f"server.{reply.field}", reply.error)
         if isinstance(reply, Failed):
-            raise invalid(None, reply.error)
+            raise Invalid(None, reply.error)
         if not isinstance(reply, Done):
-            raise SupervisorLost(repr(reply))
+            raise PeerUnavailable(SUPERVISOR, repr(reply))
 
     def put_in_force(self, stored: Stored) -> None:
-        """What the store has is in force everywhere when this returns. Raises `SupervisorLost`."""
-        reply = self._bridge.ask(SUPERVISOR, PutSettings(stored))
-        if not isinstance(reply, SetSettings):
-            raise SupervisorLost(repr(reply))
-        self._take_over(reply.settings)
+        """What the store has is in force everywhere when this returns. Raises `PeerUnavailable`."""
+        self._take_over(request(self._bridge, SUPERVISOR, PutSettings(stored), SetSettings).settings)
 
 
 def moves(changed: Stored) -> bool:

@@ -17,6 +17,7 @@ from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.fleet import AwaitProxy, ReplaceProxies
 from actors.bus.messages.specs import ProxySpec
 from api.bus_bridge import Bridge
+from api.errors import PeerUnavailable
 from api.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -27,15 +28,11 @@ AGAIN = 1.0
 """Seconds between attempts to tell a supervisor that doesn't answer."""
 
 
-class SupervisorLost(Exception):
-    """The supervisor does not answer, or not in a way that makes sense."""
-
-
 class SupervisorLink:
     """See the module. Thread-safe.
 
-    `specs` gives the whole desired state; `hold` lets nobody change it meanwhile, or raises `SupervisorLost`; `told` is
-    called when the supervisor was told something, after which the fleet is another.
+    `specs` gives the whole desired state; `hold` lets nobody change it meanwhile, or raises `PeerUnavailable`; `told`
+    is called when the supervisor was told something, after which the fleet is another.
     """
 
     def __init__(
@@ -60,11 +57,11 @@ class SupervisorLink:
             self.fell_behind(reply)
 
     def demand(self, message: Any) -> None:
-        """Have something done that is not stored. Raises `SupervisorLost`."""
+        """Have something done that is not stored. Raises `PeerUnavailable`."""
         reply = self._bridge.ask(SUPERVISOR, message)
         self._told()
         if not isinstance(reply, Done):
-            raise SupervisorLost(repr(reply))
+            raise PeerUnavailable(SUPERVISOR, repr(reply))
 
     def fell_behind(self, reply: Any) -> None:
         """The supervisor doesn't know all that is stored. The caller holds up other changes."""
@@ -89,7 +86,7 @@ class SupervisorLink:
                 with self._hold():
                     if self._tell_all():
                         return
-            except (SupervisorLost, StoreError) as error:
+            except (PeerUnavailable, StoreError) as error:
                 log.warning("the supervisor can't be told of changes yet: %s", error)
 
     def _tell_all(self) -> bool:

@@ -10,9 +10,8 @@ from actors.bus.mailbox import Answer, Mailbox
 from actors.bus.messages.common import WEBHOOKS, Done, Failed
 from actors.bus.messages.webhooks import DisableWebhook, FetchWebhooks
 from api.bus_bridge import LoopBridge
-from api.http.errors import ApiError
+from api.errors import DomainError
 from api.services.webhooks import Webhooks
-from api.store import StoreError
 from config.files.secret_box import SecretBoxError
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class WebhookLink:
         reply: Done | Failed = Done()
         try:
             self._webhooks.disable(message.webhook_id, message.reason, message.before)
-        except (StoreError, ApiError) as error:
+        except DomainError as error:
             log.error("the webhook %s can't be disabled: %s", message.webhook_id, error)
             reply = Failed(str(error))
         self._bridge.call(lambda: answer(reply))

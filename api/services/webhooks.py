@@ -30,10 +30,9 @@ from actors.bus.messages.webhooks import (
     WebhookStatuses,
 )
 from api.audit.context import on_behalf_of
-from api.bus_bridge import Bridge
-from api.http.errors import invalid, not_found
+from api.bus_bridge import Bridge, request
+from api.errors import Invalid, NotFound, StaleRevision
 from api.services.condition import Flaw, of_webhooks
-from api.services.proxies import stale
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
 from api.unchanged import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
@@ -62,10 +61,6 @@ REMEMBERED = 1.0
 """Seconds for which it is known which webhooks fail; a health check may be asked for often."""
 
 
-class SenderLost(Exception):
-    """The webhook sender does not answer."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredWebhook:
     """A record, its revision, and its headers in the clear."""
@@ -78,7 +73,8 @@ class StoredWebhook:
 class Webhooks:
     """Reads and changes. Thread-safe.
 
-    Changes raise `ApiError` (400, 404, 412) and `StoreWriteError`; questions to the sender raise `SenderLost`.
+    Changes raise `Invalid`, `NotFound`, `StaleRevision` and `StoreWriteError`; questions to the sender raise
+    `PeerUnavailable`.
     """
 
     def __init__(
@@ -104,10 +100,10 @@ class Webhooks:
         return sorted(found, key=lambda webhook: (webhook.record.created_at, webhook.record.id))
 
     def get(self, webhook_id: str) -> StoredWebhook:
-        """One of them. Raises `ApiError` 404."""
+        """One of them. Raises `NotFound`."""
         document = self._store.get(COLLECTION, webhook_id)
         if document is None:
-            raise not_found("The webhook")
+            raise NotFound("The webhook")
         return self._load(document)
 
     def told(self) -> SetWebhooks:
@@ -134,7 +130,7 @@ class Webhooks:
         )
         with self._lock:
             if len(self._store.find(COLLECTION)) >= MAX_WEBHOOKS:
-                raise invalid(None, f"there are {MAX_WEBHOOKS} webhooks already")
+                raise Invalid(None, f"there are {MAX_WEBHOOKS} webhooks already")
             stored = self._put(record, 0)
         return stored, secret
 
@@ -166,7 +162,7 @@ class Webhooks:
             try:
                 self._store.delete(COLLECTION, webhook_id, before.revision)
             except (NotStored, RevisionConflict) as error:
-                raise not_found("The webhook") from error
+                raise NotFound("The webhook") from error
             self._tell()
 
     def rotate(self, webhook_id: str, if_match: int | None) -> tuple[StoredWebhook, str]:
@@ -227,34 +223,26 @@ class Webhooks:
 
     def probe(self, webhook_id: str, timeout: float, request_id: str) -> TestEventSent:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
-        reply = self._bridge.ask(WEBHOOKS, SendTestEvent(webhook_id, request_id), timeout + ASK_TIMEOUT)
-        if not isinstance(reply, TestEventSent):
-            raise SenderLost(repr(reply))
-        return reply
+        message = SendTestEvent(webhook_id, request_id)
+        return request(self._bridge, WEBHOOKS, message, TestEventSent, timeout=timeout + ASK_TIMEOUT)
 
     def deliveries(self, question: QueryDeliveries) -> Deliveries:
         """A page of the delivery log."""
-        return self._answered(question)
+        return request(self._bridge, WEBHOOKS, question, Deliveries, timeout=ASK_TIMEOUT)
 
     def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
-        """Once more. Raises `ApiError` 404."""
-        reply = self._answered(Redeliver(webhook_id, delivery_id))
+        """Once more. Raises `NotFound`."""
+        reply = request(self._bridge, WEBHOOKS, Redeliver(webhook_id, delivery_id), Deliveries, timeout=ASK_TIMEOUT)
         if not reply.deliveries:
-            raise not_found("The delivery")
+            raise NotFound("The delivery")
         return reply
 
     # --- inside ---
 
-    def _answered(self, question: QueryDeliveries | Redeliver) -> Deliveries:
-        reply = self._bridge.ask(WEBHOOKS, question, ASK_TIMEOUT)
-        if not isinstance(reply, Deliveries):
-            raise SenderLost(repr(reply))
-        return reply
-
     def _matching(self, webhook_id: str, if_match: int | None) -> StoredWebhook:
         stored = self.get(webhook_id)
         if if_match not in (None, stored.revision):
-            raise stale(stored.revision)
+            raise StaleRevision(stored.revision)
         return stored
 
     def _put(self, record: WebhookRecord, expect: int) -> StoredWebhook:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.http.errors import ApiError
+from api.errors import TooBusy
 from api.import_export import state
 from api.services import users
 from api.services.api_keys import LAST_USED_STEP, LastUsed, load
@@ -43,7 +43,7 @@ def test_a_configuration_that_changes_all_the_time_is_told_and_not_read_for_ever
 ) -> None:
     revisions = iter(range(10_000))
     monkeypatch.setattr(state, "_revisions", lambda _found: (("users", "usr_1", next(revisions)),))
-    with pytest.raises(ApiError, match="changed all the time"):
+    with pytest.raises(TooBusy, match="changed all the time"):
         state.read_state(api.store)
 
 

@@ -29,7 +29,7 @@ from actors.bus.messages.common import Done, Unreachable, forwarding_name
 from actors.bus.messages.forwarding import AllowTestClient, QueryTester, ReportOfTest
 from actors.bus.startup_queue import STARTING
 from api.bus_bridge import Bridge
-from api.http.errors import rate_limited, unavailable
+from api.errors import NotReady, TooBusy
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.proxy_protocol_pool import ANNOUNCING_POOLS
 from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
@@ -79,7 +79,7 @@ class ProxyTester:
         self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def run(self, proxy: StoredProxy, url: str | None, timeout: float, request_id: str) -> dict[str, Any]:
-        """A `test_result`. Raises `ApiError` 429 when too many tests are under way, 503 while the proxy starts.
+        """A `test_result`. Raises `TooBusy` when too many tests are under way, `NotReady` while the proxy starts.
 
         The access record that the test leaves has this request id.
 
@@ -87,7 +87,7 @@ class ProxyTester:
         to itself, and keeps its place until it has ended.
         """
         if not self._places.acquire(blocking=False):
-            raise rate_limited(1, f"{AT_ONCE} tests are under way")
+            raise TooBusy(1, f"{AT_ONCE} tests are under way")
         began, moment = time.monotonic(), time.time()
         outcome: Future[_Outcome] = Future()
 
@@ -112,7 +112,7 @@ class ProxyTester:
         admitted = AllowTestClient(user, token, timeout + ADMIT_TIMEOUT, request_id)
         reply = self._bridge.ask(forwarding_name(proxy.record.id), admitted, ADMIT_TIMEOUT)
         if isinstance(reply, Unreachable) and reply.reason == STARTING:
-            raise unavailable("The proxy's process is starting; try again in a moment")
+            raise NotReady("The proxy's process is starting; try again in a moment")
         if not isinstance(reply, Done):
             return _Outcome(error="the proxy's process does not answer")
         result = _get(url, proxy.record, user, token, timeout)

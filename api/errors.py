@@ -1,0 +1,113 @@
+"""Why something can't be done, as exceptions made of data that know nothing of HTTP.
+
+Services raise them, `api.http.errors` has the one table that makes responses of them.
+
+===================  ===============================================================================================
+`Invalid`            a field of what was asked for is wrong; `InvalidMany`: several are
+`NotFound`           there is no such resource
+`StaleRevision`      the resource is not at the revision that the caller insists on
+`Denied`             a rule forbids it: scope, address, kind of credential; `MissingPermission` names a permission
+`Unauthenticated`    the credentials are missing, wrong or expired
+`TooBusy`            a limit is reached; it may be tried again after some seconds
+`NotReady`           what it takes is starting; it may be tried again in a moment
+`PeerUnavailable`    another process or service does not reply, or not as it should
+===================  ===============================================================================================
+
+Errors of the configuration store are in `api.store.interface`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+IDENTITY_PROVIDER = "identity_provider"
+"""The peer at which people sign in; the other peers are named as on the bus (`actors.bus.messages.common`)."""
+
+
+class DomainError(Exception):
+    """A request that is not carried out; the text says why."""
+
+
+class InvalidMany(DomainError):
+    """Several fields are wrong: `problems` has the path and the error of each, at least one."""
+
+    def __init__(self, problems: Sequence[tuple[str | None, str]]) -> None:
+        super().__init__("; ".join(f"{field}: {error}" if field else error for field, error in problems))
+        self.problems = tuple(problems)
+
+
+class Invalid(InvalidMany):
+    """`field` is wrong; None means the request as a whole."""
+
+    def __init__(self, field: str | None, error: str) -> None:
+        super().__init__([(field, error)])
+        self.field = field
+        self.error = error
+
+
+class NotFound(DomainError):
+    """`kind` names the resource with its article: `The proxy`."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"{kind} was not found")
+
+
+class StaleRevision(DomainError):
+    """The resource is at revision `actual`."""
+
+    def __init__(self, actual: int) -> None:
+        super().__init__(f'the ETag is "{actual}" now')
+        self.actual = actual
+
+
+class Denied(DomainError):
+    """A rule forbids it, whatever the caller may do otherwise."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class MissingPermission(DomainError):
+    """The caller lacks `permission`; `by_key` when the credential is an API key."""
+
+    def __init__(self, permission: str, by_key: bool) -> None:
+        super().__init__(f"The permission {permission} is required")
+        self.permission = permission
+        self.by_key = by_key
+
+
+class Unauthenticated(DomainError):
+    """Nobody is authenticated. `code` tells programs why, `details` has data for them."""
+
+    def __init__(
+        self,
+        text: str = "Valid credentials are required",
+        code: str = "UNAUTHORIZED",
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.details = dict(details or {})
+
+
+class TooBusy(DomainError):
+    """A limit is reached; the caller may try again after `retry_after` seconds."""
+
+    def __init__(self, retry_after: int, text: str = "Too many requests") -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class NotReady(DomainError):
+    """What it takes is starting; the caller may try again in a moment."""
+
+
+class PeerUnavailable(DomainError):
+    """`peer` (its name on the bus, or `IDENTITY_PROVIDER`) does not reply as it should; `detail` is for the log."""
+
+    def __init__(self, peer: str, detail: object) -> None:
+        super().__init__(f"{peer}: {detail}")
+        self.peer = peer
+        self.detail = str(detail)
