@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from config.model import json_patterns
+from config.model.declaration import Given, Group
 
 Network = IPv4Network | IPv6Network
 Ports = tuple[int, int]
@@ -150,23 +151,14 @@ Destinations = Annotated[
 Mode = Literal["enforce", "report"]
 
 
-class AccessInput(BaseModel):
-    """`access` of a request; in an update a list that is given replaces the old one, and what is not given stays."""
+class ProxyAccess(Group):
+    """The access rules. In an update a list that is given replaces the old one.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Without an entry every client may go everywhere, as far as the egress guard allows it.
+    """
 
-    allow_clients: Clients | None = None
-    deny_clients: Clients | None = None
-    allow_destinations: Destinations | None = None
-    deny_destinations: Destinations | None = None
-    mode: Mode | None = None
-
-
-class ProxyAccess(BaseModel):
-    """Stored: see `AccessInput`. Without an entry everybody may go everywhere, as far as the egress guard lets them."""
-
-    allow_clients: list[str] = []
-    deny_clients: list[str] = []
-    allow_destinations: list[str] = []
-    deny_destinations: list[str] = []
-    mode: Mode = "enforce"
+    allow_clients: Annotated[list[str], Given(Clients)] = Field(default_factory=list)
+    deny_clients: Annotated[list[str], Given(Clients)] = Field(default_factory=list)
+    allow_destinations: Annotated[list[str], Given(Destinations)] = Field(default_factory=list)
+    deny_destinations: Annotated[list[str], Given(Destinations)] = Field(default_factory=list)
+    mode: Annotated[Mode, Given(Mode)] = "enforce"

@@ -24,6 +24,7 @@ from pydantic import (
 
 from config.model import json_patterns
 from config.model.access import read_network
+from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
 from config.model.quotas import PERIODS, Period
 from config.passwords import check_password, hash_password
@@ -84,40 +85,51 @@ Moment = Annotated[
 ]
 
 
-class LimitsInput(Input):
-    """`limits` of a proxy in a request. Bandwidth is bytes per second; `in` is what clients send."""
+class ProxyLimits(Group):
+    """Limits of a proxy. Bandwidth is bytes per second; `in` is what clients send."""
 
-    bandwidth_in: Bandwidth | None = None
-    bandwidth_out: Bandwidth | None = None
-    connections_per_client: Number | None = None
-    requests_per_minute: Number | None = None
-
-
-class AccountLimitsInput(Input):
-    """`limits` of an account in a request."""
-
-    bandwidth_in: Bandwidth | None = None
-    bandwidth_out: Bandwidth | None = None
-    connections: Number | None = None
-    requests_per_minute: Number | None = None
+    bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
+    bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
+    connections_per_client: Annotated[int, Given(Number)] = 0
+    requests_per_minute: Annotated[int, Given(Number)] = 0
 
 
-class QuotaInput(Input):
-    """`quota` of an account in a request: bytes in both directions together."""
+class AccountLimits(Group):
+    """Limits of an account. Bandwidth is bytes per second; `in` is what clients send."""
 
-    bytes: Annotated[StrictInt, Field(ge=0, le=10**18)] | None = None
-    period: Annotated[Period, BeforeValidator(_period)] | None = None
+    bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
+    bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
+    connections: Annotated[int, Given(Number)] = 0
+    requests_per_minute: Annotated[int, Given(Number)] = 0
 
 
+class Quota(Group):
+    """The quota of an account: bytes in both directions together."""
+
+    bytes: Annotated[int, Given(Annotated[StrictInt, Field(ge=0, le=10**18)])] = 0
+    period: Annotated[Period, Given(Annotated[Period, BeforeValidator(_period)])] = "total"
+
+
+class ProxyAccount(BaseModel):
+    """One account. Its `id` is what its usage is counted under; a new account of an old name has a new one."""
+
+    id: str
+    username: str
+    password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
+    enabled: Annotated[bool, Given(StrictBool)] = True
+    limits: AccountLimits = AccountLimits()
+    quota: Quota = Quota()
+    expires_at: float | None = None
+    allow_clients: Annotated[list[str], Given(Networks)] = []
+    created_at: float
+
+
+@gives(ProxyAccount)
 class AccountUpdate(Input):
     """A change of an account: what is not given stays. `expires_at` null means never."""
 
     password: Password | None = Field(None, repr=False)
-    enabled: StrictBool | None = None
-    limits: AccountLimitsInput | None = None
-    quota: QuotaInput | None = None
     expires_at: Moment = None
-    allow_clients: Networks | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -134,45 +146,6 @@ class AccountInput(AccountUpdate):
 
 
 Accounts = Annotated[list[AccountInput], Field(max_length=ACCOUNTS_MAX)]
-
-
-class ProxyLimits(BaseModel):
-    """Stored: see `LimitsInput`."""
-
-    bandwidth_in: int = 0
-    bandwidth_out: int = 0
-    connections_per_client: int = 0
-    requests_per_minute: int = 0
-
-
-class AccountLimits(BaseModel):
-    """Stored: see `AccountLimitsInput`."""
-
-    bandwidth_in: int = 0
-    bandwidth_out: int = 0
-    connections: int = 0
-    requests_per_minute: int = 0
-
-
-class Quota(BaseModel):
-    """Stored: see `QuotaInput`."""
-
-    bytes: int = 0
-    period: Period = "total"
-
-
-class ProxyAccount(BaseModel):
-    """Stored: one account. Its `id` is what its usage is counted under; a new account of an old name has a new one."""
-
-    id: str
-    username: str
-    password_hash: str | None = Field(None, repr=False)
-    enabled: bool = True
-    limits: AccountLimits = AccountLimits()
-    quota: Quota = Quota()
-    expires_at: float | None = None
-    allow_clients: list[str] = []
-    created_at: float
 
 
 def replace_accounts(
@@ -213,15 +186,7 @@ def change_account(
 
     Raises `InvalidProxy` with fields below `path`.
     """
-    changed: dict[str, Any] = {}
-    if body.enabled is not None:
-        changed["enabled"] = body.enabled
-    if body.allow_clients is not None:
-        changed["allow_clients"] = body.allow_clients
-    if body.limits is not None:
-        changed["limits"] = account.limits.model_copy(update=body.limits.model_dump(exclude_none=True))
-    if body.quota is not None:
-        changed["quota"] = account.quota.model_copy(update=body.quota.model_dump(exclude_none=True))
+    changed = update(account, body)
     if "expires_at" in body.model_fields_set:
         changed["expires_at"] = _end(body.expires_at, unchanged or account.expires_at, now, path)
     if body.password is not None:

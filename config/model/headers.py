@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, StrictStr
+from pydantic import AfterValidator, StrictStr
 
 from config.model import json_patterns
-from config.model.fields import Input
+from config.model.declaration import Given, Group
 
 VIA = ("pseudonym", "on", "off")
 """Values of `headers.via`; the first one is the default."""
@@ -19,13 +19,10 @@ def _via(text: str) -> str:
     return text
 
 
-class HeadersInput(Input):
-    """`headers` of a request."""
-
-    via: Annotated[StrictStr, AfterValidator(_via), json_patterns.one_of(*VIA)] | None = None
+Via = Annotated[StrictStr, AfterValidator(_via), json_patterns.one_of(*VIA)]
 
 
-class ProxyHeaders(BaseModel):
-    """Stored: see `HeadersInput`."""
+class ProxyHeaders(Group):
+    """Which header fields the proxy adds; `via` is its entry in `Via`."""
 
-    via: Literal["pseudonym", "on", "off"] = "pseudonym"
+    via: Annotated[Literal["pseudonym", "on", "off"], Given(Via)] = "pseudonym"

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema, model_validator
 
 from config.model import json_patterns
-from config.model.access import AccessInput, ProxyAccess
-from config.model.accounts import Accounts, LimitsInput, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.model.access import ProxyAccess
+from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
+from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
-from config.model.headers import HeadersInput, ProxyHeaders
-from config.model.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck, UpstreamCheckInput
+from config.model.headers import ProxyHeaders
+from config.model.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck
 from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
 
@@ -29,12 +30,6 @@ __all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.model.fie
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
-
-_PLAIN_FIELDS = ("name", "host", "port", "protocol", "tags", "accept_proxy_protocol", "bind_address")
-"""What a request gives is stored as it is."""
-
-_GROUPS = ("settings", "access", "upstream_check", "limits", "headers")
-"""Groups of fields of which a request gives any part; the others stay."""
 
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
@@ -97,6 +92,15 @@ Tag = Annotated[
 Tags = Annotated[list[Tag], Field(max_length=50)]
 
 
+class ProxyAuth(BaseModel):
+    """The credentials that clients need. The password is stored as a hash alone."""
+
+    enabled: Annotated[bool, Given(StrictBool)] = False
+    username: Annotated[str | None, Given(Username)] = None
+    password_hash: Annotated[str | None, SECRET] = Field(None, repr=False)
+
+
+@gives(ProxyAuth)
 class AuthInput(Input):
     """`auth` of a request; in an update, what is not given stays."""
 
@@ -105,21 +109,55 @@ class AuthInput(Input):
     password: Password | None = Field(None, repr=False)
 
 
-class SettingsInput(Input):
-    """`settings` of a request. `timeout` is seconds, for connecting and for idleness."""
+class ProxySettings(Group):
+    """`timeout` is seconds, for connecting and for idleness."""
 
-    timeout: Timeout | None = None
-    keep_alive: StrictBool | None = None
-    max_connections: MaxConnections | None = None
+    timeout: Annotated[int, Given(Timeout)]
+    keep_alive: Annotated[bool, Given(StrictBool)] = True
+    max_connections: Annotated[int, Given(MaxConnections)] = 1000
+
+
+class ProxyTls(BaseModel):
+    """The proxy's own certificate, PEM files on the machine that the product runs on."""
+
+    cert_file: str
+    key_file: str
 
 
 class TlsInput(Input):
-    """`tls` of a request: the proxy's own certificate, PEM files on the machine that the product runs on."""
+    """`tls` of a request: both files."""
 
     cert_file: FilePath
     key_file: FilePath
 
 
+class ProxyRecord(BaseModel):
+    """A document of the collection `proxies`. `status` is the desired state; times are Unix seconds."""
+
+    id: str
+    name: Annotated[str, Given(Name)]
+    host: Annotated[str, Given(Host)]
+    port: Annotated[int, Given(Port)]
+    protocol: Annotated[Literal["http", "https", "socks4", "socks5"], Given(Protocol)]
+    status: Literal["active", "inactive"]
+    auth: ProxyAuth
+    settings: ProxySettings
+    access: ProxyAccess = ProxyAccess()
+    upstreams: list[ProxyUpstream] = []
+    upstream_policy: Annotated[str, Given(Policy)] = "failover"
+    upstream_check: UpstreamCheck = UpstreamCheck()
+    limits: ProxyLimits = ProxyLimits()
+    accounts: list[ProxyAccount] = []
+    tags: Annotated[list[str], Given(Tags)]
+    tls: ProxyTls | None = None
+    accept_proxy_protocol: Annotated[bool, Given(StrictBool)] = False
+    bind_address: Annotated[str, Given(BindAddress)] = ""
+    headers: ProxyHeaders = ProxyHeaders()
+    created_at: float
+    updated_at: float
+
+
+@gives(ProxyRecord)
 class ProxyUpdate(Input):
     """The body of PUT and PATCH: any part of what a create takes."""
 
@@ -128,19 +166,10 @@ class ProxyUpdate(Input):
     port: Port | None = None
     protocol: Protocol | None = None
     auth: AuthInput | None = None
-    settings: SettingsInput | None = None
-    access: AccessInput | None = None
     upstream_protocol: ParentProtocol | None = None  # before the list, whose lines without a scheme are of it
     upstreams: Parents | None = None
-    upstream_policy: Policy | None = None
-    upstream_check: UpstreamCheckInput | None = None
-    limits: LimitsInput | None = None
     accounts: Accounts | None = None
-    tags: Tags | None = None
     tls: TlsInput | None = None
-    accept_proxy_protocol: StrictBool | None = None
-    bind_address: BindAddress | None = None
-    headers: HeadersInput | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -156,55 +185,6 @@ class ProxyCreate(ProxyUpdate):
     port: Port
     protocol: Protocol
     host: Host = "127.0.0.1"
-
-
-class ProxyAuth(BaseModel):
-    """Stored: the credentials that clients need. The password is only there as a hash."""
-
-    enabled: bool = False
-    username: str | None = None
-    password_hash: str | None = Field(None, repr=False)
-
-
-class ProxySettings(BaseModel):
-    """Stored: see `SettingsInput`."""
-
-    timeout: int
-    keep_alive: bool = True
-    max_connections: int = 1000
-
-
-class ProxyTls(BaseModel):
-    """Stored: the files of the proxy's own certificate."""
-
-    cert_file: str
-    key_file: str
-
-
-class ProxyRecord(BaseModel):
-    """A document of the collection `proxies`. `status` is the wish; times are Unix seconds."""
-
-    id: str
-    name: str
-    host: str
-    port: int
-    protocol: Literal["http", "https", "socks4", "socks5"]
-    status: Literal["active", "inactive"]
-    auth: ProxyAuth
-    settings: ProxySettings
-    access: ProxyAccess = ProxyAccess()
-    upstreams: list[ProxyUpstream] = []
-    upstream_policy: str = "failover"
-    upstream_check: UpstreamCheck = UpstreamCheck()
-    limits: ProxyLimits = ProxyLimits()
-    accounts: list[ProxyAccount] = []
-    tags: list[str]
-    tls: ProxyTls | None = None
-    accept_proxy_protocol: bool = False
-    bind_address: str = ""
-    headers: ProxyHeaders = ProxyHeaders()
-    created_at: float
-    updated_at: float
 
 
 def new_record(body: ProxyCreate, identifier: str, now: float, default_timeout: int) -> ProxyRecord:
@@ -239,16 +219,9 @@ def apply(record: ProxyRecord, body: ProxyUpdate, now: float) -> ProxyRecord:
 
     Raises `InvalidProxy`.
     """
-    given = {name: getattr(body, name) for name in _PLAIN_FIELDS}
-    changed = {name: value for name, value in given.items() if value is not None}
-    if body.bind_address:
-        _refuse_foreign(body.bind_address)
-    for name in _GROUPS:
-        part = getattr(body, name)
-        if part is not None:
-            changed[name] = getattr(record, name).model_copy(update=part.model_dump(exclude_none=True))
-    if body.upstream_policy is not None:
-        changed["upstream_policy"] = body.upstream_policy
+    changed = update(record, body)
+    if changed.get("bind_address"):
+        _refuse_foreign(changed["bind_address"])
     protocol = changed.get("protocol", record.protocol)
     if body.accounts is not None:
         changed["accounts"] = replace_accounts(record.accounts, body.accounts, protocol, now)

@@ -30,6 +30,7 @@ from pydantic import (
 from config.files.certificates import for_callers, unusable_file
 from config.files.secret_box import SecretBox
 from config.model import json_patterns
+from config.model.declaration import Given, Group
 from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.model.upstream_fields import OrText, listed, no_nulls, read_parent
 
@@ -143,18 +144,6 @@ class UpstreamInput(Input):
         self._line = number
 
 
-class UpstreamCheckInput(Input):
-    """`upstream_check` of a request, seconds; in an update what is not given stays."""
-
-    enabled: StrictBool | None = None
-    interval: Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), json_patterns.number(3600, minimum=1)] | None = (
-        None
-    )
-    timeout: (
-        Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)] | None
-    ) = None
-
-
 ONE_PARENT = (WrapValidator(read_parent), OrText(2048))
 """Annotations of an entry."""
 ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
@@ -185,12 +174,16 @@ class ProxyUpstream(BaseModel):
         return self.protocol, self.host, self.port, self.username
 
 
-class UpstreamCheck(BaseModel):
-    """Stored: see `UpstreamCheckInput`."""
+_Interval = Annotated[StrictInt | StrictFloat, Field(ge=1, le=3600), json_patterns.number(3600, minimum=1)]
+_Timeout = Annotated[StrictInt | StrictFloat, Field(gt=0, le=60), json_patterns.number(60, exclusiveMinimum=0)]
 
-    enabled: bool = True
-    interval: float = 30
-    timeout: float = 5
+
+class UpstreamCheck(Group):
+    """How upstreams are checked, seconds."""
+
+    enabled: Annotated[bool, Given(StrictBool)] = True
+    interval: Annotated[float, Given(_Interval)] = 30
+    timeout: Annotated[float, Given(_Timeout)] = 5
 
 
 class Node(Protocol):

@@ -1,0 +1,91 @@
+"""One declaration for each field of what is stored; what a request may give and what a response shows are derived.
+
+A stored model has plain types, since what is on disk was checked when it came; a stricter check of a later release must
+not make old data unreadable. Metadata of a field says the rest:
+
+| metadata | meaning |
+|---|---|
+| `Given(type)` | a request may give it, written as this strict type |
+| `SECRET` | it is in no response |
+| none of them | a request can't set it; a response has it |
+
+A field whose type is a `Group` needs no metadata: of a group, a request gives any part, and the others stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, create_model
+from pydantic.fields import FieldInfo
+
+from config.model.fields import Input
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """How a request writes a field: `type` is an annotation of pydantic's, strict and with all its checks."""
+
+    type: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    pass
+
+
+SECRET = _Secret()
+"""Metadata of a field that no response has."""
+
+
+class Group(BaseModel):
+    """A part of a stored document: an object whose fields have defaults."""
+
+
+def partial(model: type[BaseModel], name: str) -> type[Input]:
+    """The model of a request that gives any part of `model`; None is how "not given" is written in it."""
+    return create_model(name, __base__=Input, __doc__=model.__doc__, **_given(model))
+
+
+def gives(model: type[BaseModel]) -> Callable[[type[M]], type[M]]:
+    """Decorates the model of a request: it takes what can be given of `model`, beside the fields of its own."""
+
+    def derive(cls: type[M]) -> type[M]:
+        fields = {name: field for name, field in _given(model).items() if name not in cls.model_fields}
+        derived = create_model(cls.__name__, __base__=cls, __module__=cls.__module__, __doc__=cls.__doc__, **fields)
+        derived.__qualname__ = cls.__qualname__
+        return derived
+
+    return derive
+
+
+def update(stored: M, body: BaseModel) -> dict[str, Any]:
+    """The fields of `stored` that `body`, a model made by `gives`, changes: plain values, and whole groups."""
+    changed: dict[str, Any] = {}
+    for name in _given(type(stored)):
+        value = getattr(body, name)
+        if value is not None:
+            before = getattr(stored, name)
+            is_group = isinstance(before, Group)
+            changed[name] = before.model_copy(update=value.model_dump(exclude_none=True)) if is_group else value
+    return changed
+
+
+def visible(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields of `model` that a response has, by name."""
+    return ((name, info) for name, info in model.model_fields.items() if SECRET not in info.metadata)
+
+
+def _given(model: type[BaseModel]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        given = next((each.type for each in info.metadata if isinstance(each, Given)), None)
+        if given is None and isinstance(info.annotation, type) and issubclass(info.annotation, Group):
+            given = partial(info.annotation, f"{info.annotation.__name__}Input")
+        if given is not None:
+            found[name] = (given | None, None)
+    return found
