@@ -32,11 +32,9 @@ from api.http.body_limits import BodyAwaited
 from api.http.call import AFTER, Call, Reply
 from api.http.errors import INVALID_REQUEST, ApiError, internal, invalid, translated
 from api.http.idempotency import HEADER
-from api.http.query import Query
 from api.middleware import SAFE, RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import BEARER, NONE, PERSON, TABLE, Operation
-from api.operations.query_parameters import by_name
 from api.resources.redirects import POINTERS, Pointer
 from api.security.authentication import Caller
 
@@ -79,8 +77,6 @@ def _resource(services: Services, operations: list[Operation]) -> object:
 
 
 def _responder(services: Services, operation: Operation) -> Any:
-    declared = by_name(operation.query)
-
     def respond(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         req.context.origin.operation = operation.id
         try:
@@ -97,9 +93,9 @@ def _responder(services: Services, operation: Operation) -> Any:
         _require_accepted(req, "*/*" if operation.redirects else operation.produces)
         call = Call(
             services=services,
-            query=Query(req, declared),
             params=params,
             body=_body(operation, req),
+            query=operation.query(req.params) if operation.query is not None else None,
             address=req.context.address,
             request_id=req.context.request_id,
             identified=caller,
@@ -168,7 +164,8 @@ def _permitted(operation: Operation, req: falcon.Request, params: dict[str, str]
         raise Denied("a key with a scope can't do this: it would reach more than it has")
     if caller.scope is not None and not operation.within_scope:
         raise Denied("a key with a scope of proxies can only do what is about these proxies")
-    if caller.scope is not None and "proxy_id" in params and params["proxy_id"] not in caller.scope:
+    named = [params.get("proxy_id"), req.params.get("proxy_id") if operation.names_proxy else None]
+    if caller.scope is not None and any(isinstance(each, str) and each not in caller.scope for each in named):
         raise Denied("the proxy is not in the key's scope")
     return caller
 

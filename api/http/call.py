@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from api.container import Services
 from api.errors import Unauthenticated
-from api.http.query import Query
 from api.security.authentication import Caller
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
@@ -20,10 +19,13 @@ AFTER = "proxyfleet.after"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request, authenticated, permitted and validated. `body` is an instance of the operation's model."""
+    """One request, authenticated, authorized and validated.
+
+    `query` is an instance of the operation's `Query` class, `body` one of its model.
+    """
 
     services: Services
-    query: Query
+    query: Any
     params: dict[str, str]
     body: Any
     address: str
@@ -39,6 +41,14 @@ class Call:
         if self.identified is None:
             raise Unauthenticated
         return self.identified
+
+    @property
+    def proxy_ids(self) -> tuple[str, ...] | None:
+        """The proxies that an operation with the query parameter `proxy_id` is about; None for all of them."""
+        wanted, scope = self.query.proxy_id, self.caller.scope
+        if wanted is not None:
+            return (wanted,)
+        return None if scope is None else tuple(sorted(scope))
 
     @property
     def if_match(self) -> int | None:

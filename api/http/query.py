@@ -1,86 +1,145 @@
-"""Query parameters, read strictly: a value that isn't allowed is 400 with the name of the parameter."""
+"""Query parameters: each operation declares them once, as a class, for reading them and for the description of the API.
+
+```
+class ListProxies(Query):
+    page: int = integer("The page, from 1", 1, 1_000_000, default=1)
+    status: str | None = choice("Only proxies of this status", STATUSES)
+```
+
+The handler gets an instance as `call.query`; what is not in the request has its default. A value that is not allowed is
+an error that names the parameter, and so is a parameter that is not declared: a response that ignored a filter would be
+taken for a filtered one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
-
-import falcon
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from api.errors import Invalid
-from api.http.query_schema import Parameter
-from config.model.access import one_address
+from config.model import access, json_patterns
 from config.text.formatting import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One query parameter. `read` returns the value of its text or raises `ValueError`; `example` is accepted."""
+
+    description: str
+    schema: dict[str, Any]
+    read: Callable[[str], Any]
+    example: Any
+    default: Any = None
+
+
 class Query:
-    """The query of one request. All methods raise `Invalid`.
+    """The query of one request. Subclasses declare the parameters; those of their bases come first."""
 
-    `declared` is what the operation says that it reads (`api.operations.query_parameters`); reading another name is a
-    bug: `KeyError`.
-    """
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    _ignores_others: ClassVar[bool]
 
-    def __init__(self, request: falcon.Request, declared: Mapping[str, Parameter]) -> None:
-        self._params = request.params
-        self._declared = declared
+    def __init_subclass__(cls, ignore_others: bool = False) -> None:
+        inherited = {name: each for base in cls.__bases__ for name, each in vars(base).get("parameters", {}).items()}
+        cls.parameters = inherited | {name: each for name, each in vars(cls).items() if isinstance(each, Parameter)}
+        cls._ignores_others = ignore_others
 
-    def refuse_others(self) -> None:
-        """Refuse parameters that mean nothing here: an answer that ignored a filter would be taken for filtered."""
-        for name in self._params:
-            if name not in self._declared:
-                raise Invalid(name, f"unknown parameter; allowed: {', '.join(sorted(self._declared))}")
+    def __init__(self, given: Mapping[str, str | list[str]]) -> None:
+        """Raises `Invalid`."""
+        for name in () if self._ignores_others else given:
+            if name not in self.parameters:
+                raise Invalid(name, f"unknown parameter; allowed: {', '.join(sorted(self.parameters))}")
+        for name, parameter in self.parameters.items():
+            setattr(self, name, _value(name, parameter, given.get(name)))
 
-    def text(self, name: str) -> str | None:
-        """The value of a parameter that may occur once; None when it doesn't occur."""
-        if name not in self._declared:
-            raise KeyError(f"the operation does not declare the parameter {name}")
-        value = self._params.get(name)
-        if isinstance(value, list):
-            raise Invalid(name, "must not be given twice")
-        if value is not None:
-            _check_length(name, value, self._declared[name].schema)
-        return value
 
-    def address(self, name: str) -> str | None:
-        """One IP address, in the usual form."""
-        value = self.text(name)
-        try:
-            return None if value is None else one_address(value)
-        except ValueError as error:
-            raise Invalid(name, str(error)) from error
+def _value(name: str, parameter: Parameter, given: str | list[str] | None) -> Any:
+    if given is None:
+        return parameter.default
+    if isinstance(given, list):
+        raise Invalid(name, "must not be given twice")
+    if len(given) < parameter.schema.get("minLength", 0):
+        raise Invalid(name, "must not be empty")
+    if len(given) > parameter.schema.get("maxLength", len(given)):
+        raise Invalid(name, f"must have at most {parameter.schema['maxLength']} characters")
+    try:
+        return parameter.read(given)
+    except ValueError as error:
+        raise Invalid(name, str(error)) from error
 
-    def one_of(self, name: str, allowed: Collection[str]) -> str | None:
-        """A value out of a few."""
-        value = self.text(name)
-        if value is not None and value not in allowed:
-            raise Invalid(name, f"must be one of {', '.join(allowed)}")
-        return value
 
-    def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
-        """A whole number within limits."""
-        value = self.text(name)
-        if value is None:
-            return default
+# The constructors return `Any`, so that a declaration has the type of its value, as with `dataclasses.field`.
+
+
+def integer(description: str, lowest: int, highest: int, default: int | None = None) -> Any:
+    """A whole number within limits."""
+
+    def read(value: str) -> int:
         if not _INTEGER.fullmatch(value) or not lowest <= int(value) <= highest:
-            raise Invalid(name, f"must be an integer from {lowest} to {highest}")
+            raise ValueError(f"must be an integer from {lowest} to {highest}")
         return int(value)
 
-    def moment(self, name: str, default: float) -> float:
-        """An ISO 8601 date and time, as Unix seconds."""
-        value = self.text(name)
-        if value is None:
-            return default
-        try:
-            return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
-        except ValueError as error:
-            raise Invalid(name, str(error)) from error
+    schema = {"type": "integer", "minimum": lowest, "maximum": highest, **_default(default)}
+    return Parameter(description, schema, read, lowest if default is None else default, default)
 
 
-def _check_length(name: str, value: str, schema: Mapping[str, Any]) -> None:
-    if len(value) < schema.get("minLength", 0):
-        raise Invalid(name, "must not be empty")
-    if len(value) > schema.get("maxLength", len(value)):
-        raise Invalid(name, f"must have at most {schema['maxLength']} characters")
+def choice(description: str, allowed: Collection[str], default: str | None = None) -> Any:
+    """A value out of a few."""
+
+    def read(value: str) -> str:
+        if value not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return value
+
+    schema = {"type": "string", "enum": list(allowed), **_default(default)}
+    return Parameter(description, schema, read, default or next(iter(allowed)), default)
+
+
+def text(
+    description: str,
+    example: str,
+    highest: int = 500,
+    lowest: int = 0,
+    pattern: str | None = None,
+    read: Callable[[str], Any] = str,
+) -> Any:
+    """A text of `lowest` (0 or 1) to `highest` characters. `pattern` only describes; `read` decides."""
+    schema: dict[str, Any] = {"type": "string", **({} if pattern is None else {"pattern": pattern})}
+    schema |= {"maxLength": highest, **({"minLength": lowest} if lowest else {})}
+    return Parameter(description, schema, read, example)
+
+
+def cursor(description: str, example: str, pattern: str, read: Callable[[str], Any]) -> Any:
+    """Where an earlier response ended."""
+    return Parameter(description, {"type": "string", "pattern": pattern}, read, example)
+
+
+def moment(description: str) -> Any:
+    """A date and time, ISO 8601, as Unix seconds. A `+` that came as a space is one."""
+
+    def read(value: str) -> float:
+        return parse_moment(value.replace(" ", "+") if "T" in value.upper() else value)
+
+    return Parameter(description, json_patterns.MOMENT, read, "2026-01-31T12:00:00Z")
+
+
+def address(description: str) -> Any:
+    """One IP address, in its usual form."""
+    return Parameter(description, {"type": "string", "pattern": json_patterns.ADDRESS}, access.one_address, "192.0.2.7")
+
+
+def network(description: str) -> Any:
+    """An address or a network, as it was given."""
+
+    def read(value: str) -> str:
+        access.read_network(value)
+        return value
+
+    return Parameter(description, {"type": "string", "pattern": json_patterns.NETWORK}, read, "192.0.2.0/24")
+
+
+def _default(value: Any) -> dict[str, Any]:
+    return {} if value is None else {"default": value}

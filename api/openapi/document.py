@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from api.http.query_schema import Parameter
+from api.http.query import Parameter
 from api.openapi import error_responses
 from api.openapi.examples import BODIES, example_of
 from api.openapi.schemas.references import Schemas
@@ -118,16 +118,17 @@ def _in_path(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _in_query(operation: Operation) -> list[dict[str, Any]]:
-    return [_query_parameter(each) for each in operation.query]
+    declared = operation.query.parameters if operation.query is not None else {}
+    return [_query_parameter(name, each) for name, each in declared.items()]
 
 
-def _query_parameter(parameter: Parameter) -> dict[str, Any]:
+def _query_parameter(name: str, parameter: Parameter) -> dict[str, Any]:
     """`examples` of the schema (JSON Schema 2020-12, 9.5): the documentation page would send an `example`."""
     return {
-        "name": parameter.name,
+        "name": name,
         "in": "query",
-        "description": parameter.summary,
-        "required": parameter.required,
+        "description": parameter.description,
+        "required": False,
         "schema": {**parameter.schema, "examples": [parameter.example]},
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from api.openapi.schemas.clients import Snippets
-from api.operations import query_parameters
 from api.operations.operation import PROXY, get, resource
 from api.resources import clients
 from api.services.pac import MEDIA_TYPE
@@ -13,11 +12,11 @@ TABLE = resource("", read="proxy.read")(
         "/proxy.pac",
         "getPac",
         clients.pac,
-        query=query_parameters.PAC,
+        query=clients.GetPac,
         produces=MEDIA_TYPE,
         errors=(404,),
         public_if="public_pac",
         scoped=True,
     ),
-    get(f"{PROXY}/snippets", "getSnippets", clients.get_snippets, Snippets, query=query_parameters.SNIPPETS),
+    get(f"{PROXY}/snippets", "getSnippets", clients.get_snippets, Snippets, query=clients.GetSnippets),
 )

@@ -15,7 +15,6 @@ from api.openapi.schemas.resources import (
     WhoAmI,
 )
 from api.openapi.schemas.system import RotatedKey
-from api.operations import query_parameters
 from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, create, delete, get, post, resource
 from api.resources import api_keys as keys
 from api.resources import auth, oauth
@@ -34,7 +33,7 @@ TABLE = (
             oauth.authorize,
             Authorization,
             NONE,
-            query=query_parameters.AUTHORIZE,
+            query=oauth.Authorize,
             redirects=True,
             errors=(502,),
         ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from api.openapi.schemas.metrics import Metrics, RealtimeMetrics
-from api.operations import query_parameters
 from api.operations.operation import V1, get, resource
 from api.resources import metrics
 
@@ -13,7 +12,7 @@ TABLE = resource("", read="metrics.read")(
         "queryMetrics",
         metrics.query_metrics,
         Metrics,
-        query=query_parameters.QUERY_METRICS,
+        query=metrics.QueryMetrics,
         errors=(404,),
         scoped=True,
     ),
@@ -22,7 +21,7 @@ TABLE = resource("", read="metrics.read")(
         "getRealtimeMetrics",
         metrics.realtime,
         RealtimeMetrics,
-        query=query_parameters.REALTIME,
+        query=metrics.RealtimeQuery,
         errors=(404,),
         scoped=True,
     ),

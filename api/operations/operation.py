@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from api.http.body import MAX_BODY
 from api.http.body_limits import SMALL
 from api.http.call import Call, Reply
-from api.http.query_schema import Parameter
+from api.http.query import Query
 from api.security.permissions import BEYOND_SCOPE
 
 NONE, ANY, BEARER, PERSON = "(none)", "(any)", "(bearer)", "(person)"
@@ -33,7 +33,7 @@ class Operation:
     The docstring of its `handler` is its description in the API's documentation: the first line is its summary, the
     rest two sentences in Markdown. `response` is the model of the data in the envelope; an operation without one
     responds with a bare document of the media type `produces`. `body` is the model of the request's body; with
-    `optional_body` it may be left out. `query` are the parameters that it reads of the query string.
+    `optional_body` it may be left out. `query` declares the parameters that it reads of the query string.
     """
 
     method: str
@@ -48,7 +48,7 @@ class Operation:
     optional_body: bool = False
     largest_body: int = MAX_BODY
     """Bytes."""
-    query: tuple[Parameter, ...] = ()
+    query: type[Query] | None = None
     if_match: bool = False
     """It honours `If-Match` and responds with an `ETag`."""
     passphrase: bool = False
@@ -92,6 +92,11 @@ class Operation:
     @property
     def _documentation(self) -> str:
         return getdoc(self.handler) or ""
+
+    @property
+    def names_proxy(self) -> bool:
+        """Whether a query parameter names the proxy that it is about."""
+        return self.query is not None and "proxy_id" in self.query.parameters
 
     @property
     def within_scope(self) -> bool:

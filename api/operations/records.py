@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from api.openapi.schemas.proxies import Logs, LogTail
 from api.openapi.schemas.system import AuditTrail
-from api.operations import query_parameters
 from api.operations.operation import V1, get, resource
 from api.resources import audit, logs
 from api.security.permissions import ADMIN, AUDITOR
 
 TABLE = resource(V1, read="metrics.read")(
-    get("/logs", "queryLogs", logs.query_logs, Logs, query=query_parameters.QUERY_LOGS, scoped=True),
-    get("/logs/tail", "tailLogs", logs.tail_logs, LogTail, query=query_parameters.TAIL_LOGS, scoped=True),
+    get("/logs", "queryLogs", logs.query_logs, Logs, query=logs.SearchLogs, scoped=True),
+    get("/logs/tail", "tailLogs", logs.tail_logs, LogTail, query=logs.FollowLogs, scoped=True),
     get(
         "/logs/export",
         "exportLogs",
         logs.export_logs,
-        query=query_parameters.EXPORT_LOGS,
+        query=logs.ExportLogs,
         produces=logs.NDJSON,
         scoped=True,
     ),
-    get("/audit", "queryAudit", audit.query_audit, AuditTrail, ADMIN, role=AUDITOR, query=query_parameters.QUERY_AUDIT),
+    get("/audit", "queryAudit", audit.query_audit, AuditTrail, ADMIN, role=AUDITOR, query=audit.QueryAudit),
 )

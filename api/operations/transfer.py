@@ -5,7 +5,6 @@ from __future__ import annotations
 from api.http.body import IMPORT_PATH, MAX_IMPORT
 from api.import_export.document import ConfigDocument
 from api.openapi.schemas.transfer import ExportedConfig, Imported
-from api.operations import query_parameters
 from api.operations.operation import V1, get, post, resource
 from api.resources import transfer
 from api.security.permissions import ADMIN
@@ -16,7 +15,7 @@ TABLE = resource("", read=ADMIN, write=ADMIN)(
         "exportConfig",
         transfer.export_config,
         ExportedConfig,
-        query=query_parameters.EXPORT_CONFIG,
+        query=transfer.ExportConfig,
         if_match=True,
         passphrase=True,
     ),
@@ -27,7 +26,7 @@ TABLE = resource("", read=ADMIN, write=ADMIN)(
         Imported,
         body=ConfigDocument,
         largest_body=MAX_IMPORT,
-        query=query_parameters.IMPORT_CONFIG,
+        query=transfer.ImportConfig,
         if_match=True,
         passphrase=True,
         audit=False,

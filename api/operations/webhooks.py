@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from api.openapi.schemas.resources import Deleted
 from api.openapi.schemas.webhooks import DeliveryPage, NewWebhook, OneDelivery, OneWebhook, Webhooks, WebhookTested
-from api.operations import query_parameters
 from api.operations.operation import V1, create, delete, get, post, resource, update
 from api.resources import webhooks
 from config.model.webhooks import READ_ONLY_FIELDS, WebhookCreate, WebhookUpdate
@@ -32,7 +31,7 @@ TABLE = resource(f"{V1}/webhooks", read="settings.read", write="settings.write")
         "listDeliveries",
         webhooks.list_deliveries,
         DeliveryPage,
-        query=query_parameters.LIST_DELIVERIES,
+        query=webhooks.ListDeliveries,
     ),
     post(f"{_ONE}/deliveries/{{delivery_id}}/redeliver", "redeliver", webhooks.redeliver, OneDelivery),
 )

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from api.audit import Entry, Selection
-from api.errors import Invalid
 from api.http.call import Call, Reply
+from api.http.query import Query, address, choice, cursor, integer, moment, text
 from config.text.formatting import timestamp_text
 
 EXACT = (
@@ -22,8 +22,33 @@ EXACT = (
     "resource_id",
     "resource_name",
 )
-OUTCOMES = ("done", "failed")
-_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CURSOR = "^[0-9]{1,18}$"
+
+
+def _read_cursor(value: str) -> int:
+    if not re.search(_CURSOR, value, re.ASCII):
+        raise ValueError("must be a next_cursor of an earlier answer")
+    return int(value)
+
+
+class QueryAudit(Query):
+    """The filters of a search, and which of its pages."""
+
+    start_time: float | None = moment("Not before")
+    end_time: float | None = moment("Not after")
+    action: str | None = text("Exactly this action, or all below `proxy.*`", "proxy.updated", 64)
+    outcome: str | None = choice("Only what was done, or what failed", ("done", "failed"))
+    user_id: str | None = text("Only by this user", "usr_0123456789abcdef", 128)
+    username: str | None = text("Only by the user of this name", "alice", 64)
+    credential_id: str | None = text("Only by this API key or sign-in", "key_0123456789abcdef", 128)
+    address: str | None = address("Only from this address")
+    request_id: str | None = text("Only by this request", "req_0123456789abcdef", 128)
+    resource_type: str | None = text("Only to resources of this type", "proxy", 64)
+    resource_id: str | None = text("Only to this resource", "prx_0123456789abcdef", 128)
+    resource_name: str | None = text("Only to resources of this name", "office", 128)
+    limit: int = integer("At most so many", 1, 1000, 100)
+    offset: int = integer("After so many", 0, 1_000_000_000, 0)
+    cursor: int | None = cursor("The `next_cursor` of the page before", "100", _CURSOR, _read_cursor)
 
 
 def query_audit(call: Call) -> Reply:
@@ -31,12 +56,9 @@ def query_audit(call: Call) -> Reply:
 
     Returns who changed what, when and from which address, newest first. Secrets are masked in the changes.
     """
-    query = call.query
-    query.refuse_others()
-    limit = query.integer("limit", 100, 1, 1000)
-    offset = query.integer("offset", 0, 0, 1_000_000_000)
-    entries, total = call.services.audit.find(_selection(call), limit + 1, offset)
-    shown, more = entries[:limit], len(entries) > limit
+    query: QueryAudit = call.query
+    entries, total = call.services.audit.find(_selection(query), query.limit + 1, query.offset)
+    shown, more = entries[: query.limit], len(entries) > query.limit
     head = call.services.audit.head
     data = {
         "audit": [_shown(entry) for entry in shown],
@@ -48,26 +70,13 @@ def query_audit(call: Call) -> Reply:
     return Reply(data)
 
 
-def _selection(call: Call) -> Selection:
-    query = call.query
-    query.one_of("outcome", OUTCOMES)
-    address = query.address("address")
-    equal = {name: value for name in EXACT if (value := query.text(name)) is not None}
-    if address is not None:
-        equal["address"] = address
-    return Selection(equal, _moment(call, "start_time"), _moment(call, "end_time"), _cursor(query.text("cursor")))
+def _selection(query: QueryAudit) -> Selection:
+    equal = {name: value for name in EXACT if (value := getattr(query, name)) is not None}
+    return Selection(equal, _timestamp(query.start_time), _timestamp(query.end_time), query.cursor)
 
 
-def _moment(call: Call, name: str) -> str | None:
-    if call.query.text(name) is None:
-        return None
-    return timestamp_text(call.query.moment(name, 0.0))
-
-
-def _cursor(text: str | None) -> int | None:
-    if text is not None and not _CURSOR.fullmatch(text):
-        raise Invalid("cursor", "must be a next_cursor of an earlier answer")
-    return None if text is None else int(text)
+def _timestamp(moment: float | None) -> str | None:
+    return None if moment is None else timestamp_text(moment)
 
 
 def _shown(entry: Entry) -> dict[str, Any]:

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from api.errors import Invalid, NotFound
 from api.http.call import Call, Document, Reply
+from api.http.query import Query, choice, text
 from api.services import client_snippets
 from api.services import pac as pac_file
 from api.services.certificate_trust import is_private
 from config.model.proxies import ProxyRecord
+
+_HOST: Any = text("How clients call this machine; as the request does by default", "proxy.example.com", 253, 1)
+
+
+class GetSnippets(Query):
+    """How clients reach the proxies."""
+
+    host: str | None = _HOST
+
+
+class GetPac(Query):
+    """Which proxies, and how clients reach them."""
+
+    tag: str | None = text("Only proxies with this tag", "office", 64, 1)
+    host: str | None = _HOST
+    direct: str = choice("At last without a proxy, when none of them answers", ("true", "false"), "false")
 
 
 def pac(call: Call) -> Reply:
@@ -18,9 +36,8 @@ def pac(call: Call) -> Reply:
     Returns a proxy auto-configuration file for browsers with all active proxies, or with those of one `tag`. It needs
     no credentials when `security.public_pac` is on.
     """
-    call.query.refuse_others()
-    tag = call.query.text("tag")
-    direct = call.query.one_of("direct", ("true", "false")) == "true"
+    query: GetPac = call.query
+    tag = query.tag
     scope = call.identified.scope if call.identified else None
     found = [
         proxy.record
@@ -31,8 +48,8 @@ def pac(call: Call) -> Reply:
     ]
     if not found:
         raise NotFound("An active proxy" if tag is None else "An active proxy with this tag")
-    text = pac_file.script(found, _own_host(call), direct)
-    return Reply({}, headers=_HEADERS, document=Document(text.encode(), pac_file.MEDIA_TYPE))
+    script = pac_file.script(found, _own_host(call), query.direct == "true")
+    return Reply({}, headers=_HEADERS, document=Document(script.encode(), pac_file.MEDIA_TYPE))
 
 
 def get_snippets(call: Call) -> Reply:
@@ -41,7 +58,6 @@ def get_snippets(call: Call) -> Reply:
     Returns commands and configuration lines that make curl, git, pip, apt, docker and browsers use this proxy.
     Passwords appear as placeholders.
     """
-    call.query.refuse_others()
     record = call.services.proxies.get(call.params["proxy_id"]).record
     return Reply({"snippets": client_snippets.of(record, _own_host(call), _has_private_ca(call, record))})
 
@@ -58,7 +74,7 @@ _HEADERS = {"Cache-Control": "no-cache"}
 
 def _own_host(call: Call) -> str:
     """How clients call this machine: as `host` says, else as the caller did."""
-    given = call.query.text("host")
+    given = call.query.host
     if given is not None:
         host = pac_file.host_of(f"[{given}]" if ":" in given else given)
         if host is None:

@@ -19,11 +19,37 @@ from actors.forwarding.connections.table import SORTS
 from api.bus_bridge import request
 from api.errors import Invalid, NotFound
 from api.http.call import Call, Reply
-from config.model.access import read_network
+from api.http.query import Query, choice, integer, network, text
 from config.text.formatting import timestamp_text
 
-FILTERS = ("client", "user", "target", "min_age")
 EVERYTHING = ConnectionFilter()
+
+
+class ConnectionFilters(Query):
+    """Which connections."""
+
+    client: str | None = network("Only of this client or network")
+    user: str | None = text("Only of this user", "alice", lowest=1)
+    target: str | None = text("Only to targets with this in their name", "example.com", lowest=1)
+    min_age: int = integer("Only older than so many seconds", 0, 1_000_000_000, 0)
+
+    def filter(self) -> ConnectionFilter:
+        """As the proxy's process takes it."""
+        return ConnectionFilter(self.client, self.user, self.target, float(self.min_age))
+
+
+class ListConnections(ConnectionFilters):
+    """Which connections, and which page of them."""
+
+    sort: str = choice("By what; - turns it round", (*SORTS, *(f"-{name}" for name in SORTS)), "-age")
+    limit: int = integer("At most so many", 1, 1000, 100)
+    offset: int = integer("After so many", 0, 1_000_000, 0)
+
+
+class EndConnections(ConnectionFilters):
+    """Which connections, or all of them."""
+
+    all: str | None = choice("All, when there is no filter", ("true", "false"))
 
 
 def list_connections(call: Call) -> Reply:
@@ -32,13 +58,8 @@ def list_connections(call: Call) -> Reply:
     Returns the open connections of a proxy with client, account, target, age and bytes moved. Filters and order are
     given in the query.
     """
-    call.query.refuse_others()
-    question = QueryConnections(
-        only=_filter(call),
-        sort=call.query.one_of("sort", (*SORTS, *(f"-{name}" for name in SORTS))) or "-age",
-        limit=call.query.integer("limit", 100, 1, 1000),
-        offset=call.query.integer("offset", 0, 0, 1_000_000),
-    )
+    query: ListConnections = call.query
+    question = QueryConnections(query.filter(), query.sort, query.limit, query.offset)
     page = _ask(call, question, Connections((), 0))
     return Reply({"connections": [_shown(each) for each in page.connections], "total": page.total})
 
@@ -61,34 +82,14 @@ def end_connections(call: Call) -> Reply:
     Ends all open connections that match the filters, and returns how many there were. Without a filter, `all=true` is
     required.
     """
-    call.query.refuse_others()
-    everything = call.query.one_of("all", ("true", "false")) == "true"
-    only = _filter(call)
+    query: EndConnections = call.query
+    everything, only = query.all == "true", query.filter()
     if only == EVERYTHING and not everything:
-        raise Invalid("all", f"must be true to end all connections; or give one of {', '.join(FILTERS)}")
+        filters = ", ".join(ConnectionFilters.parameters)
+        raise Invalid("all", f"must be true to end all connections; or give one of {filters}")
     if only != EVERYTHING and everything:
         raise Invalid("all", "must not be true when there is a filter")
     return Reply({"ended": _ask(call, CloseConnections(None, only), Ended(0)).count})
-
-
-def _filter(call: Call) -> ConnectionFilter:
-    query = call.query
-    client = query.text("client")
-    if client is not None:
-        try:
-            read_network(client)
-        except ValueError as error:
-            raise Invalid("client", str(error)) from error
-    min_age = float(query.integer("min_age", 0, 0, 1_000_000_000))
-    return ConnectionFilter(client, _part(call, "user"), _part(call, "target"), min_age)
-
-
-def _part(call: Call, name: str) -> str | None:
-    """A filter that is a text. An empty one may be a variable that somebody forgot to set."""
-    text = call.query.text(name)
-    if text == "":
-        raise Invalid(name, "must not be empty")
-    return text
 
 
 def _ask(call: Call, message: Any, nothing: Any) -> Any:

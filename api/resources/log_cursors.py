@@ -15,8 +15,6 @@ from typing import Any
 
 import msgpack
 
-from api.errors import Invalid
-
 _PAGE, _TAIL = 1, 2
 _MOST = 2**63 - 1
 _LATEST = 1e12
@@ -38,7 +36,7 @@ class PageCursor:
 
     @classmethod
     def of(cls, text: str) -> PageCursor:
-        """Raises `Invalid`."""
+        """Raises `ValueError`."""
         content = _content(text, _PAGE, 6)
         start, end, *numbers = content
         if not (_is_time(start) and _is_time(end) and all(map(_is_number, numbers))):
@@ -53,7 +51,7 @@ def tail_text(after: int) -> str:
 
 
 def tail_of(text: str) -> int:
-    """The opposite of `tail_text`. Raises `Invalid`."""
+    """The opposite of `tail_text`. Raises `ValueError`."""
     (after,) = _content(text, _TAIL, 1)
     if not _is_number(after):
         raise _not_ours()
@@ -87,5 +85,5 @@ def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _MOST
 
 
-def _not_ours() -> Exception:
-    return Invalid("cursor", "must be a cursor of an earlier answer of this operation")
+def _not_ours() -> ValueError:
+    return ValueError("must be a cursor of an earlier answer of this operation")

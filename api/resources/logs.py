@@ -13,9 +13,8 @@ from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from api.errors import Invalid, PeerUnavailable
 from api.http.call import Call, Document, Reply
 from api.http.errors import internal
-from api.http.query import Query
+from api.http.query import Query, address, choice, cursor, integer, moment, text
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
-from api.resources.proxy_scope import meant_proxies
 from api.services.concurrency_limit import Slot
 from config.text.access_fields import PROXY_NAME
 from config.text.escaping import printable, printable_json
@@ -36,6 +35,74 @@ EXPORT_PAGE = 2_000
 """Records that an export holds in memory at a time."""
 SEARCH_TIMEOUT = 10.0
 NDJSON = "application/x-ndjson"
+_CURSOR = "^[A-Za-z0-9_-]{1,200}$"
+
+
+def _read_words(value: str) -> str | None:
+    if len(value.split()) > WORDS_MAX:
+        raise ValueError(f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
+    return value or None
+
+
+class LogTimes(Query):
+    """Records of when."""
+
+    start_time: float | None = moment("Not before; an hour ago by default")
+    end_time: float | None = moment("Not after; now by default")
+
+    def times(self) -> tuple[float, float]:
+        """Start and end, Unix seconds."""
+        now = time.time()
+        start, end = self.start_time, self.end_time
+        return now - HOUR if start is None else start, now if end is None else end
+
+
+class LogFilters(Query):
+    """Which records."""
+
+    level: str | None = choice("Exactly this level", LEVELS)
+    min_level: str | None = choice("At least this level", LEVELS)
+    client_ip: str | None = address("Only of this client")
+    status_code: int | None = integer("Only with this status", 100, 599)
+    status_class: str | None = choice("Only with a status of this hundred", STATUS_CLASSES)
+    user: str | None = text("Only of this user of the proxy", "alice", 255, 1)
+    method: str | None = text("Only with this method; `CONNECT` of tunnels", "GET", 64, 1)
+    target: str | None = text("Only with this in the target, whatever the case of A to Z", "example.com", SEARCH_MAX, 1)
+    reason: str | None = text("Only with this reason", "dns_error", 128, 1)
+    search: str | None = text(
+        "Words that must all occur, each as a part of a text", "example.com", SEARCH_MAX, read=_read_words
+    )
+    proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
+
+
+class SearchLogs(LogTimes, LogFilters):
+    """Which records, and which page of them."""
+
+    limit: int = integer("At most so many", 1, 1000, 100)
+    offset: int = integer("After so many", 0, OFFSET_MAX, 0)
+    cursor: PageCursor | None = cursor(
+        "The `next_cursor` of the page before, with the same filters",
+        "lwHLQdrSdIAAAADLQdrSeAQAAADPAAZlFyiYgAAFCc4AvGFO",
+        _CURSOR,
+        PageCursor.of,
+    )
+
+
+class FollowLogs(LogFilters):
+    """Which records, after which one, and how long to wait for them."""
+
+    limit: int = integer("At most so many", 1, 1000, 100)
+    timeout: int = integer("Seconds to wait when there is nothing yet", 0, TAIL_MAX, 20)
+    cursor: int | None = cursor(
+        "The `next_cursor` of the answer before, or a page's `tail_cursor`; else from now on",
+        "kgIC",
+        _CURSOR,
+        tail_of,
+    )
+
+
+class ExportLogs(LogTimes, LogFilters):
+    """Which records."""
 
 
 def query_logs(call: Call) -> Reply:
@@ -44,8 +111,6 @@ def query_logs(call: Call) -> Reply:
     Returns the access records that match, newest first. Follow `next_cursor` for older ones; a search that exceeds its
     time limit returns what it found so far.
     """
-    meant_proxies(call)
-    call.query.refuse_others()
     question = _page_question(call)
     page = _page(call, question)
     after = None if page.next is None else _cursor(question, page).text()
@@ -66,15 +131,10 @@ def tail_logs(call: Call) -> Reply:
     Waits until records arrive that match, or until `timeout` seconds have passed. Pass `next_cursor` of the response
     as `cursor` of the next request, so that no record is missed.
     """
-    meant_proxies(call)
-    query = call.query
-    query.refuse_others()
-    cursor = query.text("cursor")
-    after = None if cursor is None else tail_of(cursor)
-    wait = query.integer("timeout", 20, 0, TAIL_MAX)
-    question = _filters(call, 0.0, 0.0, query.integer("limit", 100, 1, 1000))
+    query: FollowLogs = call.query
+    question = _filters(call, 0.0, 0.0, query.limit)
     with call.services.tails.take(call.caller.user.id):
-        tail = _awaited(call, question, after, wait)
+        tail = _awaited(call, question, query.cursor, query.timeout)
     return Reply({"logs": [_entry(call, row) for row in tail.rows], "next_cursor": tail_text(tail.last)})
 
 
@@ -84,12 +144,8 @@ def export_logs(call: Call) -> Reply:
     Streams all matching access records, newest first, as one JSON object per line. A response that cannot be completed
     breaks off without its last chunk.
     """
-    meant_proxies(call)
-    query = call.query
-    query.refuse_others()
-    now = time.time()
-    start, end = query.moment("start_time", now - HOUR), query.moment("end_time", now)
-    question = replace(_filters(call, start, end, EXPORT_PAGE), count=False)
+    query: ExportLogs = call.query
+    question = replace(_filters(call, *query.times(), EXPORT_PAGE), count=False)
     slot = call.services.exports.take(call.caller.user.id)
     try:
         first = _page(call, question)
@@ -159,42 +215,39 @@ def _awaited(call: Call, question: QueryLogs, after: int | None, wait: float) ->
 
 
 def _page_question(call: Call) -> QueryLogs:
-    query, now = call.query, time.time()
-    limit, offset = query.integer("limit", 100, 1, 1000), query.integer("offset", 0, 0, OFFSET_MAX)
-    text = query.text("cursor")
-    if text is None:
-        start, end = query.moment("start_time", now - HOUR), query.moment("end_time", now)
-        return replace(_filters(call, start, end, limit), offset=offset)
-    cursor = PageCursor.of(text)
-    for name, value in (("start_time", cursor.start), ("end_time", cursor.end)):
-        if query.moment(name, value) != value:
+    query: SearchLogs = call.query
+    page = query.cursor
+    if page is None:
+        return replace(_filters(call, *query.times(), query.limit), offset=query.offset)
+    for name, given, value in (("start_time", query.start_time, page.start), ("end_time", query.end_time, page.end)):
+        if given not in (None, value):
             raise Invalid(name, "must be that of the first page, or be left out")
-    if offset:
+    if query.offset:
         raise Invalid("offset", "must be left out where a cursor is given")
-    question = _filters(call, cursor.start, cursor.end, limit)
-    if _checksum(question) != cursor.filters:
+    question = _filters(call, page.start, page.end, query.limit)
+    if _checksum(question) != page.filters:
         raise Invalid("cursor", "is of a search with other filters")
-    return replace(question, before=cursor.position, upto=cursor.upto)
+    return replace(question, before=page.position, upto=page.upto)
 
 
 def _filters(call: Call, start: float, end: float, limit: int) -> QueryLogs:
-    query = call.query
+    query: LogFilters = call.query
     return QueryLogs(
         start=start,
         end=end,
         limit=limit,
         offset=0,
-        level=query.one_of("level", LEVELS),
-        min_level=query.one_of("min_level", LEVELS),
-        client_ip=query.address("client_ip"),
-        status_code=query.integer("status_code", 0, 100, 599) or None,
-        status_class=_status_class(query),
-        user=query.text("user"),
-        method=query.text("method"),
-        reason=query.text("reason"),
-        target=query.text("target"),
-        search=_words(query),
-        proxy_ids=meant_proxies(call),
+        level=query.level,
+        min_level=query.min_level,
+        client_ip=query.client_ip,
+        status_code=query.status_code,
+        status_class=None if query.status_class is None else int(query.status_class[0]),
+        user=query.user,
+        method=query.method,
+        reason=query.reason,
+        target=query.target,
+        search=query.search,
+        proxy_ids=call.proxy_ids,
     )
 
 
@@ -222,15 +275,3 @@ def _refusal(call: Call, answer: Any) -> Exception:
     if isinstance(answer, Failed):
         return internal(call.request_id, "The log can't be read")
     return PeerUnavailable(LOGS, answer)
-
-
-def _status_class(query: Query) -> int | None:
-    chosen = query.one_of("status_class", STATUS_CLASSES)
-    return None if chosen is None else int(chosen[0])
-
-
-def _words(query: Query) -> str | None:
-    search = query.text("search") or None
-    if search is not None and (len(search) > SEARCH_MAX or len(search.split()) > WORDS_MAX):
-        raise Invalid("search", f"must have at most {SEARCH_MAX} characters and {WORDS_MAX} words")
-    return search

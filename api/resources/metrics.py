@@ -9,8 +9,7 @@ from actors.bus.messages.common import METRICS
 from actors.metrics.catalogue import INTERVALS, NAMES
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.call import Call, Document, Reply
-from api.http.query import Query
-from api.resources.proxy_scope import meant_proxies
+from api.http.query import Query, choice, moment, text
 from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.proxy_upstreams import ask_all_upstreams
 from api.services.proxy_views import listed
@@ -19,9 +18,37 @@ from config.text.formatting import timestamp_text
 HOUR = 3600.0
 POINTS_MAX = 11_000
 """Buckets of an answer. More than is kept of any interval."""
-DEFAULT_INTERVAL = "5m"
-INCLUDED = ("proxies",)
-"""What the snapshot can have beside its figures."""
+_NAME = f"({'|'.join(NAMES)})"
+
+
+def _read_names(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(each.strip() for each in value.split(",")))
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
+    return names
+
+
+class QueryMetrics(Query):
+    """Which series, and of when."""
+
+    start_time: float | None = moment("From the bucket of this moment on; an hour before `end_time` by default")
+    end_time: float | None = moment("Buckets that begin before; now by default")
+    interval: str = choice("How wide the buckets are", INTERVALS, "5m")
+    metrics: tuple[str, ...] | None = text(
+        "Names, with commas between; all by default",
+        "requests_per_second,error_rate",
+        pattern=f"^{_NAME}(,{_NAME})*$",
+        read=_read_names,
+    )
+    proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
+
+
+class RealtimeQuery(Query):
+    """Of which proxies, and with what beside the figures."""
+
+    proxy_id: str | None = text("Only of this proxy", "prx_0123456789abcdef", 128)
+    include: str | None = choice("The proxies too, each as in their list; needs proxy.read", ("proxies",))
 
 
 def query_metrics(call: Call) -> Reply:
@@ -30,20 +57,17 @@ def query_metrics(call: Call) -> Reply:
     Returns a series of points for each metric, aligned to `interval`. A rate is 0 where there was no traffic; an
     average has no point there.
     """
-    query = call.query
-    wanted, proxy_ids = query.text("proxy_id"), meant_proxies(call)
-    query.refuse_others()
-    names = _names(query)
-    interval = query.one_of("interval", INTERVALS) or DEFAULT_INTERVAL
-    end = query.moment("end_time", time.time())
-    start = query.moment("start_time", end - HOUR)
+    query: QueryMetrics = call.query
+    end = time.time() if query.end_time is None else query.end_time
+    start = end - HOUR if query.start_time is None else query.start_time
+    names, interval = query.metrics or NAMES, query.interval
     if start > end:
         raise Invalid("start_time", "must not be after end_time")
     if (end - start) / INTERVALS[interval] > POINTS_MAX:
         raise Invalid("interval", f"is too short for this time: the answer would have more than {POINTS_MAX} points")
-    _must_exist(call, wanted)
-    until = min(end, time.time())
-    series = read_series(call.services.bridge, names, start, until, interval, proxy_ids, wanted is not None)
+    _must_exist(call, query.proxy_id)
+    until, single = min(end, time.time()), query.proxy_id is not None
+    series = read_series(call.services.bridge, names, start, until, interval, call.proxy_ids, single)
     time_range = {"start": timestamp_text(start), "end": timestamp_text(end), "interval": interval}
     return Reply({"time_range": time_range, "metrics": series})
 
@@ -54,16 +78,15 @@ def realtime(call: Call) -> Reply:
     Returns one number for each metric, not older than two seconds. Subscribe to the metrics socket instead of polling
     when you need a value each second.
     """
-    wanted, proxy_ids = call.query.text("proxy_id"), meant_proxies(call)
-    call.query.refuse_others()
-    included = call.query.one_of("include", INCLUDED)
-    if included is not None and not call.caller.may("proxy.read"):
+    query: RealtimeQuery = call.query
+    proxy_ids = call.proxy_ids
+    if query.include is not None and not call.caller.may("proxy.read"):
         raise MissingPermission("proxy.read", by_key=call.caller.key is not None)
-    _must_exist(call, wanted)
-    snapshot = read_realtime(call.services.bridge, proxy_ids, wanted is not None)
+    _must_exist(call, query.proxy_id)
+    snapshot = read_realtime(call.services.bridge, proxy_ids, query.proxy_id is not None)
     metrics = {name: round(value, 3) for name, value in snapshot.metrics.items()}
     data: dict[str, Any] = {"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics}
-    if included is not None:
+    if query.include is not None:
         found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
         data["proxies"] = listed(call.services.fleet, found)
     return Reply(data)
@@ -92,17 +115,6 @@ def exposition(call: Call) -> Reply:
     parts = Parts(ask_all_upstreams(services.bridge, records), hooks)
     text = expose(described, totals, {} if fleet is None else fleet.proxies, system, sender, parts)
     return Reply({}, document=Document(text, MEDIA_TYPE))
-
-
-def _names(query: Query) -> tuple[str, ...]:
-    given = query.text("metrics")
-    if given is None:
-        return NAMES
-    names = tuple(dict.fromkeys(each.strip() for each in given.split(",")))
-    for name in names:
-        if name not in NAMES:
-            raise Invalid("metrics", f"unknown metric {name[:50]!r}; allowed: {', '.join(NAMES)}")
-    return names
 
 
 def _must_exist(call: Call, proxy_id: str | None) -> None:

@@ -11,6 +11,7 @@ from api.audit import origin
 from api.container import Services
 from api.errors import Invalid, Unauthenticated
 from api.http.call import Call, Reply
+from api.http.query import Query, choice
 from api.oauth.identity import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
@@ -22,7 +23,6 @@ from config.settings.oauth import OAuth2
 
 log = logging.getLogger(__name__)
 
-PROVIDERS = ("google", "github", "microsoft", "custom")
 _PATH = "/api/v1/auth/oauth2"
 
 
@@ -45,6 +45,15 @@ class OAuthCallback(BaseModel):
         return refuse_nulls(given)
 
 
+class Authorize(Query, ignore_others=True):
+    """Where to sign in."""
+
+    provider: str | None = choice(
+        "The identity provider: the one that is configured, which is the default",
+        ("google", "github", "microsoft", "custom"),
+    )
+
+
 def authorize(call: Call) -> Reply:
     """Start a sign-in at an identity provider.
 
@@ -53,8 +62,7 @@ def authorize(call: Call) -> Reply:
     """
     sign_ins = _enabled(call, "provider")
     settings = sign_ins.settings
-    wanted = call.query.one_of("provider", PROVIDERS)
-    if wanted not in (None, settings.provider):
+    if call.query.provider not in (None, settings.provider):
         raise Invalid("provider", f"is not configured; this service signs in at {settings.provider}")
     url, started = sign_ins.begin(call.address)
     headers = {**NOT_CACHED, "Referrer-Policy": "no-referrer", "Vary": "Accept"}

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
 from api.http.call import Call, Reply
+from api.http.query import Query, choice, integer
 from api.services import proxy_views
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_test.tester import test_target
@@ -16,7 +17,6 @@ from config.model import json_patterns
 from config.model.exposure_warnings import warnings
 from config.model.proxies import PROTOCOLS, refuse_nulls
 
-STATUSES = ("active", "inactive")
 TEST_TIMEOUT = 15.0
 
 
@@ -42,17 +42,23 @@ class ProxyTest(BaseModel):
         return refuse_nulls(given)
 
 
+class ListProxies(Query):
+    """Which proxies, and which page of them."""
+
+    page: int = integer("The page, from 1", 1, 1_000_000, 1)
+    per_page: int = integer("Proxies on a page", 1, 100, 50)
+    status: str | None = choice("Only those of this status", ("active", "inactive"))
+    protocol: str | None = choice("Only those of this protocol", PROTOCOLS)
+
+
 def list_proxies(call: Call) -> Reply:
     """List proxies.
 
     Returns one page of proxies, the oldest first, each with its actual state and statistics. `status` and `protocol`
     filter the list.
     """
-    call.query.refuse_others()
-    page = call.query.integer("page", 1, 1, 1_000_000)
-    per_page = call.query.integer("per_page", 50, 1, 100)
-    status = call.query.one_of("status", STATUSES)
-    protocol = call.query.one_of("protocol", PROTOCOLS)
+    query: ListProxies = call.query
+    page, per_page, status, protocol = query.page, query.per_page, query.status, query.protocol
     scope = call.caller.scope
     found: Sequence[StoredProxy] = call.services.proxies.all()
     if status is not None or protocol is not None or scope is not None:

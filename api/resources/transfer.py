@@ -10,6 +10,7 @@ from typing import Any
 
 from api.errors import Invalid
 from api.http.call import Call, Reply
+from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.export import export, export_with_secrets
 from api.import_export.imports import Outcome, run
@@ -17,9 +18,22 @@ from api.import_export.plan import Order, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
 
-SECRETS = ("omitted", "encrypted")
-BOOLEAN = ("false", "true")
 PASSPHRASE = "x-passphrase"  # noqa: S105 - the name of a header
+
+
+class ExportConfig(Query):
+    """What becomes of secrets."""
+
+    secrets: str = choice(
+        "Left out, or sealed under the passphrase in `X-Passphrase`", ("omitted", "encrypted"), "omitted"
+    )
+
+
+class ImportConfig(Query):
+    """How to import."""
+
+    dry_run: str = choice("Change nothing, but say what would be changed", ("false", "true"), "false")
+    prune: str = choice("Delete what is not in the document, of the kinds that it names", ("false", "true"), "false")
 
 
 def export_config(call: Call) -> Reply:
@@ -28,8 +42,7 @@ def export_config(call: Call) -> Reply:
     Returns proxies, users, webhooks and changed settings as one document. Secrets are left out, or sealed under the
     passphrase in `X-Passphrase` with `secrets=encrypted`.
     """
-    call.query.refuse_others()
-    how = call.query.one_of("secrets", SECRETS) or "omitted"
+    how = call.query.secrets
     passphrase = _passphrase(call)
     state = read_state(call.services.store)
     if how == "encrypted":
@@ -47,13 +60,13 @@ def import_config(call: Call) -> Reply:
     Changes the configuration to what the document says, all or nothing, and returns the differences. With
     `dry_run=true` it only returns what would change.
     """
-    call.query.refuse_others()
+    query: ImportConfig = call.query
     order = Order(
         document=call.body,
         secrets=_unsealed(call),
         caller_id=call.caller.user.id,
-        prune=call.query.one_of("prune", BOOLEAN) == "true",
-        dry_run=call.query.one_of("dry_run", BOOLEAN) == "true",
+        prune=query.prune == "true",
+        dry_run=query.dry_run == "true",
         if_match=call.if_match,
     )
     outcome = run(call.services, order)

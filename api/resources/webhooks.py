@@ -12,11 +12,18 @@ from typing import Any
 from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
 from api.errors import MissingPermission
 from api.http.call import Call, Reply
+from api.http.query import Query, choice, integer
 from api.services.webhooks import StoredWebhook
 from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people
 from config.text.formatting import timestamp_text
 
-DELIVERY_STATES = ("waiting", "delivered", "failed")
+
+class ListDeliveries(Query):
+    """Which deliveries, and which page of them."""
+
+    status: str | None = choice("Only those of this status", ("waiting", "delivered", "failed"))
+    limit: int = integer("At most so many", 1, 1000, 100)
+    offset: int = integer("After so many", 0, 1_000_000_000, 0)
 
 
 def list_webhooks(call: Call) -> Reply:
@@ -105,15 +112,9 @@ def list_deliveries(call: Call) -> Reply:
     Returns the deliveries of a webhook, newest first, each with its attempts. They are kept for
     `webhooks.retention_days`.
     """
-    query = call.query
-    query.refuse_others()
+    query: ListDeliveries = call.query
     webhook_id = call.params["webhook_id"]
-    question = QueryDeliveries(
-        webhook_id,
-        query.one_of("status", DELIVERY_STATES) or "",
-        query.integer("limit", 100, 1, 1000),
-        query.integer("offset", 0, 0, 1_000_000_000),
-    )
+    question = QueryDeliveries(webhook_id, query.status or "", query.limit, query.offset)
     call.services.webhooks.get(webhook_id)
     page = call.services.webhooks.deliveries(question)
     more = question.offset + len(page.deliveries) < page.total

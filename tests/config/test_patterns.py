@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
-from api.http.query_schema import address
+from api.http.query import network
 from api.resources.access import ExplainBody
 from api.services.proxy_test.tester import test_target as read_web_url
 from api.services.users import Username as PersonName
@@ -165,7 +165,7 @@ def test_a_source_address_is_an_address_or_nothing(text: str) -> None:
 
 
 def test_a_parameter_that_is_an_address_is_told_as_one() -> None:
-    assert address("client", "").schema["pattern"] == json_patterns.NETWORK
+    assert network("").schema["pattern"] == json_patterns.NETWORK
 
 
 @pytest.mark.parametrize("size", range(20, 70))
