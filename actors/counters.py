@@ -171,6 +171,17 @@ INTERNAL_ERRORS = _counter(
     otlp="internal_errors",
     stored="internal_error",
 )
+ORIGIN_CONNECTIONS_REUSED = _counter(
+    "origin_connections_reused",
+    "{request}",
+    "Requests that went over a connection to origin or upstream kept from an earlier one",
+    prometheus="origin_connections_reused",
+    otlp="origin_connections_reused",
+    series="origin_connections_reused",
+    live="origin_connections_reused",
+    view="origin_connections_reused",
+    in_buckets=True,
+)
 
 COUNTERS = tuple(_rows)
 NAMES = tuple(row.name for row in COUNTERS)

@@ -38,6 +38,16 @@ def test_both_connections_are_used_again(rig: Rig) -> None:
         assert origin.connections == 1
 
 
+def test_requests_on_kept_connections_are_counted() -> None:
+    with Rig() as rig, Origin(answers(*[counted(b"one")] * 3)) as origin, connect(rig) as client:
+        for _ in range(3):
+            client.sendall(get(origin))
+            assert read_answer(client)[1] == b"one"
+        until(lambda: rig.counters and rig.counters.values["requests"] == 3, "all are reported")
+        assert rig.counters is not None
+        assert rig.counters.values["origin_connections_reused"] == 2
+
+
 def test_an_origin_that_closed_its_idle_connection_is_connected_to_anew(rig: Rig) -> None:
     with Origin(answers(counted(b"one"), then_close=True)) as origin, connect(rig) as client:
         for _ in range(3):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.connections.bind_listener import Inbound
 from actors.forwarding.connections.udp_association import relay_socket
 from actors.forwarding.isolation import isolated
@@ -149,6 +150,7 @@ def open_origin(client: Client, command: Open) -> list[Command] | None:
         return open_through_parent(client, command)
     origin = None if command.fresh else serving.pool.acquire((target.host, target.port))
     if origin is not None:
+        client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
         if serving.debug:
             trace.note(serving, client.number, "to %s by a kept connection", target.text.decode("ascii"))
         join(client, origin)
@@ -164,6 +166,7 @@ def _go_on_with(client: Client, origin: OriginConnection) -> list[Command]:
     client.request.parent = origin.parent
     if origin.parent is not None:
         origin.parent.taken()
+    client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
     join(client, origin)
     return client.session.opened(False, client.loop.now, None, origin.hop)
 

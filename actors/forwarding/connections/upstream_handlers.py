@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.counters import ORIGIN_CONNECTIONS_REUSED
 from actors.forwarding.connections.deferred_handlers import join
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import OriginConnection
@@ -31,6 +32,7 @@ def open_through_parent(client: Client, command: Open) -> list[Command] | None:
     if route.origin is None:
         client.dial = route
         return None
+    client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
     _take(client, route.origin)
     return client.session.opened(True, client.loop.now, None, route.origin.hop)
 
