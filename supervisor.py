@@ -37,7 +37,7 @@ from config.settings.env import ENV_PREFIX
 
 if TYPE_CHECKING:  # most commands run none of it, and should start fast
     from actors.supervision.listeners.socket_activation import InheritedListeners
-    from actors.supervision.upgrade.handover import Legacy
+    from actors.supervision.upgrade.handover import Handover
     from config.files.paths import DataDir
     from config.settings.runtime import Stored
     from config.settings.settings import Settings
@@ -88,41 +88,41 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     """Everything from the settings to the end of the product; its exit status."""
     from actors.process import set_up_logging
     from actors.supervision.listeners.socket_activation import InheritedListeners, from_manager, stored_name
-    from actors.supervision.supervisor import Premises, Service
-    from actors.supervision.upgrade.handover import received
+    from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
+    from actors.supervision.upgrade.handover import receive_handover
     from api.operator.bootstrap import ensure_administrator
     from api.operator.desired_state import read_desired_proxies, read_stored_settings
     from api.store import StoreError
     from config.files.paths import PathError, default_run_dir, open_run_dir
 
     os.umask(0o077)
-    legacy = received(os.environ)
-    left = [(stored_name(each), each) for each in legacy.sockets()]
+    handover = receive_handover(os.environ)
+    left = [(stored_name(each), each) for each in handover.sockets()]
     inherited = InheritedListeners([*left, *from_manager(os.environ)])
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path, make=True)))
-    locks = (_locked(data.lock, "data directory", legacy), _locked(run_dir.lock, "run directory", legacy))
-    legacy.release_locks(but=locks)
+    locks = (_locked(data.lock, "data directory", handover), _locked(run_dir.lock, "run directory", handover))
+    handover.release_locks(but=locks)
     finish_restore(data)
     bring_up_to_date(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
-    base, settings = settings, _in_force(settings, stored)
+    base, settings = settings, _effective(settings, stored)
     set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
     _check_certificate(settings)
     api_socket = _listen(settings, stored, inherited)
     try:
         given = settings.admin_password.get_secret_value() if settings.admin_password else None
         password = ensure_administrator(data, given)
-        wish = read_desired_proxies(data)
+        desired = read_desired_proxies(data)
     except StoreError as error:
         raise CommandError(str(error)) from error
     except ValueError as error:  # nothing else is given to them than the password
         raise CommandError(f"admin_password: {error}") from error
     _show_password(data, password)
-    premises = Premises(data, run_dir, locks, api_socket, inherited, legacy.elders)
-    service = Service(base, premises, reload, lambda: _greet(settings, data, api_socket), stored=stored)
-    return service.run(wish)
+    resources = RuntimeResources(data, run_dir, locks, api_socket, inherited, handover.predecessors)
+    service = SupervisorProcess(base, resources, reload, lambda: _greet(settings, data, api_socket), stored=stored)
+    return service.run(desired)
 
 
 def _show_password(data: DataDir, password: str | None) -> None:
@@ -167,8 +167,8 @@ def _open_data(settings: Settings) -> DataDir:
     return translated(PathError, lambda: open_data_dir(folder))
 
 
-def _locked(file: Path, what: str, legacy: Legacy) -> int:
-    held = legacy.lock_of(file)
+def _locked(file: Path, what: str, handover: Handover) -> int:
+    held = handover.lock_of(file)
     return take_lock(file, what) if held is None else held
 
 
@@ -206,7 +206,7 @@ def _check_certificate(settings: Settings) -> None:
         raise CommandError(f"server.tls.{error.field}: {error.error}") from error
 
 
-def _in_force(settings: Settings, stored: Stored) -> Settings:
+def _effective(settings: Settings, stored: Stored) -> Settings:
     from actors.supervision.effective_settings import with_overrides
     from config.settings.runtime import InvalidOverride
 

@@ -1,15 +1,15 @@
 """The mailbox: a star of DEALERs around the supervisor's ROUTER, every actor known by its name.
 
-An actor sends `[to, envelope]` and receives `[from, envelope]`. The router (`Exchange`) passes on what is not for the
-supervisor itself. ROUTER_MANDATORY makes it say so when a receiver isn't there or its queue is full, and then an asker
-gets `Unreachable` at once instead of silence.
+An actor sends `[to, envelope]` and receives `[from, envelope]`. The router (`MailboxRouter`) passes on what is not for
+the supervisor itself. ROUTER_MANDATORY makes it say so when a receiver isn't there or its queue is full, and then an
+asker gets `Unreachable` at once instead of silence.
 
 Every process of an actor has an address of its own, `name/instance`, and the name alone leads to the one that the
-supervisor has appointed (`Exchange.appoint`). So two generations of an actor may live side by side, neither takes
-the other's connection away, and an answer reaches the very process that asked: never its successor, which may be
-waiting for another answer under the same number. (Were the name itself the routing id, ROUTER_HANDOVER would give it
-to the newcomer and the older process would reconnect and take it back, again and again.) ROUTER_HANDOVER remains for
-the connection that a process makes anew.
+supervisor has appointed (`MailboxRouter.set_current_instance`). So two generations of an actor may live side by side,
+neither takes the other's connection away, and an answer reaches the very process that asked: never its successor, which
+may be waiting for another answer under the same number. (Were the name itself the routing id, ROUTER_HANDOVER would
+give it to the newcomer and the older process would reconnect and take it back, again and again.) ROUTER_HANDOVER
+remains for the connection that a process makes anew.
 
 Asking is not blocking: `ask` takes a function that gets the answer, and calls it exactly once: with the reply, or with
 `Unreachable` when the deadline has passed.
@@ -58,7 +58,7 @@ def name_in(address: str) -> str:
     return address.partition("/")[0]
 
 
-class Post(ABC):
+class Endpoint(ABC):
     """What actor and supervisor share: correlation, deadlines, answering. `transmit(to, frame)` is the wire."""
 
     def __init__(self, loop: Loop, receiver: Receiver) -> None:
@@ -78,13 +78,13 @@ class Post(ABC):
     def ask(self, to: str, message: Any, on_reply: OnReply, timeout: float = ASK_TIMEOUT) -> None:
         """Send and have `on_reply` called once, with the answer or with `Unreachable`, never in this very call."""
         number = next(self._numbers)
-        late = self._loop.call_later(timeout, lambda: self._settle(number, Unreachable(to, "no answer in time")))
+        late = self._loop.call_later(timeout, lambda: self._resolve(number, Unreachable(to, "no answer in time")))
         self._asked[number] = (name_in(to), on_reply, late)
         trouble = self.transmit(to, encode(Envelope(message, number, Role.ASK)))
         if trouble is not None:
-            self._loop.call_soon(lambda: self._settle(number, Unreachable(to, trouble)))
+            self._loop.call_soon(lambda: self._resolve(number, Unreachable(to, trouble)))
 
-    def arrived(self, sender: str, frame: bytes) -> None:
+    def on_frame(self, sender: str, frame: bytes) -> None:
         """Take in one frame from the wire."""
         try:
             envelope = decode(frame)
@@ -108,11 +108,11 @@ class Post(ABC):
     def _replied(self, sender: str, envelope: Envelope) -> None:
         asked = self._asked.get(envelope.correlation)
         if asked is None or asked[0] == name_in(sender):
-            self._settle(envelope.correlation, envelope.message)
+            self._resolve(envelope.correlation, envelope.message)
         else:
             log.error("a reply of %s to a question for %s was refused", sender, asked[0])
 
-    def _settle(self, number: int, message: Any) -> None:
+    def _resolve(self, number: int, message: Any) -> None:
         waiting = self._asked.pop(number, None)
         if waiting is None:
             return  # the answer came after its deadline; the asker has heard `Unreachable`
@@ -121,7 +121,7 @@ class Post(ABC):
         on_reply(message)
 
 
-class Mailbox(Post):
+class Mailbox(Endpoint):
     """An actor's end of the star. `own` is this process's address on it (`address_of`)."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, own: str, receiver: Receiver) -> None:
@@ -148,10 +148,10 @@ class Mailbox(Post):
         opened = _opened(frames)
         if opened is not None:
             sender, frame = opened
-            self.arrived(sender.decode(errors="replace"), frame)
+            self.on_frame(sender.decode(errors="replace"), frame)
 
 
-class Exchange(Post):
+class MailboxRouter(Endpoint):
     """The supervisor's end: the middle of the star. It passes on what is for others and takes what is for itself."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], address: str, receiver: Receiver) -> None:
@@ -165,7 +165,7 @@ class Exchange(Post):
         bind(self._socket, address)
         loop.attach(self._socket, self._on_frames)
 
-    def appoint(self, name: str, instance: int) -> None:
+    def set_current_instance(self, name: str, instance: int) -> None:
         """From now on what is for `name` goes to this process of it, first of all the questions that were held."""
         self._appointed[name.encode()] = address_of(name, instance).encode()
         self._waiting.arrived(name.encode())
@@ -176,7 +176,7 @@ class Exchange(Post):
         if name.encode() not in self._appointed:
             self._waiting.expect(name.encode())
 
-    def dismiss(self, name: str) -> None:
+    def clear_current_instance(self, name: str) -> None:
         """Nobody is `name` at present: what is for it is unreachable."""
         self._appointed.pop(name.encode(), None)
         self._waiting.gone(name.encode())
@@ -212,7 +212,7 @@ class Exchange(Post):
             self._refused(sender, to, head[0], frame)
             return
         if to == SUPERVISOR.encode():
-            self.arrived(sender.decode(errors="replace"), frame)
+            self.on_frame(sender.decode(errors="replace"), frame)
             return
         trouble = self._pass(sender, to, frame)
         if trouble is not None:

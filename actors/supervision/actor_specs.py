@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actors.bus.messages.common import LOGS, METRICS, TELEMETRY, WEBHOOKS
-from actors.supervision.config import Entries, Orders
-from actors.supervision.processes.managed_actor import Plan
+from actors.supervision.config import ActorClasses, SupervisionConfig
+from actors.supervision.processes.managed_actor import ActorSpec
 
 
-def helpers(entries: Entries, orders: Orders) -> Iterator[Plan]:
+def fixed_actors(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
     """In the order in which they are started."""
-    yield Plan(METRICS, entries.metrics, orders.metrics_params | orders.groups.get(METRICS, {}))
-    yield Plan(LOGS, entries.logs, orders.groups.get(LOGS, {}))
-    yield Plan(WEBHOOKS, entries.webhooks, orders.groups.get(WEBHOOKS, {}))
-    if orders.telemetry_params:
-        yield Plan(TELEMETRY, entries.telemetry, orders.telemetry_params)
+    yield ActorSpec(METRICS, classes.metrics, config.metrics_params | config.groups.get(METRICS, {}))
+    yield ActorSpec(LOGS, classes.logs, config.groups.get(LOGS, {}))
+    yield ActorSpec(WEBHOOKS, classes.webhooks, config.groups.get(WEBHOOKS, {}))
+    if config.telemetry_params:
+        yield ActorSpec(TELEMETRY, classes.telemetry, config.telemetry_params)

@@ -48,22 +48,22 @@ from actors.bus.messages.metrics import DropProxyMetrics
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents, SetGroup
-from actors.supervision.actor_specs import helpers
+from actors.supervision.actor_specs import fixed_actors
 from actors.supervision.broadcast import Broadcaster
-from actors.supervision.callbacks import Gate, nothing, once, once_with
-from actors.supervision.config import Entries, Orders
+from actors.supervision.callbacks import CountdownLatch, noop, once, once_with
+from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.egress_config import EgressConfigPublisher
-from actors.supervision.listeners.registry import ListenerRegistry, ListenError, Scarce
+from actors.supervision.listeners.registry import ListenerRegistry, ListenError, ResourceExhausted
 from actors.supervision.problems import ProblemBook
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ManagedActor, Plan, World
+from actors.supervision.processes.managed_actor import ActorSpec, ManagedActor, SupervisionContext
 from actors.supervision.processes.proxy_actors import ProxyActors
-from actors.supervision.processes.start_waiters import Starting
+from actors.supervision.processes.start_waiters import StartWaiters
 from actors.supervision.proxy_events import ProxyEventPublisher
 from actors.supervision.proxy_names import ProxyNames
 from actors.supervision.reconcile import reconcile
 from actors.supervision.shutdown import PhasedShutdown
-from actors.supervision.upgrade.handover import Elder
+from actors.supervision.upgrade.handover import Predecessor
 from actors.supervision.upgrade.predecessors import Predecessors
 
 log = logging.getLogger(__name__)
@@ -80,39 +80,39 @@ class Fleet:
 
     def __init__(
         self,
-        world: World,
+        context: SupervisionContext,
         events: Forwarder,
-        entries: Entries,
-        orders: Orders,
-        *api: Plan,
-        keeper: ListenerRegistry | None = None,
-        elders: Iterable[Elder] = (),
+        classes: ActorClasses,
+        config: SupervisionConfig,
+        *api: ActorSpec,
+        listeners: ListenerRegistry | None = None,
+        predecessors: Iterable[Predecessor] = (),
     ) -> None:
-        """`api` are the plans of the API and of what stands in front of it; `elders` are of an older program."""
-        self._world = world
+        """`api` are the plans of the API and of what stands in front of it; `predecessors` are of an older program."""
+        self._context = context
         self._events = events
-        self._orders = orders
-        self._keeper = keeper or ListenerRegistry(time.monotonic)
-        self._wish: dict[str, ProxySpec] = {}
+        self._config = config
+        self._listeners = listeners or ListenerRegistry(time.monotonic)
+        self._desired: dict[str, ProxySpec] = {}
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
-        self._announcer = ProxyEventPublisher(events, self._spec_of, lambda: world.loop.now)
+        self._announcer = ProxyEventPublisher(events, self._spec_of, lambda: context.loop.now)
         self._problems = ProblemBook()
-        self._telling = Broadcaster(world.exchange)
-        self._own = EgressConfigPublisher(world.loop, self._keeper, orders, self._own_changed)
-        self._elders = Predecessors(world.loop, world.exchange, elders, orders.drain_timeout)
-        self._elders.on_end = self._look_at_the_end
+        self._telling = Broadcaster(context.router)
+        self._own = EgressConfigPublisher(context.loop, self._listeners, config, self._own_changed)
+        self._predecessors = Predecessors(context.loop, context.router, predecessors, config.drain_timeout)
+        self._predecessors.on_end = self._look_at_the_end
         self._actors = ProxyActors(
-            world, self, entries.forwarding, orders, self._keeper, self._elders, self._forget_problems
+            context, self, classes.forwarding, config, self._listeners, self._predecessors, self._forget_problems
         )
         self._proxies = self._actors.by_id
-        self._starting = Starting(world.loop, self._is_starting)
+        self._starting = StartWaiters(context.loop, self._is_starting)
         self._started_at = time.time()
-        self._looked = world.loop.now
+        self._looked = context.loop.now
         self._ending: PhasedShutdown | None = None
-        self.on_ready: Callable[[], None] = nothing
+        self.on_ready: Callable[[], None] = noop
         """Called once, when API, collector, indexer and sender run for the first time."""
-        self._fixed = {plan.name: ManagedActor(plan, world, self) for plan in (*helpers(entries, orders), *api)}
-        self._names = ProxyNames(world.exchange, self._fixed)
+        self._fixed = {plan.name: ManagedActor(plan, context, self) for plan in (*fixed_actors(classes, config), *api)}
+        self._names = ProxyNames(context.router, self._fixed)
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers = self._by_message()
 
@@ -137,15 +137,17 @@ class Fleet:
 
     def start(self, specs: Iterable[ProxySpec]) -> None:
         """Start everything."""
-        self._wish = {spec.id: spec for spec in specs}
+        self._desired = {spec.id: spec for spec in specs}
         webhooks = self._fixed[WEBHOOKS]
         webhooks.plan = replace(webhooks.plan, params={**webhooks.plan.params, **self._own_group()})
         for actor in self._fixed.values():
             actor.start()
         self._reconcile()
-        for name in self._elders.names() - {forwarding_name(spec.id) for spec in self._wish.values() if spec.active}:
-            self._elders.dismiss(name, self._orders.drain_timeout)
-        self._world.loop.call_every(WATCH_PERIOD, self._look)
+        for name in self._predecessors.names() - {
+            forwarding_name(spec.id) for spec in self._desired.values() if spec.active
+        }:
+            self._predecessors.drain(name, self._config.drain_timeout)
+        self._context.loop.call_every(WATCH_PERIOD, self._look)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
         """A message to the supervisor."""
@@ -153,27 +155,27 @@ class Fleet:
 
     def end(self, on_end: Callable[[], None]) -> None:
         """Stop accepting, let everything drain, and call `on_end`: proxies and API first, then those they report to."""
-        self._keeper.leave()
-        for name in self._elders.names():
-            self._elders.dismiss(name, self._orders.drain_timeout)
-        self._finish(list(self._proxies.values()), on_end, lambda: len(self._elders) > 0)
+        self._listeners.leave()
+        for name in self._predecessors.names():
+            self._predecessors.drain(name, self._config.drain_timeout)
+        self._finish(list(self._proxies.values()), on_end, lambda: len(self._predecessors) > 0)
 
     def hand_over(self, on_end: Callable[[], None]) -> None:
         """Let all but the proxies drain, for a program that comes after this one, and call `on_end`."""
         self._finish([], on_end, lambda: False)
 
-    def left(self) -> tuple[list[int], list[Elder]]:
+    def left(self) -> tuple[list[int], list[Predecessor]]:
         """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
-        self._actors.settle(self._wish)
-        elders = [elder for actor in self._proxies.values() for elder in actor.bequeath()]
-        return self._keeper.bequeath(), [*elders, *self._elders.bequeath()]
+        self._actors.settle(self._desired)
+        predecessors = [predecessor for actor in self._proxies.values() for predecessor in actor.bequeath()]
+        return self._listeners.bequeath(), [*predecessors, *self._predecessors.hand_over()]
 
     def _finish(self, first: list[ManagedActor], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
         """What stands in front of the API ends before it: a connection that it has taken is served."""
         api, *front = self._api
         phases = [[*first, *front], [api]] if front else [[*first, api]]
         if front:
-            self._world.exchange.tell(api.name, DrainConnections())
+            self._context.router.tell(api.name, DrainConnections())
         phases.append([self._fixed[name] for name in (METRICS, WEBHOOKS, LOGS, TELEMETRY) if name in self._fixed])
         self._ending = PhasedShutdown(phases, self._end_actor, on_end, busy)
         self._ending.look()
@@ -181,39 +183,39 @@ class Fleet:
     def _end_actor(self, actor: ManagedActor) -> None:
         proxy_id = self._proxy_id(actor)
         if proxy_id:
-            self._actors.stop(proxy_id, nothing)
+            self._actors.stop(proxy_id, noop)
         else:
-            actor.stop(self._orders.drain_timeout, nothing)
+            actor.stop(self._config.drain_timeout, noop)
 
     def _look_at_the_end(self) -> None:
         if self._ending is not None:
             self._ending.look()
 
-    def take_over(self, orders: Orders) -> None:
+    def take_over(self, config: SupervisionConfig) -> None:
         """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
-        self._orders = orders
-        self._actors.take_over(orders)
-        for name, groups in orders.groups.items():
+        self._config = config
+        self._actors.take_over(config)
+        for name, groups in config.groups.items():
             self._tell_groups(self._fixed[name], groups)
-        self._own.take_over(orders)
+        self._own.take_over(config)
         self._own_changed()
 
     def _tell_groups(self, actor: ManagedActor, groups: dict[str, dict[str, Any]]) -> None:
         changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
         actor.plan = replace(actor.plan, params={**actor.plan.params, **groups})
         for name, group in changed.items():
-            self._world.exchange.tell(actor.name, SetGroup(name, group))
+            self._context.router.tell(actor.name, SetGroup(name, group))
 
-    def tell_all(self, message: Any, gate: Gate) -> None:
+    def tell_all(self, message: Any, gate: CountdownLatch) -> None:
         """Tell all actors, and those who come later; `gate` waits for those who are there."""
         self._telling.all(self._all(), message, gate)
 
-    def tell(self, name: str, message: Any, gate: Gate) -> None:
+    def tell(self, name: str, message: Any, gate: CountdownLatch) -> None:
         """Tell one actor, if there is such a one; `gate` waits for it."""
         actor = self._by_name(name)
         self._telling.these([actor] if actor else [], message, gate)
 
-    def tell_proxies(self, message: Any, gate: Gate) -> None:
+    def tell_proxies(self, message: Any, gate: CountdownLatch) -> None:
         """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
         self._telling.proxies(self._proxies.values(), message, gate)
 
@@ -221,7 +223,7 @@ class Fleet:
         """Kill everything that still lives."""
         for actor in self._all():
             actor.hasten()
-        self._elders.hasten()
+        self._predecessors.kill_all()
 
     def hasten_fixed(self) -> None:
         """Kill all that still lives but the proxies."""
@@ -230,7 +232,7 @@ class Fleet:
 
     def close(self) -> None:
         """Release all listeners."""
-        self._keeper.close()
+        self._listeners.close()
 
     @property
     def beyond_help(self) -> str:
@@ -242,7 +244,7 @@ class Fleet:
     def summary(self) -> str:
         """One line for `systemctl status`."""
         running = sum(actor.life.state is State.RUNNING for actor in self._proxies.values())
-        wanted = sum(spec.active for spec in self._wish.values())
+        wanted = sum(spec.active for spec in self._desired.values())
         degraded = sum(self._runtime(actor).state == "degraded" for actor in self._proxies.values())
         return f"{running} of {wanted} proxies running{f', {degraded} of them degraded' if degraded else ''}"
 
@@ -250,24 +252,24 @@ class Fleet:
 
     def label(self, name: str) -> str:
         """What people call the actor `name`: of a proxy `office (3128)`."""
-        spec = self._wish.get(name.removeprefix(forwarding_name("")))
+        spec = self._desired.get(name.removeprefix(forwarding_name("")))
         return name if spec is None else proxy_label(spec.name, spec.port)
 
     def actor_ready(self, actor: ManagedActor, instance: int) -> None:
         """Configure a forwarding actor before anything else can reach it."""
         proxy_id = self._proxy_id(actor)
-        if proxy_id in self._wish:
+        if proxy_id in self._desired:
             # It must not serve for a moment without knowing its own address, whatever waits for the next batch.
-            self._actors.configure(actor, instance, Configure(self._wish[proxy_id], self._own.now()))
+            self._actors.configure(actor, instance, Configure(self._desired[proxy_id], self._own.now()))
 
     def actor_up(self, actor: ManagedActor) -> None:
         """Say that a proxy is back, and whatever the log wants to know."""
         log.info("%s runs (pid %s)", self.label(actor.name), actor.runtime().pid)
-        self._elders.dismiss(actor.name, self._orders.drain_timeout)
+        self._predecessors.drain(actor.name, self._config.drain_timeout)
         if all(each.life.state is State.RUNNING for name, each in self._fixed.items() if name != TELEMETRY):
-            on_ready, self.on_ready = self.on_ready, nothing
+            on_ready, self.on_ready = self.on_ready, noop
             on_ready()
-        self._names.started(actor.name, self._wish)
+        self._names.started(actor.name, self._desired)
         proxy_id = self._proxy_id(actor)
         self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
         self._announcer.up(proxy_id, actor.life)
@@ -309,8 +311,8 @@ class Fleet:
 
     def _reserve(self, _sender: str, message: ReserveListener, answer: Answer) -> None:
         try:
-            self._keeper.reserve(message.proxy_id, message.host, message.port, message.instead_of)
-        except Scarce as error:
+            self._listeners.reserve(message.proxy_id, message.host, message.port, message.instead_of)
+        except ResourceExhausted as error:
             answer(Failed(error.error))
             return
         except ListenError as error:
@@ -320,37 +322,37 @@ class Fleet:
 
     def _cancel(self, _sender: str, message: CancelListeners, answer: Answer) -> None:
         for proxy_id in message.proxy_ids:
-            self._keeper.cancel(proxy_id)
+            self._listeners.cancel(proxy_id)
         self._own.refresh(len(self._proxies))
         answer(Done())
 
     def _put(self, _sender: str, message: ApplyProxy, answer: Answer) -> None:
         spec = message.spec
-        known = self._wish.get(spec.id)
+        known = self._desired.get(spec.id)
         if spec.id in self._removed or (known is not None and known.revision > spec.revision):
             answer(Done())
             return
-        self._wish[spec.id] = spec
+        self._desired[spec.id] = spec
         self._names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
         if spec.active and spec.id in self._proxies:
             self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
 
     def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
-        known = self._wish.pop(message.proxy_id, None)
+        known = self._desired.pop(message.proxy_id, None)
         self._names.changed({} if known is None else {known.id: known}, {})
         self._removed.append(message.proxy_id)
         self._keeper_forget(message.proxy_id)
         self._reconcile(once(lambda: answer(Done())))
-        self._world.exchange.tell(METRICS, DropProxyMetrics(message.proxy_id))
+        self._context.router.tell(METRICS, DropProxyMetrics(message.proxy_id))
 
     def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
-        spec = self._wish.get(message.proxy_id)
+        spec = self._desired.get(message.proxy_id)
         if spec is None or not spec.active or self._ending is not None:
             answer(Failed("the proxy is not active", "proxy_id"))
             return
         reply = once_with(answer)
-        self._world.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
+        self._context.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
         actor = self._proxies.get(spec.id)
         if actor is not None:
             actor.forgive()
@@ -369,27 +371,27 @@ class Fleet:
         return actor is not None and actor.life.state is State.STARTING
 
     def _put_wish(self, _sender: str, message: ReplaceProxies, answer: Answer) -> None:
-        before, self._wish = self._wish, {spec.id: spec for spec in message.specs}
+        before, self._desired = self._desired, {spec.id: spec for spec in message.specs}
         self._removed.clear()
-        self._names.changed(before, self._wish)
+        self._names.changed(before, self._desired)
         for spec in message.specs:
             if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
                 self._proxies[spec.id].forgive()
         self._reconcile(once(lambda: answer(Done())))
-        for proxy_id in before.keys() - self._wish.keys():
-            self._world.exchange.tell(METRICS, DropProxyMetrics(proxy_id))
+        for proxy_id in before.keys() - self._desired.keys():
+            self._context.router.tell(METRICS, DropProxyMetrics(proxy_id))
 
     def _describe(self, _sender: str, message: QueryRuntime, answer: Answer) -> None:
-        wanted = message.proxy_ids or tuple(self._wish if message.stopped else self._proxies)
+        wanted = message.proxy_ids or tuple(self._desired if message.stopped else self._proxies)
         stopped = Runtime(State.STOPPED.value, None, self._started_at, 0, None)
         proxies = {
             proxy_id: replace(
                 self._runtime(self._proxies[proxy_id]) if proxy_id in self._proxies else stopped,
-                name=self._wish[proxy_id].name,
-                protocol=self._wish[proxy_id].protocol,
+                name=self._desired[proxy_id].name,
+                protocol=self._desired[proxy_id].protocol,
             )
             for proxy_id in wanted
-            if proxy_id in self._wish
+            if proxy_id in self._desired
         }
         actors = {name: self._runtime(actor) for name, actor in self._fixed.items()}
         answer(FleetReport(proxies, actors, self._started_at))
@@ -434,31 +436,31 @@ class Fleet:
             if quiet is not None:
                 quiet()
             return
-        gate = Gate(quiet or nothing)
-        self._actors.carry_out(reconcile(self._wish, self._actors.real(), self._own.told), gate)
+        gate = CountdownLatch(quiet or noop)
+        self._actors.carry_out(reconcile(self._desired, self._actors.real(), self._own.told), gate)
         gate.open()
         self._own.refresh(len(self._proxies))
 
     def _keeper_forget(self, proxy_id: str) -> None:
-        if self._keeper.kept(proxy_id) is None:
-            self._keeper.release(proxy_id)  # a reservation that came to nothing
+        if self._listeners.kept(proxy_id) is None:
+            self._listeners.release(proxy_id)  # a reservation that came to nothing
 
     def _look(self) -> None:
-        now = self._world.loop.now
+        now = self._context.loop.now
         held_up = now - self._looked > HELD_UP_AFTER
         self._looked = now
         for actor in self._all():
             if held_up:
                 actor.pardon()
             actor.check()
-        self._world.spawner.check(held_up)
-        if self._keeper.lapse():
+        self._context.spawner.check(held_up)
+        if self._listeners.lapse():
             self._own.refresh(len(self._proxies))
         if self._ending is None and self._actors.any_untold():
             self._reconcile()
 
     def _spec_of(self, proxy_id: str) -> ProxySpec | None:
-        return self._wish.get(proxy_id)
+        return self._desired.get(proxy_id)
 
     def _all(self) -> list[ManagedActor]:
         return [*self._fixed.values(), *self._proxies.values()]

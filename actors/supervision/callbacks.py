@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Gate:
+class CountdownLatch:
     """Calls `then` once, when it is open and every key was turned."""
 
     def __init__(self, then: Callable[[], None]) -> None:
@@ -44,5 +44,5 @@ def once_with(call: Callable[[Any], None]) -> Callable[[Any], None]:
     return once
 
 
-def nothing() -> None:
+def noop() -> None:
     """Nobody waits for this."""

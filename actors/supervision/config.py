@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class ActorClasses:
     """The actor classes, `package.module:Class`."""
 
     api: str = "api.process:ApiActor"
@@ -20,7 +20,7 @@ class Entries:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class SupervisionConfig:
     """What the operator's settings say about the fleet; `services` are the product's own addresses besides proxies."""
 
     drain_timeout: float

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import EgressSpec
-from actors.supervision.config import Orders
+from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.registry import ListenerRegistry
 
 PERIOD = 0.1
@@ -22,27 +22,29 @@ AT_ONCE = 50
 class EgressConfigPublisher:
     """`told` is what the actors should know; `changed` is called when it is another."""
 
-    def __init__(self, loop: Loop, keeper: ListenerRegistry, orders: Orders, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: Loop, listeners: ListenerRegistry, config: SupervisionConfig, changed: Callable[[], None]
+    ) -> None:
         self._loop = loop
-        self._keeper = keeper
+        self._listeners = listeners
         self._changed = changed
-        self._orders = orders
+        self._config = config
         self._timed = False
         self._seen = 0
         self._found: dict[str, tuple[str, int]] = {}
         self.told = self.now()
 
-    def take_over(self, orders: Orders) -> None:
+    def take_over(self, config: SupervisionConfig) -> None:
         """Other settings are in force."""
-        self._orders = orders
+        self._config = config
         self.told = self.now()
 
     def now(self) -> EgressSpec:
         """What is so at this moment."""
-        orders = self._orders
-        services = tuple(dict.fromkeys((*orders.services, *self._found.values())))
-        own = (*services, *sorted(self._keeper.addresses()))
-        return EgressSpec(orders.egress_policy, orders.egress_allow, own, services, orders.upstreams_allow)
+        config = self._config
+        services = tuple(dict.fromkeys((*config.services, *self._found.values())))
+        own = (*services, *sorted(self._listeners.addresses()))
+        return EgressSpec(config.egress_policy, config.egress_allow, own, services, config.upstreams_allow)
 
     def found(self, actor: str, address: tuple[str, int]) -> None:
         """An actor listens at an address that it has chosen itself."""
@@ -53,9 +55,9 @@ class EgressConfigPublisher:
 
     def refresh(self, actors: int) -> None:
         """Listeners may have come or gone, and there are so many actors to be told."""
-        if self._keeper.changes == self._seen or self._timed:
+        if self._listeners.changes == self._seen or self._timed:
             return
-        self._seen = self._keeper.changes
+        self._seen = self._listeners.changes
         self.told = self.now()
         if actors > AT_ONCE:
             self._timed = True

@@ -10,7 +10,7 @@ from typing import Any
 from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
-from actors.supervision.processes.lifecycle import Life
+from actors.supervision.processes.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ class ProxyEventPublisher:
         self._said: dict[str, set[tuple[str, str]]] = {}
         self._subjects: dict[str, deque[float]] = {}
 
-    def down(self, proxy_id: str, life: Life) -> None:
+    def down(self, proxy_id: str, life: Lifecycle) -> None:
         """It should run and doesn't: said once until it is up again."""
         if proxy_id not in self._down:
             self._down.add(proxy_id)
             self._publish("proxy.down", proxy_id, error=life.error or "", restarts=life.restarts)
 
-    def up(self, proxy_id: str, life: Life) -> None:
+    def up(self, proxy_id: str, life: Lifecycle) -> None:
         """It runs; said if it was down."""
         if proxy_id in self._down:
             self._down.discard(proxy_id)

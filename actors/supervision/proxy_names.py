@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import METRICS, TELEMETRY
 from actors.bus.messages.fleet import SetProxyNames
 from actors.bus.messages.specs import ProxySpec
@@ -15,14 +15,14 @@ RECEIVERS = (METRICS, TELEMETRY)
 class ProxyNames:
     """`receivers` are the actors of this program; those among them that publish names get them."""
 
-    def __init__(self, exchange: Exchange, receivers: Iterable[str]) -> None:
-        self._exchange = exchange
+    def __init__(self, router: MailboxRouter, receivers: Iterable[str]) -> None:
+        self._router = router
         self._receivers = [name for name in RECEIVERS if name in receivers]
 
     def started(self, actor: str, specs: Mapping[str, ProxySpec]) -> None:
         """`actor` runs; a receiver gets all names."""
         if actor in self._receivers:
-            self._exchange.tell(actor, SetProxyNames(_names(specs)))
+            self._router.tell(actor, SetProxyNames(_names(specs)))
 
     def changed(self, before: Mapping[str, ProxySpec], after: Mapping[str, ProxySpec]) -> None:
         """Send what differs between two states of the same proxies."""
@@ -31,7 +31,7 @@ class ProxyNames:
         gone = tuple(known.keys() - names.keys())
         if new or gone:
             for receiver in self._receivers:
-                self._exchange.tell(receiver, SetProxyNames(new, gone))
+                self._router.tell(receiver, SetProxyNames(new, gone))
 
 
 def _names(specs: Mapping[str, ProxySpec]) -> dict[str, tuple[str, int]]:

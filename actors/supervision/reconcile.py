@@ -18,7 +18,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Real:
+class ActualState:
     """What is so with one proxy: its state, the address that is held, what its process was told last.
 
     `waiting` says that a back-off runs: nothing is to be started before it ends.
@@ -46,7 +46,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SendConfiguration:
     """Send the process its configuration."""
 
     proxy_id: str
@@ -67,40 +67,42 @@ class Forget:
     proxy_id: str
 
 
-Step = Bind | Start | Tell | Stop | Forget
+Step = Bind | Start | SendConfiguration | Stop | Forget
 
 _ALIVE = (State.STARTING, State.RUNNING)
 
 
-def reconcile(wish: Mapping[str, ProxySpec], real: Mapping[str, Real], egress: EgressSpec) -> list[Step]:
-    """The steps from `real` to `wish`, both by proxy id. Stops come first: they may free an address for a bind."""
+def reconcile(desired: Mapping[str, ProxySpec], real: Mapping[str, ActualState], egress: EgressSpec) -> list[Step]:
+    """The steps from `real` to `desired`, both by proxy id. Stops come first: they may free an address for a bind."""
     steps: list[Step] = []
     for proxy_id, is_so in real.items():
-        spec = wish.get(proxy_id)
+        spec = desired.get(proxy_id)
         if spec is None or not spec.active or _moved(spec, is_so):
             steps += _down(proxy_id, is_so)
             if spec is None and is_so.state is State.STOPPED:
                 steps.append(Forget(proxy_id))
-    for spec in wish.values():
+    for spec in desired.values():
         if spec.active:
-            steps += _up(spec, real.get(spec.id, Real(State.STOPPED)), egress)
+            steps += _up(spec, real.get(spec.id, ActualState(State.STOPPED)), egress)
     return steps
 
 
-def _moved(spec: ProxySpec, is_so: Real) -> bool:
+def _moved(spec: ProxySpec, is_so: ActualState) -> bool:
     return is_so.bound is not None and is_so.bound != (spec.host, spec.port)
 
 
-def _down(proxy_id: str, is_so: Real) -> list[Step]:
+def _down(proxy_id: str, is_so: ActualState) -> list[Step]:
     if is_so.state in _ALIVE or is_so.state is State.FAILED or is_so.bound is not None:
         return [Stop(proxy_id)]
     return []
 
 
-def _up(spec: ProxySpec, is_so: Real, egress: EgressSpec) -> list[Step]:
+def _up(spec: ProxySpec, is_so: ActualState, egress: EgressSpec) -> list[Step]:
     if is_so.state in _ALIVE and not _moved(spec, is_so):
         wanted = Configure(spec, egress)
-        return [Tell(spec.id, wanted)] if is_so.state is State.RUNNING and is_so.configured != wanted else []
+        return (
+            [SendConfiguration(spec.id, wanted)] if is_so.state is State.RUNNING and is_so.configured != wanted else []
+        )
     if is_so.waiting:
         return []
     bind: list[Step] = [] if is_so.bound == (spec.host, spec.port) else [Bind(spec.id, (spec.host, spec.port))]

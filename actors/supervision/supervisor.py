@@ -25,7 +25,7 @@ import zmq
 
 from actors.bus.events import Forwarder
 from actors.bus.loop import Loop, Timer
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import (
     API,
     LOGS,
@@ -44,17 +44,24 @@ from actors.bus.messages.forwarding import SetAccessRecords, SetPooling
 from actors.bus.messages.specs import ProxySpec
 from actors.process import Boot, set_up_logging
 from actors.supervision.actor_supervisor import Fleet
-from actors.supervision.callbacks import Gate
-from actors.supervision.config import Entries, Orders
+from actors.supervision.callbacks import CountdownLatch
+from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
 from actors.supervision.listeners.api import ApiListener
 from actors.supervision.listeners.registry import BACKLOG, ListenerRegistry, ListenError
 from actors.supervision.listeners.socket_activation import InheritedListeners
 from actors.supervision.processes import reaping
-from actors.supervision.processes.managed_actor import Plan, World
+from actors.supervision.processes.managed_actor import ActorSpec, SupervisionContext
 from actors.supervision.processes.spawner import Spawner
 from actors.supervision.systemd import notify, notify_reloading, watchdog_period
-from actors.supervision.upgrade.handover import SIGNALS, Elder, Legacy, become, last_signals, let_signals_in
+from actors.supervision.upgrade.handover import (
+    SIGNALS,
+    Handover,
+    Predecessor,
+    exec_successor,
+    last_signals,
+    unblock_signals,
+)
 from actors.supervision.upgrade.preflight import own_command
 from actors.supervision.upgrade.upgrade import ProgramUpgrade
 from config import VERSION
@@ -76,7 +83,7 @@ GROUP_WAIT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class RuntimeResources:
     """Where the product lives: its directories, the descriptors of their locks, the API's listening socket."""
 
     data: DataDir
@@ -85,11 +92,11 @@ class Premises:
     api_socket: socket.socket
     inherited: InheritedListeners = field(default_factory=InheritedListeners)
     """The listening sockets that were there before; the API's is taken already."""
-    elders: Sequence[Elder] = ()
+    predecessors: Sequence[Predecessor] = ()
     """The forwarding actors of an older program that this process was."""
 
 
-class Service:
+class SupervisorProcess:
     """The supervisor's process. `reload` gives the settings anew or raises `ConfigError`; `on_ready` greets.
 
     `settings` are those of the configuration, `stored` what was set through the API.
@@ -98,18 +105,18 @@ class Service:
     def __init__(
         self,
         settings: Settings,
-        premises: Premises,
+        resources: RuntimeResources,
         reload: Callable[[], Settings],
         on_ready: Callable[[], None],
-        entries: Entries | None = None,
+        classes: ActorClasses | None = None,
         stored: Stored | None = None,
     ) -> None:
-        self._in_force = EffectiveSettings.of(settings, stored or {})
-        settings = self._in_force.now
-        self._premises = premises
+        self._effective = EffectiveSettings.of(settings, stored or {})
+        settings = self._effective.now
+        self._resources = resources
         address = settings.server.host, settings.server.port
-        inherited = premises.inherited
-        self._api = ApiListener(premises.api_socket, address, premises.run, time.monotonic, inherited.store)
+        inherited = resources.inherited
+        self._api = ApiListener(resources.api_socket, address, resources.run, time.monotonic, inherited.store)
         self._reload = reload
         self._on_ready = on_ready
         self._last_instance = 0
@@ -123,36 +130,42 @@ class Service:
         self._wake = self._take_signals()
         _become_subreaper()
         _raise_descriptor_limit()
-        run = premises.run
+        run = resources.run
         self._loop = Loop()
-        self._succession = ProgramUpgrade(self._loop, self._objection, self._hand_over)
+        self._upgrade = ProgramUpgrade(self._loop, self._upgrade_blocker, self._hand_over)
         self._context: zmq.Context[Any] = zmq.Context()
-        self._exchange = Exchange(self._loop, self._context, run.mailbox, self._receive)
+        self._router = MailboxRouter(self._loop, self._context, run.mailbox, self._receive)
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
-        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, premises.locks)
-        world = World(self._loop, self._exchange, self._spawner, self._new_boot)
+        self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks)
+        context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot)
         self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
         self._tls_params: dict[str, Any] = {}
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
-        plans = self._api_plans(entries or Entries())
-        keeper = ListenerRegistry(time.monotonic, inherited.listen, inherited.store)
-        self._fleet = Fleet(
-            world, self._events, entries or Entries(), self._orders(), *plans, keeper=keeper, elders=premises.elders
+        plans = self._api_plans(classes or ActorClasses())
+        listeners = ListenerRegistry(time.monotonic, inherited.listen, inherited.store)
+        self._actors = Fleet(
+            context,
+            self._events,
+            classes or ActorClasses(),
+            self._config(),
+            *plans,
+            listeners=listeners,
+            predecessors=resources.predecessors,
         )
-        self._fleet.on_ready = self._ready
+        self._actors.on_ready = self._ready
 
-    def run(self, wish: Iterable[ProxySpec]) -> int:
+    def run(self, desired: Iterable[ProxySpec]) -> int:
         """Serve until a signal ends it; the exit status."""
         self._loop.watch(self._wake, select.EPOLLIN, lambda _mask: self._on_signals(os.read(self._wake, 4096)))
         period = watchdog_period()
         if period is not None:
             self._loop.call_every(period, self._reassure)
-        for sentence in shadowed_keys(self._in_force.base, self._in_force.stored):
+        for sentence in shadowed_keys(self._effective.base, self._effective.stored):
             log.warning("%s", sentence)
         self._loop.call_every(STATUS_PERIOD, self._api.lapse)
-        self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._fleet.summary}"))
-        self._fleet.start(wish)
-        self._premises.inherited.end_unclaimed()
+        self._loop.call_every(STATUS_PERIOD, lambda: notify(f"STATUS={self._actors.summary}"))
+        self._actors.start(desired)
+        self._resources.inherited.end_unclaimed()
         self._loop.run()
         while self._heir and self._is_called_off():
             self._loop.run()
@@ -165,16 +178,16 @@ class Service:
 
     @property
     def _settings(self) -> Settings:
-        return self._in_force.now
+        return self._effective.now
 
     @property
     def _is_over(self) -> bool:
         """Does the product end, and not for another program? Then its sockets are closed."""
         return self._ending and not self._heir
 
-    def _orders(self) -> Orders:
+    def _config(self) -> SupervisionConfig:
         settings = self._settings
-        return Orders(
+        return SupervisionConfig(
             settings.server.drain_timeout,
             settings.proxy.egress_guard,
             settings.proxy.egress_allow,
@@ -202,19 +215,19 @@ class Service:
         otlp = self._settings.telemetry.otlp
         return {"otlp": otlp.params()} if otlp.endpoint else {}
 
-    def _api_plans(self, entries: Entries) -> list[Plan]:
+    def _api_plans(self, classes: ActorClasses) -> list[ActorSpec]:
         """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
         inner, server = self._inner, self._settings.server
         if inner is None:
-            return [Plan(API, entries.api, self._api_params, lambda: [self._api.socket])]
+            return [ActorSpec(API, classes.api, self._api_params, lambda: [self._api.socket])]
         self._api_params["behind_tls"] = True
         self._tls_params.update(
             server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
             max_connections=server.max_connections,
         )
         return [
-            Plan(API, entries.api, self._api_params, lambda: [inner]),
-            Plan(TLS, entries.tls, self._tls_params, lambda: [self._api.socket]),
+            ActorSpec(API, classes.api, self._api_params, lambda: [inner]),
+            ActorSpec(TLS, classes.tls, self._tls_params, lambda: [self._api.socket]),
         ]
 
     def _shown(self) -> dict[str, Any]:
@@ -223,7 +236,7 @@ class Service:
 
     def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
-        run, data = str(self._premises.run.path), str(self._premises.data.path)
+        run, data = str(self._resources.run.path), str(self._resources.data.path)
         style = self._settings.logging
         return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
 
@@ -233,13 +246,13 @@ class Service:
         elif isinstance(message, PutSettings):
             self._put_settings(message, answer)
         elif isinstance(message, Upgrade):
-            self._succession.upgrade(answer)
+            self._upgrade.upgrade(answer)
         elif isinstance(message, Terminated):
             self._terminated(sender, answer)
         elif isinstance(message, DescribeProgram):
             answer(Program(VERSION, self._started_at, self._is_ready))
         else:
-            self._fleet.receive(sender, message, answer)
+            self._actors.receive(sender, message, answer)
 
     def _terminated(self, sender: str, answer: Callable[[Any], None]) -> None:
         """An actor got a SIGTERM. The same one may be on its way to us."""
@@ -249,19 +262,19 @@ class Service:
 
         def judge() -> None:
             if not self._is_over:
-                self._fleet.terminated(sender)
+                self._actors.terminated(sender)
             answer(Done() if self._is_over else Failed(f"only {sender} was to end"))
 
         self._loop.call_later(GROUP_WAIT, judge)
 
     def _ready(self) -> None:
         self._is_ready = True
-        notify("READY=1", f"STATUS={self._fleet.summary}")
+        notify("READY=1", f"STATUS={self._actors.summary}")
         self._on_ready()
 
     def _reassure(self) -> None:
         """Only while every process is known to turn, or to be mended by us, may systemd believe in the whole."""
-        trouble = self._fleet.beyond_help
+        trouble = self._actors.beyond_help
         if trouble:
             log.critical("the watchdog is not reassured: %s", trouble)
         else:
@@ -274,7 +287,7 @@ class Service:
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         for number in (*SIGNALS, signal.SIGCHLD):
             signal.signal(number, lambda _number, _frame: None)
-        let_signals_in()
+        unblock_signals()
         return reading
 
     def _on_signals(self, numbers: bytes) -> None:
@@ -284,13 +297,13 @@ class Service:
             elif number == signal.SIGHUP:
                 self._reread()
             elif number == signal.SIGUSR2:
-                self._succession.upgrade(lambda _outcome: None)
+                self._upgrade.upgrade(lambda _outcome: None)
             elif number in (signal.SIGTERM, signal.SIGINT):
                 self._end(signal.Signals(number).name)
 
     def _reap(self) -> None:
         for pid, how in reaping.ended():
-            if not self._succession.reaped(pid, how):
+            if not self._upgrade.reaped(pid, how):
                 self._spawner.reaped(pid, how)
 
     def _reread(self) -> None:
@@ -300,24 +313,24 @@ class Service:
         before = self._settings
         notify_reloading()
         try:
-            waiting = self._in_force.reread(self._reload())
+            waiting = self._effective.reread(self._reload())
         except (ConfigError, InvalidOverride) as error:
             log.error("the configuration is not taken over: %s", error)
             notify("READY=1", "STATUS=the configuration was not taken over; see the log")
             return
-        self._take_over(before, lambda: notify("READY=1", f"STATUS={self._fleet.summary}"))
-        self._exchange.tell(API, SetSettings(self._shown()))
+        self._take_over(before, lambda: notify("READY=1", f"STATUS={self._actors.summary}"))
+        self._router.tell(API, SetSettings(self._shown()))
         log.info("the configuration was read again")
         if waiting:
             log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
-        for sentence in shadowed_keys(self._in_force.base, self._in_force.stored):
+        for sentence in shadowed_keys(self._effective.base, self._effective.stored):
             log.warning("%s", sentence)
 
     # --- settings of the API ---
 
     def _prepare(self, message: ValidateSettings, answer: Callable[[Any], None]) -> None:
         try:
-            server = self._in_force.preview(message.stored).server
+            server = self._effective.preview(message.stored).server
             if not self._is_over:
                 self._api.prepare((server.host, server.port))
             elif (server.host, server.port) != self._api.address:
@@ -332,10 +345,10 @@ class Service:
     def _put_settings(self, message: PutSettings, answer: Callable[[Any], None]) -> None:
         before = self._settings
         try:
-            server = self._in_force.preview(message.stored).server
+            server = self._effective.preview(message.stored).server
             if not self._is_over:
                 self._api.switch((server.host, server.port))
-            self._in_force.put(message.stored)
+            self._effective.put(message.stored)
         except (InvalidOverride, ListenError) as error:
             answer(Failed(str(error)))
             return
@@ -346,29 +359,29 @@ class Service:
 
     def _take_over(self, before: Settings, then: Callable[[], None]) -> None:
         """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
-        gate = Gate(then)
+        gate = CountdownLatch(then)
         now = self._settings
         style = now.logging.level, now.logging.format, now.logging.log_output
         if style != (before.logging.level, before.logging.format, before.logging.log_output):
             set_up_logging(*style)
             self._spawner.set_logging(now.logging.level, now.logging.format)
-            self._fleet.tell_all(SetLogging(*style), gate)
-        orders = self._orders()
-        self._fleet.take_over(orders)
+            self._actors.tell_all(SetLogging(*style), gate)
+        config = self._config()
+        self._actors.take_over(config)
         pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
         if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
-            self._fleet.tell_proxies(pooling, gate)
+            self._actors.tell_proxies(pooling, gate)
         if now.logging.access != before.logging.access:
-            self._fleet.tell_proxies(SetAccessRecords(now.logging.access), gate)
+            self._actors.tell_proxies(SetAccessRecords(now.logging.access), gate)
         self._api_params["settings"] = self._shown()  # for the API's next start
         self._tls_params["max_connections"] = now.server.max_connections
         if now.server.max_connections != before.server.max_connections:
-            self._fleet.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
+            self._actors.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
         gate.open()
 
     # --- upgrade ---
 
-    def _objection(self) -> str:
+    def _upgrade_blocker(self) -> str:
         """Why there can be no other program now: the end, or directories which this one can tell to be others."""
         if self._ending:
             return "the product is ending"
@@ -376,7 +389,9 @@ class Service:
             fresh = self._reload()
         except ConfigError:
             return ""  # perhaps the next program knows it better; its rehearsal will tell
-        moved = [name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._in_force.base, name)]
+        moved = [
+            name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._effective.base, name)
+        ]
         return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
 
     def _hand_over(self) -> None:
@@ -384,34 +399,34 @@ class Service:
         self._ending = self._heir = True
         notify_reloading()
         self._patience = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
-        self._fleet.hand_over(self._loop.stop)
+        self._actors.hand_over(self._loop.stop)
 
     def _is_called_off(self) -> bool:
         """Was the product told to end, just when all was ready for the next program?"""
         numbers = last_signals(self._wake)
         if not {signal.SIGTERM, signal.SIGINT} & set(numbers):
             return False
-        let_signals_in()
+        unblock_signals()
         self._on_signals(numbers)
         return True
 
     def _bequeath(self) -> None:
         """Leave what must not end to the next program, and be it. Returns when that is impossible."""
-        self._fleet.hasten_fixed()
-        listeners, elders = self._fleet.left()
-        legacy = Legacy([self._api.socket.fileno(), *listeners], list(self._premises.locks), elders)
+        self._actors.hasten_fixed()
+        listeners, predecessors = self._actors.left()
+        handover = Handover([self._api.socket.fileno(), *listeners], list(self._resources.locks), predecessors)
         self._spawner.close()
-        self._exchange.close()
+        self._router.close()
         self._events.close()
         notify("WATCHDOG=1", "STATUS=upgrading")
         try:
-            become(own_command(), os.environ, legacy)
+            exec_successor(own_command(), os.environ, handover)
         except OSError as error:
             log.critical("the next program can't be executed, and the product ends: %s", error)
             self._status = 1
 
     def _end(self, why: str) -> None:
-        self._succession.give_up()
+        self._upgrade.cancel()
         if self._heir:
             self._heir = self._ending = False  # whoever ends it doesn't want a successor
             if self._patience is not None:
@@ -432,17 +447,17 @@ class Service:
         if self._inner is not None:
             self._inner.close()
         self._loop.call_later(longest, self._out_of_time)
-        self._fleet.end(self._loop.stop)
+        self._actors.end(self._loop.stop)
 
     def _out_of_time(self) -> None:
         log.error("some actors have not ended in time and are killed")
         self._loop.stop()
 
     def _close(self) -> None:
-        self._fleet.hasten()
-        self._fleet.close()
+        self._actors.hasten()
+        self._actors.close()
         self._spawner.close()
-        self._exchange.close()
+        self._router.close()
         self._events.close()
         self._context.term()
         self._loop.close()

@@ -10,7 +10,7 @@ import importlib
 import shutil
 from dataclasses import asdict
 
-from actors.supervision.config import Entries
+from actors.supervision.config import ActorClasses
 from actors.supervision.effective_settings import with_overrides
 from api.operator.offline import peek_settings
 from api.store import StoreError, migration, migrations
@@ -30,9 +30,9 @@ class WouldNotStart(Exception):
     """The program would not start; the text says why."""
 
 
-def rehearse(settings: Settings, data: DataDir, entries: Entries | None = None) -> None:
+def rehearse(settings: Settings, data: DataDir, entries: ActorClasses | None = None) -> None:
     """Raises `WouldNotStart`."""
-    for name, entry in asdict(entries or Entries()).items():
+    for name, entry in asdict(entries or ActorClasses()).items():
         if name != "telemetry" or settings.telemetry.otlp.endpoint:  # it needs what only its users have installed
             _load(entry)
     if trouble := unwritable(data.path):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from actors.bus import records
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Done, Failed, Hello
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
 from actors.bus.messages.webhooks import SetGroup
@@ -62,17 +62,19 @@ class Asking:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.here: list[str] = []
-        self.exchange: Exchange = bench.keep(Exchange(bench.loop, bench.context, bench.run_dir.mailbox, self._receive))
+        self.router: MailboxRouter = bench.keep(
+            MailboxRouter(bench.loop, bench.context, bench.run_dir.mailbox, self._receive)
+        )
 
     def _receive(self, sender: str, message: Any, _answer: Any) -> None:
         if isinstance(message, Hello):
             self.here.append(sender)
-            self.exchange.appoint("logs", message.instance)
+            self.router.set_current_instance("logs", message.instance)
 
     def ask(self, message: Any) -> list[Any]:
         """A list into which the answer will come."""
         answers: list[Any] = []
-        self.exchange.ask("logs", message, answers.append, 30.0)
+        self.router.ask("logs", message, answers.append, 30.0)
         return answers
 
     def answer(self, message: Any) -> Any:

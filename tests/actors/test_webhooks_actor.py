@@ -11,7 +11,7 @@ import pytest
 
 from actors.bus import events
 from actors.bus.events import Forwarder, event_topic, new_event
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
@@ -32,7 +32,7 @@ class Office:
         self.bench, self.full, self.here, self.happened = bench, False, False, 0
         address = bench.run_dir
         self.forwarder = Forwarder(bench.loop, bench.context, address.events_in, address.events_out)
-        self.exchange = Exchange(bench.loop, bench.context, address.mailbox, self._receive)
+        self.router = MailboxRouter(bench.loop, bench.context, address.mailbox, self._receive)
         boot = Boot("webhooks", 1, str(address.path), str(address.path / "data"))
         self.actor = WebhooksActor(boot, [])
         take = self.actor._outbox.take
@@ -56,7 +56,7 @@ class Office:
     def _receive(self, _sender: str, message: Any, answer: Any) -> None:
         if isinstance(message, Hello):
             self.here = True
-            self.exchange.appoint("webhooks", message.instance)
+            self.router.set_current_instance("webhooks", message.instance)
         elif isinstance(message, ReplayEvents):
             answer(ReplayedEvents(self.forwarder.recall(message.since)))
 
@@ -68,7 +68,7 @@ class Office:
 
     def state(self) -> WebhookSenderState:
         answers: list[Any] = []
-        self.exchange.ask("webhooks", QueryWebhookSender(), answers.append, 10.0)
+        self.router.ask("webhooks", QueryWebhookSender(), answers.append, 10.0)
         self.until(lambda: answers, "the sender answers")
         state = answers[0]
         assert isinstance(state, WebhookSenderState)
@@ -83,7 +83,7 @@ class Office:
 
     def close(self) -> None:
         self.actor.close()
-        self.exchange.close()
+        self.router.close()
         self.forwarder.close()
 
 

@@ -22,7 +22,7 @@ import zmq
 
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Answer, Exchange
+from actors.bus.mailbox import Answer, MailboxRouter
 from actors.bus.messages.common import Done, Hello, Stop
 from actors.bus.messages.fleet import ReplaceProxies
 from api.operator.bootstrap import ensure_administrator
@@ -60,8 +60,8 @@ class Supervisor:
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.loop = Loop()
         self.context: zmq.Context[Any] = zmq.Context()
-        self.exchange = Exchange(self.loop, self.context, self.run.mailbox, self._received)
-        self.exchange.appoint("api", 1)
+        self.router = MailboxRouter(self.loop, self.context, self.run.mailbox, self._received)
+        self.router.set_current_instance("api", 1)
         self.forwarder = Forwarder(self.loop, self.context, self.run.events_in, self.run.events_out)
         self.heard: list[str] = []
         self.ears = Subscription(
@@ -80,7 +80,7 @@ class Supervisor:
 
     def _received(self, sender: str, message: Any, answer: Answer) -> None:
         if isinstance(message, Hello):
-            self.exchange.appoint(sender, message.instance)
+            self.router.set_current_instance(sender, message.instance)
             self.hello.set()
         elif isinstance(message, ReplaceProxies):
             self.wishes.append(message)
@@ -111,7 +111,7 @@ class Supervisor:
         return self.process
 
     def tell_stop(self, drain: float) -> None:
-        self.loop.call_soon(lambda: self.exchange.tell("api", Stop(drain)))
+        self.loop.call_soon(lambda: self.router.tell("api", Stop(drain)))
 
     def hang_up(self) -> None:
         if self.lifeline is not None:
@@ -128,7 +128,7 @@ class Supervisor:
         self._turning = False
         self.thread.join()
         self.ears.close()
-        self.exchange.close()
+        self.router.close()
         self.forwarder.close()
         self.context.term()
         self.listener.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.supervision.config import Entries
+from actors.supervision.config import ActorClasses
 from api.operator.preflight import WouldNotStart, rehearse
 from config.files.paths import DataDir
 from config.settings.settings import load
@@ -52,7 +52,7 @@ def test_a_certificate_that_is_gone_is_named_by_its_key(data: DataDir, tmp_path:
 @pytest.mark.parametrize("entry", ["actors.nowhere:Actor", "actors.process:Nothing"])
 def test_an_actor_that_can_not_be_loaded_is_named(data: DataDir, entry: str) -> None:
     with pytest.raises(WouldNotStart, match=entry):
-        rehearse(load(), data, Entries(webhooks=entry))
+        rehearse(load(), data, ActorClasses(webhooks=entry))
 
 
 def test_a_directory_that_cannot_be_written_is_named(data: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from actors.bus import startup_queue
 from actors.bus.codec import Envelope, Role, encode
 from actors.bus.events import Forwarder
 from actors.bus.loop import new_socket
-from actors.bus.mailbox import Answer, Exchange, Mailbox, address_of, refuse
+from actors.bus.mailbox import Answer, Mailbox, MailboxRouter, address_of, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, Hello, Stop, Unreachable
 from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.fleet import RemoveProxy
@@ -30,8 +30,8 @@ class Star:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.received: dict[str, list[tuple[str, Any, Answer]]] = {SUPERVISOR: []}
-        self.exchange: Exchange = bench.keep(
-            Exchange(bench.loop, bench.context, bench.run_dir.mailbox, self._keeper(SUPERVISOR))
+        self.router: MailboxRouter = bench.keep(
+            MailboxRouter(bench.loop, bench.context, bench.run_dir.mailbox, self._keeper(SUPERVISOR))
         )
 
     def join(self, name: str, instance: int = 1, receiver: Any = None) -> Mailbox:
@@ -73,20 +73,20 @@ def test_a_receiver_whose_queue_is_full_is_unreachable_and_nothing_blocks(star: 
     deaf.setsockopt(zmq.ROUTING_ID, b"deaf")
     deaf.connect(bench.run_dir.mailbox)
     deaf.send(bytes((len(SUPERVISOR),)) + SUPERVISOR.encode())
-    bench.until(lambda: star.exchange.tell("deaf", Hello(1, 1)), "the deaf one is on the bus")
+    bench.until(lambda: star.router.tell("deaf", Hello(1, 1)), "the deaf one is on the bus")
     told = 0
-    while star.exchange.tell("deaf", Hello(told, 1)):
+    while star.router.tell("deaf", Hello(told, 1)):
         told += 1
         assert told < 1_000_000, "the queue never fills"
     replies: list[Any] = []
-    star.exchange.ask("deaf", QueryWebhookSender(), replies.append, timeout=60)
+    star.router.ask("deaf", QueryWebhookSender(), replies.append, timeout=60)
     bench.until(lambda: replies, "the answer", seconds=5)
     assert replies == [Unreachable("deaf", "its queue is full")]
 
 
 def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star, bench: Bench) -> None:
     star.join("logs")
-    star.exchange.appoint("logs", 1)
+    star.router.set_current_instance("logs", 1)
     replies: list[Any] = []
     star.join("api").ask("logs", QueryWebhookSender(), replies.append, timeout=0.1)
     bench.until(lambda: replies, "the deadline")
@@ -99,7 +99,7 @@ def test_an_asker_hears_unreachable_once_when_no_answer_comes_in_time(star: Star
 
 def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> None:
     star.join("webhooks", receiver=lambda _sender, _message, answer: answer(WebhookSenderState(3, 2)))
-    star.exchange.appoint("webhooks", 1)
+    star.router.set_current_instance("webhooks", 1)
     replies: list[Any] = []
     star.join("api").ask("webhooks", QueryWebhookSender(), replies.append)
     bench.until(lambda: replies, "the answer")
@@ -108,20 +108,20 @@ def test_a_question_is_answered_through_the_star(star: Star, bench: Bench) -> No
 
 def test_what_is_not_understood_is_answered_by_failed(star: Star, bench: Bench) -> None:
     star.join("webhooks", receiver=refuse)
-    star.exchange.appoint("webhooks", 1)
+    star.router.set_current_instance("webhooks", 1)
     replies: list[Any] = []
-    star.exchange.ask("webhooks", Done(), replies.append)
+    star.router.ask("webhooks", Done(), replies.append)
     bench.until(lambda: replies, "the answer")
     assert replies == [Failed("Done is not understood here")]
 
 
 def test_questions_to_an_actor_that_starts_are_held_until_it_is_there(star: Star, bench: Bench) -> None:
     answers: list[Any] = []
-    star.exchange.expect("logs")
+    star.router.expect("logs")
     star.join("api").ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.exchange._waiting._expected[b"logs"], "the question is held")
+    bench.until(lambda: star.router._waiting._expected[b"logs"], "the question is held")
     star.join("logs", 7, lambda _sender, _message, answer: answer(WebhookSenderState(5, 0)))
-    star.exchange.appoint("logs", 7)
+    star.router.set_current_instance("logs", 7)
     bench.until(lambda: answers, "the answer has come")
     assert answers == [WebhookSenderState(5, 0)]
 
@@ -134,11 +134,11 @@ def test_a_question_that_is_not_held_any_more_is_unreachable(
     monkeypatch.setattr(startup_queue, "HELD_SECONDS", 0.2 if ending == "it does not come" else 60.0)
     answers: list[Any] = []
     api = star.join("api")
-    star.exchange.expect("logs")
+    star.router.expect("logs")
     api.ask("logs", QueryWebhookSender(), answers.append)
-    bench.until(lambda: star.exchange._waiting._expected[b"logs"] or answers, "the question is held")
+    bench.until(lambda: star.router._waiting._expected[b"logs"] or answers, "the question is held")
     if ending == "it died":
-        star.exchange.dismiss("logs")
+        star.router.clear_current_instance("logs")
     elif ending == "too many ask":
         api.ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: answers, "the answer has come")
@@ -152,7 +152,7 @@ def test_what_an_actor_may_not_send_is_refused_and_logged_once(
     answers: list[Any] = []
     one = star.join("forwarding.one")
     star.join("forwarding.two")
-    star.exchange.appoint("forwarding.two", 1)
+    star.router.set_current_instance("forwarding.two", 1)
     for to, message in ((SUPERVISOR, RemoveProxy("two")), ("forwarding.two", Stop(0.0))):
         one.ask(to, message, answers.append)
         one.tell(to, message)
@@ -173,7 +173,7 @@ def test_a_reply_is_taken_from_the_actor_that_was_asked_alone(star: Star, bench:
     answers: list[Any] = []
     api = star.join("api")
     star.join("logs")
-    star.exchange.appoint("logs", 1)
+    star.router.set_current_instance("logs", 1)
     api.ask("logs", QueryWebhookSender(), answers.append)
     bench.until(lambda: star.heard("logs/1"), "the question has come")
     forger = star.join("forwarding.one")
@@ -189,24 +189,24 @@ def test_a_name_leads_to_the_appointed_process_while_an_older_one_lives(star: St
     for instance in (1, 2):
         star.join("forwarding.x", instance)
     for instance in (1, 2):
-        star.exchange.appoint("forwarding.x", instance)
-        star.exchange.tell("forwarding.x", Done())
+        star.router.set_current_instance("forwarding.x", instance)
+        star.router.tell("forwarding.x", Done())
         bench.until(
             lambda own=f"forwarding.x/{instance}": (SUPERVISOR, Done()) in star.heard(own),  # type: ignore[misc]
             f"process {instance} hears it",
         )
-    star.exchange.tell("forwarding.x/1", Failed("still here?"))
+    star.router.tell("forwarding.x/1", Failed("still here?"))
     bench.until(lambda: len(star.heard("forwarding.x/1")) == 2, "the older one is still reached by its address")
     assert star.heard("forwarding.x/2") == [(SUPERVISOR, Done())]
 
 
 def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, bench: Bench) -> None:
     star.join("logs")
-    star.exchange.appoint("logs", 1)
+    star.router.set_current_instance("logs", 1)
     replies: list[Any] = []
     star.join("api", 1).ask("logs", QueryWebhookSender(), replies.append)
     star.join("api", 2).ask("logs", QueryWebhookSender(), replies.append)  # both are question 1 of their process
-    star.exchange.appoint("api", 2)
+    star.router.set_current_instance("api", 2)
     bench.until(lambda: len(star.received["logs/1"]) == 2, "both questions")
     star.received["logs/1"][1][2](WebhookSenderState(2, 2))
     bench.until(lambda: replies, "the second's answer")
@@ -218,11 +218,11 @@ def test_an_answer_for_a_dead_asker_does_not_reach_its_successor(star: Star, ben
 def test_a_process_that_connects_anew_keeps_its_address(star: Star, bench: Bench) -> None:
     star.join("api", 1)
     again = star.join("api", 1)
-    star.exchange.appoint("api", 1)
+    star.router.set_current_instance("api", 1)
     replies: list[Any] = []
     again.ask("nobody", QueryWebhookSender(), replies.append)
     bench.until(lambda: replies, "the answer")
-    star.exchange.tell("api", Done())
+    star.router.tell("api", Done())
     bench.until(lambda: (SUPERVISOR, Done()) in star.heard("api/1"), "the newer connection is reached")
 
 
@@ -281,7 +281,7 @@ def test_unsent_messages_hang_the_exit_by_default_and_not_with_our_sockets(bench
 
 
 def test_sockets_of_the_run_directory_are_private(bench: Bench) -> None:
-    bench.keep(Exchange(bench.loop, bench.context, bench.run_dir.mailbox, lambda *_: None))
+    bench.keep(MailboxRouter(bench.loop, bench.context, bench.run_dir.mailbox, lambda *_: None))
     bench.keep(Forwarder(bench.loop, bench.context, bench.run_dir.events_in, bench.run_dir.events_out))
     sockets = [path for path in bench.run_dir.path.iterdir() if path.is_socket()]
     assert len(sockets) == 3

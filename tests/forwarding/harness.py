@@ -18,7 +18,7 @@ import zmq
 
 from actors.bus.events import Forwarder, Subscription
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import Hello, Stop, forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import Counters
@@ -114,13 +114,13 @@ class Rig:
         self.spec = replace(self.spec, **changes)
         done = threading.Event()
         message = Configure(self.spec, self.egress)
-        self.do(lambda: self._exchange.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
+        self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, lambda _reply: done.set()))
         assert done.wait(10)
 
     def ask(self, message: Any) -> Any:
         """Ask the actor something; its answer."""
         answers: list[Any] = []
-        self.do(lambda: self._exchange.ask(forwarding_name(PROXY_ID), message, answers.append))
+        self.do(lambda: self._router.ask(forwarding_name(PROXY_ID), message, answers.append))
         return until(lambda: answers, f"an answer to {message}")[0]
 
     def stop(self, drain: float) -> None:
@@ -145,14 +145,14 @@ class Rig:
     def _run(self) -> None:
         self._loop = Loop()
         context: zmq.Context[Any] = zmq.Context()
-        self._exchange = Exchange(self._loop, context, self.run_dir.mailbox, self._received)
+        self._router = MailboxRouter(self._loop, context, self.run_dir.mailbox, self._received)
         forwarder = Forwarder(self._loop, context, self.run_dir.events_in, self.run_dir.events_out)
         subscription = Subscription(self._loop, context, self.run_dir.events_out, ("counters.",), self._counted)
         receiver = RecordReceiver(self._loop, context, self.run_dir.records, self._commit)
         self._loop.watch(self._wake_read, select.EPOLLIN, self._woken)
         self._started.set()
         self._loop.run()
-        for part in (subscription, receiver, forwarder, self._exchange):
+        for part in (subscription, receiver, forwarder, self._router):
             part.close()
         context.term()
         self._loop.close()
@@ -165,9 +165,9 @@ class Rig:
         if isinstance(message, ReportProblems):
             self.reports.append(message)
         if isinstance(message, Hello):
-            self._exchange.appoint(forwarding_name(PROXY_ID), message.instance)
+            self._router.set_current_instance(forwarding_name(PROXY_ID), message.instance)
             configured = Configure(self.spec, self.egress)
-            self._exchange.ask(sender, configured, lambda _reply: self._helloed.set())
+            self._router.ask(sender, configured, lambda _reply: self._helloed.set())
 
     def _counted(self, _topic: str, message: Any) -> None:
         self.counters = message

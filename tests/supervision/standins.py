@@ -26,11 +26,11 @@ from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision.config import Entries
+from actors.supervision.config import ActorClasses
 from actors.supervision.listeners.registry import listen
 from actors.supervision.locks import lock
 from actors.supervision.processes import managed_actor, spawner
-from actors.supervision.supervisor import Premises, Service
+from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
 from config.files.paths import open_data_dir, open_run_dir
 from config.settings.settings import load
 
@@ -121,7 +121,7 @@ class StubbornAtStart(Actor):
         raise SystemExit(7)
 
 
-STAND_INS = Entries(
+STAND_INS = ActorClasses(
     api="tests.supervision.standins:Asker",
     forwarding="tests.supervision.standins:Echo",
     metrics="tests.supervision.standins:Quiet",
@@ -171,10 +171,10 @@ def main() -> None:
     spawner.ZYGOTE_SILENCE = 4.0
     set_up_logging("info", "text")
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
-    premises = Premises(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))
+    resources = RuntimeResources(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))
     settings = load(None, {"server": {"drain_timeout": drain, "port": port}})
-    fields = {name: getattr(STAND_INS, name) for name in Entries.__slots__}
-    service = Service(settings, premises, load, lambda: print("ready"), Entries(**{**fields, **others}))
+    fields = {name: getattr(STAND_INS, name) for name in ActorClasses.__slots__}
+    service = SupervisorProcess(settings, resources, load, lambda: print("ready"), ActorClasses(**{**fields, **others}))
     sys.exit(service.run(()))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Unreachable
-from actors.supervision.upgrade.handover import Elder
+from actors.supervision.upgrade.handover import Predecessor
 from actors.supervision.upgrade.predecessors import Predecessors
 from tests.kit.wait import wait_until
 
@@ -30,36 +30,36 @@ class Bus:
 
 
 @pytest.fixture
-def elder() -> Iterator[Elder]:
+def predecessor() -> Iterator[Predecessor]:
     """A process that serves, and the descriptor by which it lives."""
     process = subprocess.Popen(["sleep", "1000"])
     reading, writing = os.pipe()
-    yield Elder("forwarding.one", 1, process.pid, writing, leaving=False)
+    yield Predecessor("forwarding.one", 1, process.pid, writing, leaving=False)
     process.kill()
     process.wait()
     os.close(reading)
     os.close(writing)
 
 
-def dismissed(elder: Elder) -> tuple[Predecessors, Loop, Bus]:
+def dismissed(predecessor: Predecessor) -> tuple[Predecessors, Loop, Bus]:
     loop, bus = Loop(), Bus()
-    exchange: Any = bus
-    elders = Predecessors(loop, exchange, [elder], LONG)
-    elders.dismiss("forwarding.one", LONG)
-    return elders, loop, bus
+    router: Any = bus
+    predecessors = Predecessors(loop, router, [predecessor], LONG)
+    predecessors.drain("forwarding.one", LONG)
+    return predecessors, loop, bus
 
 
-def test_an_elder_that_has_not_heard_that_it_is_to_drain_is_left_as_one_that_serves(elder: Elder) -> None:
-    elders, loop, bus = dismissed(elder)
+def test_an_elder_that_has_not_heard_that_it_is_to_drain_is_left_as_one_that_serves(predecessor: Predecessor) -> None:
+    predecessors, loop, bus = dismissed(predecessor)
     bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
-    assert elders.bequeath() == [elder]
+    assert predecessors.hand_over() == [predecessor]
     loop.close()
 
 
-def test_an_elder_that_has_heard_it_is_left_as_one_that_leaves(elder: Elder) -> None:
-    elders, loop, bus = dismissed(elder)
+def test_an_elder_that_has_heard_it_is_left_as_one_that_leaves(predecessor: Predecessor) -> None:
+    predecessors, loop, bus = dismissed(predecessor)
     bus.asked[0](Unreachable("forwarding.one", "not back on the bus yet"))
     wait_until(lambda: loop.turn(0.01) or len(bus.asked) > 1, "it is asked again")
     bus.asked[1](Done())
-    assert elders.bequeath() == [replace(elder, leaving=True)]
+    assert predecessors.hand_over() == [replace(predecessor, leaving=True)]
     loop.close()

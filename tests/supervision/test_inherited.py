@@ -128,12 +128,12 @@ def test_a_listener_is_in_the_store_from_keep_to_release(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     port = free_port()
-    keeper = keeper_of(InheritedListeners())
-    keeper.reserve("one", LOCAL, port)
+    listeners = keeper_of(InheritedListeners())
+    listeners.reserve("one", LOCAL, port)
     assert manager.names() == []
-    keeper.keep("one", LOCAL, port)
+    listeners.keep("one", LOCAL, port)
     assert manager.names() == [f"tcp-{LOCAL}-{port}"]
-    keeper.release("one")
+    listeners.release("one")
     assert manager.names() == []
     assert not accepts(port)
 
@@ -142,9 +142,9 @@ def test_a_listener_that_moves_takes_its_place_in_the_store(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     old, new = free_port(), free_port()
-    keeper = keeper_of(InheritedListeners())
-    keeper.keep("one", LOCAL, old)
-    keeper.keep("one", LOCAL, new)
+    listeners = keeper_of(InheritedListeners())
+    listeners.keep("one", LOCAL, old)
+    listeners.keep("one", LOCAL, new)
     assert manager.names() == [f"tcp-{LOCAL}-{new}"]
 
 
@@ -152,12 +152,12 @@ def test_at_the_end_of_the_product_stored_sockets_go_on_listening(
     manager: Manager, keeper_of: Callable[[InheritedListeners], ListenerRegistry]
 ) -> None:
     port = free_port()
-    keeper = keeper_of(InheritedListeners())
-    keeper.keep("one", LOCAL, port)
-    keeper.leave()
-    keeper.retire("one")
-    keeper.end_retired("one")
-    keeper.close()
+    listeners = keeper_of(InheritedListeners())
+    listeners.keep("one", LOCAL, port)
+    listeners.leave()
+    listeners.retire("one")
+    listeners.end_retired("one")
+    listeners.close()
     assert manager.names() == [f"tcp-{LOCAL}-{port}"]
     assert accepts(port)
 
@@ -167,10 +167,10 @@ def test_at_the_end_without_a_store_they_refuse(
 ) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     port = free_port()
-    keeper = keeper_of(InheritedListeners())
-    copy = keeper.keep("one", LOCAL, port).dup()
-    keeper.leave()
-    keeper.release("one")
+    listeners = keeper_of(InheritedListeners())
+    copy = listeners.keep("one", LOCAL, port).dup()
+    listeners.leave()
+    listeners.release("one")
     with copy:
         assert not accepts(port)
 

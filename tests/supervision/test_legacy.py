@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from actors.supervision.upgrade.handover import last_signals, let_signals_in
+from actors.supervision.upgrade.handover import last_signals, unblock_signals
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def wake() -> Iterator[int]:
     handler = signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     before = signal.set_wakeup_fd(writing)
     yield reading
-    let_signals_in()
+    unblock_signals()
     signal.set_wakeup_fd(before)
     signal.signal(signal.SIGHUP, handler)
     os.close(reading)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from actors.bus.loop import Loop
-from actors.supervision.upgrade.preflight import SAID_MAX, WOULD_START, Rehearsal
+from actors.supervision.upgrade.preflight import OUTPUT_MAX, WOULD_START, Preflight
 from tests.kit.wait import wait_until
 
 
@@ -28,10 +28,10 @@ def program(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
-def outcome(command: str, meanwhile: Callable[[Rehearsal], None] = lambda _rehearsal: None) -> str | None:
+def outcome(command: str, meanwhile: Callable[[Preflight], None] = lambda _rehearsal: None) -> str | None:
     """What is wrong, when it has ended."""
     loop, said = Loop(), list[str | None]()
-    rehearsal = Rehearsal(loop, [command], said.append)
+    rehearsal = Preflight(loop, [command], said.append)
 
     def ended() -> bool:
         meanwhile(rehearsal)
@@ -56,7 +56,7 @@ def test_the_last_words_of_a_program_that_prints_without_end_are_kept(program: C
     said = outcome(program("head -c 3000000 /dev/zero | tr '\\0' 'x'; echo the reason; exit 1"))
     assert said is not None
     assert said.endswith("xthe reason")
-    assert len(said) <= SAID_MAX
+    assert len(said) <= OUTPUT_MAX
 
 
 def test_what_is_no_text_is_told_all_the_same(program: Callable[[str], str]) -> None:
@@ -70,10 +70,10 @@ def test_a_program_that_kills_itself_would_not_start(program: Callable[[str], st
 def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
     program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.supervision.upgrade.preflight.PATIENCE", 0.5)
+    monkeypatch.setattr("actors.supervision.upgrade.preflight.TIMEOUT", 0.5)
     grandchildren: list[psutil.Process] = []
 
-    def look(rehearsal: Rehearsal) -> None:
+    def look(rehearsal: Preflight) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             grandchildren[:] = psutil.Process(rehearsal.pid).children() or grandchildren
 
@@ -93,5 +93,5 @@ def alive(process: psutil.Process) -> bool:
 def test_a_program_that_can_not_be_executed_leaves_nothing_open(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
-        Rehearsal(Loop(), [str(tmp_path / "nothing")], lambda _said: None)
+        Preflight(Loop(), [str(tmp_path / "nothing")], lambda _said: None)
     assert len(os.listdir("/proc/self/fd")) <= len(before) + 1  # the loop's own

@@ -15,17 +15,17 @@ LOCAL = "127.0.0.1"
 
 
 def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_removed_is_not() -> None:
-    keeper = ListenerRegistry(lambda: 0.0)
-    nothing: Any = SimpleNamespace()
-    actors = ProxyActors(nothing, nothing, "a:B", nothing, keeper, nothing, lambda _proxy_id: None)
+    listeners = ListenerRegistry(lambda: 0.0)
+    noop: Any = SimpleNamespace()
+    actors = ProxyActors(noop, noop, "a:B", noop, listeners, noop, lambda _proxy_id: None)
     made, gone = free_port(), free_port()
-    keeper.keep("gone", LOCAL, gone)
-    actors.by_id["gone"] = nothing
-    keeper.reserve("made", LOCAL, made)
-    descriptor = keeper.get("made")
+    listeners.keep("gone", LOCAL, gone)
+    actors.by_id["gone"] = noop
+    listeners.reserve("made", LOCAL, made)
+    descriptor = listeners.get("made")
     assert descriptor is not None
     number = descriptor.fileno()
 
     actors.settle({"made": spec("made", made)})
-    assert keeper.bequeath() == [number]
+    assert listeners.bequeath() == [number]
     os.close(number)

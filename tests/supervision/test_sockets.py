@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def keeper(clock: Clock) -> Iterator[ListenerRegistry]:
+def listeners(clock: Clock) -> Iterator[ListenerRegistry]:
     made = ListenerRegistry(clock)
     yield made
     made.close()
@@ -91,167 +91,169 @@ def test_all_ipv4_and_all_ipv6_addresses_may_be_listened_at_side_by_side() -> No
         assert accepts(port)
 
 
-def test_a_reservation_lapses_and_a_kept_socket_does_not(keeper: ListenerRegistry, clock: Clock) -> None:
+def test_a_reservation_lapses_and_a_kept_socket_does_not(listeners: ListenerRegistry, clock: Clock) -> None:
     reserved, kept = free_port(), free_port()
-    keeper.reserve("reserved", LOCAL, reserved)
-    keeper.keep("kept", LOCAL, kept)
+    listeners.reserve("reserved", LOCAL, reserved)
+    listeners.keep("kept", LOCAL, kept)
     clock.now = RESERVED_FOR - 0.1
-    assert keeper.lapse() == []
+    assert listeners.lapse() == []
     clock.now = RESERVED_FOR
-    assert keeper.lapse() == ["reserved"]
+    assert listeners.lapse() == ["reserved"]
     assert not accepts(reserved)
     assert accepts(kept)
 
 
-def test_a_reservation_that_is_kept_is_the_same_socket(keeper: ListenerRegistry) -> None:
+def test_a_reservation_that_is_kept_is_the_same_socket(listeners: ListenerRegistry) -> None:
     port = free_port()
-    keeper.reserve("a", LOCAL, port)
-    assert keeper.kept("a") is None
-    held = keeper.get("a")
-    assert keeper.keep("a", LOCAL, port) is held
-    assert keeper.kept("a") == (LOCAL, port)
+    listeners.reserve("a", LOCAL, port)
+    assert listeners.kept("a") is None
+    held = listeners.get("a")
+    assert listeners.keep("a", LOCAL, port) is held
+    assert listeners.kept("a") == (LOCAL, port)
 
 
-def test_reserving_what_is_held_is_a_success_and_what_another_holds_is_not(keeper: ListenerRegistry) -> None:
+def test_reserving_what_is_held_is_a_success_and_what_another_holds_is_not(listeners: ListenerRegistry) -> None:
     port = free_port()
-    keeper.keep("a", LOCAL, port)
-    keeper.reserve("a", LOCAL, port)
+    listeners.keep("a", LOCAL, port)
+    listeners.reserve("a", LOCAL, port)
     with pytest.raises(ListenError, match="already in use"):
-        keeper.reserve("b", LOCAL, port)
-    assert keeper.kept("a") == (LOCAL, port)
+        listeners.reserve("b", LOCAL, port)
+    assert listeners.kept("a") == (LOCAL, port)
 
 
-def test_a_refused_move_leaves_the_old_socket_listening(keeper: ListenerRegistry) -> None:
+def test_a_refused_move_leaves_the_old_socket_listening(listeners: ListenerRegistry) -> None:
     old, taken = free_port(), free_port()
-    keeper.keep("a", LOCAL, old)
+    listeners.keep("a", LOCAL, old)
     with listen(LOCAL, taken), pytest.raises(ListenError):
-        keeper.reserve("a", LOCAL, taken)
+        listeners.reserve("a", LOCAL, taken)
     assert accepts(old)
 
 
-def test_a_release_ends_listening_whoever_has_a_copy(keeper: ListenerRegistry) -> None:
+def test_a_release_ends_listening_whoever_has_a_copy(listeners: ListenerRegistry) -> None:
     port = free_port()
-    copy = keeper.keep("a", LOCAL, port).dup()
-    keeper.release("a")
+    copy = listeners.keep("a", LOCAL, port).dup()
+    listeners.release("a")
     assert not accepts(port)
     copy.close()
 
 
-def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_again(keeper: ListenerRegistry) -> None:
+def test_what_is_retired_listens_until_its_end_or_until_its_address_is_wanted_again(
+    listeners: ListenerRegistry,
+) -> None:
     port = free_port()
-    keeper.keep("a", LOCAL, port)
-    keeper.retire("a")
-    assert keeper.kept("a") is None
+    listeners.keep("a", LOCAL, port)
+    listeners.retire("a")
+    assert listeners.kept("a") is None
     assert accepts(port)
-    keeper.keep("a", LOCAL, port)
-    keeper.end_retired("a")
+    listeners.keep("a", LOCAL, port)
+    listeners.end_retired("a")
     assert accepts(port)
-    keeper.retire("a")
-    keeper.end_retired("a")
+    listeners.retire("a")
+    listeners.end_retired("a")
     assert not accepts(port)
 
 
-def test_addresses_are_what_the_kernel_says(keeper: ListenerRegistry) -> None:
+def test_addresses_are_what_the_kernel_says(listeners: ListenerRegistry) -> None:
     port = free_port()
-    before = keeper.changes
-    keeper.keep("a", "localhost", port)
-    ((host, listed),) = keeper.addresses()
+    before = listeners.changes
+    listeners.keep("a", "localhost", port)
+    ((host, listed),) = listeners.addresses()
     assert host in ("127.0.0.1", "::1")
     assert listed == port
-    assert keeper.changes > before
+    assert listeners.changes > before
 
 
 # --- moves --------------------------------------------------------------------------------------------------------
 
 
-def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(keeper: ListenerRegistry) -> None:
+def test_a_reservation_to_move_to_leaves_what_is_kept_until_it_is_taken(listeners: ListenerRegistry) -> None:
     here, there = free_port(), free_port()
-    keeper.keep("a", LOCAL, here)
-    keeper.reserve("a", LOCAL, there)
-    assert keeper.kept("a") == (LOCAL, here)
+    listeners.keep("a", LOCAL, here)
+    listeners.reserve("a", LOCAL, there)
+    assert listeners.kept("a") == (LOCAL, here)
     assert accepts(here)
     assert accepts(there)
-    keeper.retire("a")
-    keeper.keep("a", LOCAL, there)
-    keeper.end_retired("a")
-    assert keeper.kept("a") == (LOCAL, there)
+    listeners.retire("a")
+    listeners.keep("a", LOCAL, there)
+    listeners.end_retired("a")
+    assert listeners.kept("a") == (LOCAL, there)
     assert not accepts(here)
     assert accepts(there)
 
 
 @pytest.mark.parametrize(("first", "then"), [(LOCAL, "0.0.0.0"), ("0.0.0.0", LOCAL)])
 def test_a_move_to_an_overlapping_host_of_the_port_is_no_conflict_and_lets_nobody_else_in(
-    keeper: ListenerRegistry, first: str, then: str
+    listeners: ListenerRegistry, first: str, then: str
 ) -> None:
     port = free_port()
-    keeper.keep("one", first, port)
-    keeper.reserve("one", then, port)
+    listeners.keep("one", first, port)
+    listeners.reserve("one", then, port)
     for other in ("two", "three"):
         with pytest.raises(ListenError):
-            keeper.reserve(other, "0.0.0.0", port)
-    keeper.keep("one", then, port)
-    assert list(keeper.addresses()) == [(then, port)]
+            listeners.reserve(other, "0.0.0.0", port)
+    listeners.keep("one", then, port)
+    assert list(listeners.addresses()) == [(then, port)]
     assert accepts(port)
 
 
 @pytest.mark.parametrize("how", ["cancel", "lapse"])
 def test_a_move_that_comes_to_nothing_closes_the_new_socket_alone(
-    keeper: ListenerRegistry, clock: Clock, how: str
+    listeners: ListenerRegistry, clock: Clock, how: str
 ) -> None:
     here, there = free_port(), free_port()
-    keeper.keep("a", LOCAL, here)
-    keeper.reserve("a", LOCAL, there)
+    listeners.keep("a", LOCAL, here)
+    listeners.reserve("a", LOCAL, there)
     clock.now = RESERVED_FOR
     if how == "cancel":
-        keeper.cancel("a")
+        listeners.cancel("a")
     else:
-        assert keeper.lapse() == ["a"]
+        assert listeners.lapse() == ["a"]
     assert not accepts(there)
     assert accepts(here)
-    assert keeper.kept("a") == (LOCAL, here)
+    assert listeners.kept("a") == (LOCAL, here)
 
 
-def test_who_follows_at_an_address_goes_on_with_its_socket(keeper: ListenerRegistry) -> None:
+def test_who_follows_at_an_address_goes_on_with_its_socket(listeners: ListenerRegistry) -> None:
     port = free_port()
-    keeper.keep("old", LOCAL, port)
-    keeper.reserve("new", LOCAL, port, instead_of=("other", "old"))
-    keeper.retire("old")
-    keeper.end_retired("old")
+    listeners.keep("old", LOCAL, port)
+    listeners.reserve("new", LOCAL, port, instead_of=("other", "old"))
+    listeners.retire("old")
+    listeners.end_retired("old")
     assert accepts(port)
-    keeper.keep("new", LOCAL, port)
+    listeners.keep("new", LOCAL, port)
     assert accepts(port)
-    keeper.release("new")
+    listeners.release("new")
     assert not accepts(port)
 
 
-def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(keeper: ListenerRegistry) -> None:
+def test_who_was_to_follow_and_does_not_leaves_the_socket_to_its_owner(listeners: ListenerRegistry) -> None:
     port = free_port()
-    keeper.keep("old", LOCAL, port)
-    keeper.reserve("new", LOCAL, port, instead_of=("old",))
-    keeper.cancel("new")
+    listeners.keep("old", LOCAL, port)
+    listeners.reserve("new", LOCAL, port, instead_of=("old",))
+    listeners.cancel("new")
     assert accepts(port)
-    keeper.reserve("newer", LOCAL, port, instead_of=("old",))
-    keeper.release("old")
+    listeners.reserve("newer", LOCAL, port, instead_of=("old",))
+    listeners.release("old")
     assert accepts(port)
-    keeper.release("newer")
+    listeners.release("newer")
     assert not accepts(port)
 
 
-def test_two_may_change_places(keeper: ListenerRegistry) -> None:
+def test_two_may_change_places(listeners: ListenerRegistry) -> None:
     one, two = free_port(), free_port()
-    keeper.keep("a", LOCAL, one)
-    keeper.keep("b", LOCAL, two)
-    keeper.reserve("a", LOCAL, two, instead_of=("a", "b"))
-    keeper.reserve("b", LOCAL, one, instead_of=("a", "b"))
+    listeners.keep("a", LOCAL, one)
+    listeners.keep("b", LOCAL, two)
+    listeners.reserve("a", LOCAL, two, instead_of=("a", "b"))
+    listeners.reserve("b", LOCAL, one, instead_of=("a", "b"))
     for name in ("a", "b"):
-        keeper.retire(name)
-    keeper.keep("a", LOCAL, two)
-    keeper.keep("b", LOCAL, one)
+        listeners.retire(name)
+    listeners.keep("a", LOCAL, two)
+    listeners.keep("b", LOCAL, one)
     for name in ("a", "b"):
-        keeper.end_retired(name)
-    assert (keeper.kept("a"), keeper.kept("b")) == ((LOCAL, two), (LOCAL, one))
+        listeners.end_retired(name)
+    assert (listeners.kept("a"), listeners.kept("b")) == ((LOCAL, two), (LOCAL, one))
     assert accepts(one)
     assert accepts(two)
-    keeper.release("a")
+    listeners.release("a")
     assert not accepts(two)
     assert accepts(one)

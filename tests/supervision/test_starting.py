@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from actors.bus.loop import Loop
-from actors.supervision.processes.start_waiters import Starting
+from actors.supervision.processes.start_waiters import StartWaiters
 from tests.kit.clocks import Clock
 
 
 def test_the_answer_comes_when_the_start_is_over_and_at_once_where_there_is_none() -> None:
     starting = {"one"}
     told: list[str] = []
-    waits = Starting(Loop(), starting.__contains__)
+    waits = StartWaiters(Loop(), starting.__contains__)
     waits.wait("another", 60.0, lambda: told.append("another"))
     waits.wait("one", 60.0, lambda: told.append("one"))
     waits.look("one")
@@ -25,7 +25,7 @@ def test_the_answer_comes_in_any_case_when_its_time_is_over() -> None:
     clock = Clock(1_000.0)
     loop = Loop(clock)
     told: list[str] = []
-    waits = Starting(loop, lambda _proxy_id: True)
+    waits = StartWaiters(loop, lambda _proxy_id: True)
     waits.wait("one", 3.0, lambda: told.append("one"))
     clock.now += 2.9
     loop.turn(0.0)

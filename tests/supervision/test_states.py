@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from actors.supervision.processes.backoff import FORGIVEN_AFTER, Backoff
-from actors.supervision.processes.lifecycle import TRANSITIONS, IllegalTransitionError, Life, LifecycleEvent, State
+from actors.supervision.processes.lifecycle import TRANSITIONS, IllegalTransitionError, Lifecycle, LifecycleEvent, State
 
 
-def life_in(state: State) -> Life:
-    life = Life(lambda: 1.0)
+def life_in(state: State) -> Lifecycle:
+    life = Lifecycle(lambda: 1.0)
     life.state = state
     return life
 
@@ -21,10 +21,10 @@ def test_the_table_says_what_may_happen_and_everything_else_changes_nothing(
 ) -> None:
     life = life_in(state)
     if (state, happening) in TRANSITIONS:
-        assert life.happens(happening) is TRANSITIONS[state, happening]
+        assert life.transition(happening) is TRANSITIONS[state, happening]
         return
     with pytest.raises(IllegalTransitionError, match=f"{happening} can't happen to an actor that is {state}"):
-        life.happens(happening)
+        life.transition(happening)
     assert life.state is state
 
 
@@ -35,7 +35,7 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 def test_a_life_from_start_to_stop() -> None:
     now = [10.0]
-    life = Life(lambda: now[0])
+    life = Lifecycle(lambda: now[0])
     for moment, happening, state in (
         (11.0, LifecycleEvent.START, State.STARTING),
         (12.0, LifecycleEvent.HELLO, State.RUNNING),
@@ -43,26 +43,26 @@ def test_a_life_from_start_to_stop() -> None:
         (14.0, LifecycleEvent.ENDED, State.STOPPED),
     ):
         now[0] = moment
-        life.happens(happening)
+        life.transition(happening)
         assert (life.state, life.since) == (state, moment)
 
 
 def test_the_error_of_a_death_stays_until_it_runs_again() -> None:
     life = life_in(State.RUNNING)
-    life.happens(LifecycleEvent.DIED, "was killed by SIGKILL")
+    life.transition(LifecycleEvent.DIED, "was killed by SIGKILL")
     assert life.runtime(None).error == "was killed by SIGKILL"
-    life.happens(LifecycleEvent.START)
+    life.transition(LifecycleEvent.START)
     assert life.error == "was killed by SIGKILL"
-    life.happens(LifecycleEvent.HELLO)
+    life.transition(LifecycleEvent.HELLO)
     assert life.error is None
 
 
 def test_since_stays_while_a_failed_one_fails_again() -> None:
     now = [1.0]
-    life = Life(lambda: now[0])
-    life.happens(LifecycleEvent.REFUSED, "the port is in use")
+    life = Lifecycle(lambda: now[0])
+    life.transition(LifecycleEvent.REFUSED, "the port is in use")
     now[0] = 2.0
-    life.happens(LifecycleEvent.REFUSED, "still in use")
+    life.transition(LifecycleEvent.REFUSED, "still in use")
     assert (life.since, life.error) == (1.0, "still in use")
 
 

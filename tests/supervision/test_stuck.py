@@ -10,7 +10,14 @@ import pytest
 
 from actors.bus.loop import Loop
 from actors.process import Boot
-from actors.supervision.processes.managed_actor import SILENCE_MAX, START_MAX, STUCK_AFTER, ManagedActor, Plan, World
+from actors.supervision.processes.managed_actor import (
+    SILENCE_MAX,
+    START_MAX,
+    STUCK_AFTER,
+    ActorSpec,
+    ManagedActor,
+    SupervisionContext,
+)
 from tests.kit.clocks import Clock
 
 
@@ -39,11 +46,13 @@ def clock() -> Clock:
 def actor(clock: Clock) -> ManagedActor:
     """One that was just started."""
     loop = Loop(clock)
-    exchange: Any = SimpleNamespace(appoint=lambda _name, _instance: None, expect=lambda _name: None)
+    exchange: Any = SimpleNamespace(set_current_instance=lambda _name, _instance: None, expect=lambda _name: None)
     owner: Any = SimpleNamespace(label=str, actor_ready=lambda _actor, _instance: None, actor_up=lambda _actor: None)
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
     made = ManagedActor(
-        Plan("one", "a:B"), World(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")), owner
+        ActorSpec("one", "a:B"),
+        SupervisionContext(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")),
+        owner,
     )
     made.start()
     loop.close()
@@ -53,7 +62,7 @@ def actor(clock: Clock) -> ManagedActor:
 def look(actor: ManagedActor, clock: Clock) -> Callable[[float], bool]:
     def after(seconds: float) -> bool:
         clock.now += seconds
-        actor._world.loop.now = clock.now
+        actor._context.loop.now = clock.now
         actor.check()
         return actor.stuck
 

@@ -18,7 +18,7 @@ import pytest
 import zmq
 
 from actors.bus.loop import LONGEST_WAIT, Loop
-from actors.bus.mailbox import Exchange
+from actors.bus.mailbox import MailboxRouter
 from actors.process import Boot
 from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
@@ -39,7 +39,7 @@ class Nursery:
         self.context: zmq.Context[bytes] = zmq.Context()
         run = open_run_dir(directory)
         self.hellos: list[str] = []
-        self.exchange = Exchange(
+        self.router = MailboxRouter(
             self.loop,
             self.context,
             run.mailbox,
@@ -74,7 +74,7 @@ class Nursery:
             process.kill()
         self.until(lambda: all(each.ended for each in living), "all have ended")
         self.spawner.close()
-        self.exchange.close()
+        self.router.close()
         self.context.destroy(linger=0)
         self.loop.close()
 

@@ -66,12 +66,12 @@ class ListenError(Exception):
         self.error = error
 
 
-class Scarce(ListenError):
+class ResourceExhausted(ListenError):
     """It is not the address: the machine or the process lacks descriptors or memory at this moment."""
 
 
 def listen(host: str, port: int, shared: bool = False) -> socket.socket:
-    """A bound, listening, non-blocking TCP socket. Raises `ListenError`, of it `Scarce`.
+    """A bound, listening, non-blocking TCP socket. Raises `ListenError`, of it `ResourceExhausted`.
 
     With `shared` the port may overlap at this moment with that of a socket of ours which agrees (SO_REUSEPORT).
 
@@ -117,7 +117,7 @@ def refusal(error: OSError, host: str, port: int) -> ListenError:
     if number in _HOST_ERRORS:
         return ListenError("host", f"{host} {_HOST_ERRORS[number]}")
     if number in _SCARCE:
-        return Scarce("port", f"port {port} on {host} can't be listened at now: {error.strerror or error}")
+        return ResourceExhausted("port", f"port {port} on {host} can't be listened at now: {error.strerror or error}")
     meaning = _PORT_ERRORS.get(number, f"can't be listened at: {error.strerror or error}")
     return ListenError("port", f"port {port} on {host} {meaning}")
 

@@ -73,7 +73,7 @@ class IllegalTransitionError(Exception):
         self.happening = happening
 
 
-class Life:
+class Lifecycle:
     """The state of one actor with what people want to know about it. `clock` is wall time, for `since`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -84,7 +84,7 @@ class Life:
         self.error: str | None = None
         self._reason = PROCESS
 
-    def happens(self, happening: LifecycleEvent, error: str | None = None) -> State:
+    def transition(self, happening: LifecycleEvent, error: str | None = None) -> State:
         """Go over to the next state and return it. Raises `IllegalTransitionError`."""
         following = TRANSITIONS.get((self.state, happening))
         if following is None:

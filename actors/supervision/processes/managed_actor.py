@@ -15,14 +15,14 @@ from socket import socket
 from typing import Any, Protocol
 
 from actors.bus.loop import Loop, Timer
-from actors.bus.mailbox import Exchange, address_of
+from actors.bus.mailbox import MailboxRouter, address_of
 from actors.bus.messages.common import Done, Failed, Stop
 from actors.bus.messages.fleet import Runtime
 from actors.process import ORPHAN_GRACE, Boot
 from actors.supervision.processes.backoff import Backoff
-from actors.supervision.processes.lifecycle import Life, LifecycleEvent, State
+from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
 from actors.supervision.processes.spawner import ActorProcess, Spawner
-from actors.supervision.upgrade.handover import Elder
+from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ Outcome = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ActorSpec:
     """How processes of an actor are made. `sockets` gives the listening sockets at the time of a start."""
 
     name: str
@@ -48,7 +48,7 @@ class Plan:
     sockets: Callable[[], list[socket]] = list
 
 
-class Owner(Protocol):
+class ActorObserver(Protocol):
     """What a managed actor tells the fleet, and asks it."""
 
     def label(self, name: str) -> str:
@@ -71,11 +71,11 @@ class Owner(Protocol):
 
 
 @dataclass(slots=True)
-class World:
+class SupervisionContext:
     """What all managed actors share. `new_boot(name, params)` gives every process its own instance number."""
 
     loop: Loop
-    exchange: Exchange
+    router: MailboxRouter
     spawner: Spawner
     new_boot: Callable[[str, dict[str, Any]], Boot]
 
@@ -109,12 +109,12 @@ class _Instance:
 class ManagedActor:
     """See the module. Its methods never block; `now` is the loop's time."""
 
-    def __init__(self, plan: Plan, world: World, owner: Owner) -> None:
+    def __init__(self, plan: ActorSpec, context: SupervisionContext, observer: ActorObserver) -> None:
         self.plan = plan
-        self.life = Life(time.time)
+        self.life = Lifecycle(time.time)
         self.backoff = Backoff()
-        self._world = world
-        self._owner = owner
+        self._context = context
+        self._observer = observer
         self._current: _Instance | None = None
         self._successor: _Instance | None = None
         self._leaving: list[_Instance] = []
@@ -129,7 +129,7 @@ class ManagedActor:
     @property
     def label(self) -> str:
         """What people call it; a proxy's name may change."""
-        return self._owner.label(self.name)
+        return self._observer.label(self.name)
 
     @property
     def waiting(self) -> bool:
@@ -153,9 +153,9 @@ class ManagedActor:
         self._no_retry()
         if self.life.state is State.FAILED:
             self.life.restarts += 1
-        self.life.happens(LifecycleEvent.START)
-        self.backoff.started(self._world.loop.now)
-        self._world.exchange.expect(self.name)
+        self.life.transition(LifecycleEvent.START)
+        self.backoff.started(self._context.loop.now)
+        self._context.router.expect(self.name)
         self._current = self._spawn()
         if self._current is None:
             self._failed(LifecycleEvent.DIED, "could not be started: out of descriptors")
@@ -176,11 +176,11 @@ class ManagedActor:
         """End it in good order within `drain` seconds; `quiet` is called as soon as it accepts nothing new."""
         self._no_retry()
         self._tell_outcome(Failed("the actor is being stopped"))
-        self._world.exchange.dismiss(self.name)
+        self._context.router.clear_current_instance(self.name)
         if self.life.state is State.FAILED:
-            self.life.happens(LifecycleEvent.STOP)
+            self.life.transition(LifecycleEvent.STOP)
         elif self.life.state in (State.STARTING, State.RUNNING):
-            self.life.happens(LifecycleEvent.STOP)
+            self.life.transition(LifecycleEvent.STOP)
             generations = [each for each in (self._current, self._successor) if each is not None]
             self._current = self._successor = None
             for each in generations:
@@ -188,14 +188,14 @@ class ManagedActor:
             return
         quiet()
 
-    def bequeath(self) -> list[Elder]:
+    def bequeath(self) -> list[Predecessor]:
         """Its processes that serve or drain, for the next program. What has not begun to serve is killed."""
         present = [each for each in (self._current, self._successor) if each is not None]
         for each in present:
             if each.heard is None:
                 each.process.kill()
         return [
-            Elder(self.name, each.process.instance, each.process.pid, lifeline, each.leaves)
+            Predecessor(self.name, each.process.instance, each.process.pid, lifeline, each.leaves)
             for each in self._all()
             if each.heard is not None and each.process.pid is not None and not each.process.ended
             if (lifeline := each.process.take_lifeline()) >= 0  # it was let go already
@@ -218,27 +218,27 @@ class ManagedActor:
         generation = self._find(instance)
         if generation is None or generation in self._leaving or generation.heard is not None:
             return
-        generation.heard = self._world.loop.now
+        generation.heard = self._context.loop.now
         if generation.process.pid is None:
             generation.process.pid = pid
-        self._owner.actor_ready(self, instance)
-        self._world.exchange.appoint(self.name, instance)
+        self._observer.actor_ready(self, instance)
+        self._context.router.set_current_instance(self.name, instance)
         if generation is self._successor:
             self._take_over(generation)
         elif generation is self._current:
-            self.life.happens(LifecycleEvent.HELLO)
+            self.life.transition(LifecycleEvent.HELLO)
         self._tell_outcome(Done())
-        self._owner.actor_up(self)
+        self._observer.actor_up(self)
 
     def pardon(self) -> None:
         """The supervisor itself was held up: nobody's silence until now counts."""
         for each in self._all():
-            each.asked = self._world.loop.now
-            each.heard = each.heard and self._world.loop.now
+            each.asked = self._context.loop.now
+            each.heard = each.heard and self._context.loop.now
 
     def check(self) -> None:
         """Feel the pulse of its processes, and kill what hangs."""
-        now = self._world.loop.now
+        now = self._context.loop.now
         for each in (self._current, self._successor):
             if each is None:
                 continue
@@ -251,14 +251,14 @@ class ManagedActor:
     @property
     def stuck(self) -> bool:
         """Is one of its processes still not gone, long after it was killed for its silence?"""
-        now = self._world.loop.now
+        now = self._context.loop.now
         return any(each.overdue(now) > STUCK_AFTER for each in (self._current, self._successor) if each is not None)
 
     def process_started(self, process: ActorProcess) -> None:
         """It has a pid; its time to hello begins."""
         generation = self._find(process.instance)
         if generation is not None:
-            generation.asked = self._world.loop.now
+            generation.asked = self._context.loop.now
 
     def process_ended(self, process: ActorProcess, how: str) -> None:
         """One of its processes is gone."""
@@ -277,18 +277,18 @@ class ManagedActor:
     # --- inside ---
 
     def _spawn(self) -> _Instance | None:
-        boot = self._world.new_boot(self.name, self.plan.params)
+        boot = self._context.new_boot(self.name, self.plan.params)
         try:
-            process = self._world.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
+            process = self._context.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
         except OSError as error:
             log.error("%s can't be started: %s", self.label, error)
             return None
-        return _Instance(process, self._world.loop.now)
+        return _Instance(process, self._context.loop.now)
 
     def _take_over(self, successor: _Instance) -> None:
         older, self._current, self._successor = self._current, successor, None
         self.life.renewed()
-        self.backoff.started(self._world.loop.now)
+        self.backoff.started(self._context.loop.now)
         if older is not None:
             self._dismiss(older, self.drain, _nothing)
 
@@ -307,9 +307,9 @@ class ManagedActor:
             generation.leaves = isinstance(reply, Done)
             quiet()
 
-        self._world.exchange.ask(address_of(self.name, process.instance), Stop(drain), heard, STOP_ANSWER_MAX)
-        self._world.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
-        self._world.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
+        self._context.router.ask(address_of(self.name, process.instance), Stop(drain), heard, STOP_ANSWER_MAX)
+        self._context.loop.call_later(drain + ORPHAN_GRACE, process.let_go)
+        self._context.loop.call_later(drain + 2 * ORPHAN_GRACE, process.kill)
 
     def terminated(self) -> None:
         """An operator ends the current process by a SIGTERM; another one takes its place."""
@@ -325,30 +325,30 @@ class ManagedActor:
         self._failed(LifecycleEvent.DIED, how)
 
     def _failed(self, happening: LifecycleEvent, error: str) -> None:
-        self.life.happens(happening, error)
-        self._world.exchange.dismiss(self.name)
+        self.life.transition(happening, error)
+        self._context.router.clear_current_instance(self.name)
         successor, self._successor = self._successor, None
-        delay = self.backoff.failed(self._world.loop.now)
+        delay = self.backoff.failed(self._context.loop.now)
         if successor is not None or delay == 0.0:
-            self._world.exchange.expect(self.name)
-        self._owner.actor_down(self)
+            self._context.router.expect(self.name)
+        self._observer.actor_down(self)
         if successor is not None:  # a restart was under way: its process is the next one
-            self.life.happens(LifecycleEvent.START)
+            self.life.transition(LifecycleEvent.START)
             self.life.restarts += 1
             self._current = successor
             return
         self._tell_outcome(Failed(error))
-        self._retry = self._world.loop.call_later(delay, self._due)
+        self._retry = self._context.loop.call_later(delay, self._due)
 
     def _due(self) -> None:
         self._retry = None
-        self._owner.actor_due(self)
+        self._observer.actor_due(self)
 
     def _left(self, generation: _Instance) -> None:
         self._leaving.remove(generation)
         if self.life.state is State.DRAINING and not self._leaving:
-            self.life.happens(LifecycleEvent.ENDED)
-            self._owner.actor_ended(self)
+            self.life.transition(LifecycleEvent.ENDED)
+            self._observer.actor_ended(self)
 
     def _find(self, instance: int) -> _Instance | None:
         return next((each for each in self._all() if each.process.instance == instance), None)

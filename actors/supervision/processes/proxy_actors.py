@@ -11,12 +11,12 @@ from actors.bus.mailbox import address_of
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import ProxySpec
-from actors.supervision.callbacks import Gate, once
-from actors.supervision.config import Orders
+from actors.supervision.callbacks import CountdownLatch, once
+from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.registry import ListenerRegistry, ListenError
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ManagedActor, Owner, Plan, World
-from actors.supervision.reconcile import Bind, Forget, Real, Start, Step, Stop, Tell
+from actors.supervision.processes.managed_actor import ActorObserver, ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.reconcile import ActualState, Bind, Forget, SendConfiguration, Start, Step, Stop
 from actors.supervision.upgrade.predecessors import Predecessors
 
 log = logging.getLogger(__name__)
@@ -30,39 +30,41 @@ class ProxyActors:
 
     def __init__(
         self,
-        world: World,
-        owner: Owner,
+        context: SupervisionContext,
+        observer: ActorObserver,
         entry: str,
-        orders: Orders,
-        keeper: ListenerRegistry,
-        elders: Predecessors,
+        config: SupervisionConfig,
+        listeners: ListenerRegistry,
+        predecessors: Predecessors,
         unwished: Callable[[str], None],
     ) -> None:
         self.by_id: dict[str, ManagedActor] = {}
-        self._world = world
-        self._owner = owner
-        self._entry = entry
-        self._orders = orders
-        self._keeper = keeper
-        self._elders = elders
+        self._context = context
+        self._observer = observer
+        self._class = entry
+        self._config = config
+        self._listeners = listeners
+        self._predecessors = predecessors
         self._unwished = unwished
         self._configured: dict[str, Configure] = {}
 
-    def take_over(self, orders: Orders) -> None:
+    def take_over(self, config: SupervisionConfig) -> None:
         """Other settings are in force: for drains at once, for the rest at the next starts."""
-        self._orders = orders
+        self._config = config
         for actor in self.by_id.values():
-            actor.drain = orders.drain_timeout
-            actor.plan = replace(actor.plan, params=orders.forwarding_params)
+            actor.drain = config.drain_timeout
+            actor.plan = replace(actor.plan, params=config.forwarding_params)
 
-    def real(self) -> dict[str, Real]:
+    def real(self) -> dict[str, ActualState]:
         """What is so, for `reconcile`."""
         return {
-            proxy_id: Real(actor.life.state, self._keeper.kept(proxy_id), self._configured.get(proxy_id), actor.waiting)
+            proxy_id: ActualState(
+                actor.life.state, self._listeners.kept(proxy_id), self._configured.get(proxy_id), actor.waiting
+            )
             for proxy_id, actor in self.by_id.items()
         }
 
-    def carry_out(self, steps: Iterable[Step], gate: Gate) -> None:
+    def carry_out(self, steps: Iterable[Step], gate: CountdownLatch) -> None:
         """Do it. `gate` waits until what has to stop accepting has stopped."""
         refused: set[str] = set()
         for step in steps:
@@ -75,43 +77,43 @@ class ProxyActors:
                 case Start(proxy_id):
                     if proxy_id not in refused:
                         self._actor(proxy_id).start()
-                case Tell(proxy_id, configure):
+                case SendConfiguration(proxy_id, configure):
                     actor = self.by_id[proxy_id]
                     self.configure(actor, actor.instance or 0, configure)
                 case Forget(proxy_id):
                     del self.by_id[proxy_id]
                     self._unwished(proxy_id)
 
-    def settle(self, wish: Mapping[str, ProxySpec]) -> None:
+    def settle(self, desired: Mapping[str, ProxySpec]) -> None:
         """What was wished since an end began, which nothing is started or stopped for any more: let listeners be so.
 
         So the next program gets the sockets of proxies that were just made, and none of those that are gone.
         """
-        wanted = {proxy_id: spec for proxy_id, spec in wish.items() if spec.active}
+        wanted = {proxy_id: spec for proxy_id, spec in desired.items() if spec.active}
         for proxy_id in self.by_id.keys() - wanted.keys():
-            self._keeper.release(proxy_id)
+            self._listeners.release(proxy_id)
         for proxy_id, spec in wanted.items():
             try:
-                self._keeper.keep(proxy_id, spec.host, spec.port)
+                self._listeners.keep(proxy_id, spec.host, spec.port)
             except ListenError as error:
-                log.info("%s is left to the next program: %s", self._owner.label(forwarding_name(proxy_id)), error)
+                log.info("%s is left to the next program: %s", self._observer.label(forwarding_name(proxy_id)), error)
 
     def stop(self, proxy_id: str, quiet: Callable[[], None]) -> None:
         """Have it drain and end, with its elders; its listener ends when it has stopped accepting, and then `quiet`."""
-        self._keeper.retire(proxy_id)
+        self._listeners.retire(proxy_id)
         self._configured.pop(proxy_id, None)
         self._unwished(proxy_id)
-        self._elders.dismiss(forwarding_name(proxy_id), self._orders.drain_timeout)
+        self._predecessors.drain(forwarding_name(proxy_id), self._config.drain_timeout)
 
         def listener_ends() -> None:
-            self._keeper.end_retired(proxy_id)
+            self._listeners.end_retired(proxy_id)
             quiet()
 
-        self.by_id[proxy_id].stop(self._orders.drain_timeout, once(listener_ends))
+        self.by_id[proxy_id].stop(self._config.drain_timeout, once(listener_ends))
 
     def configure(self, actor: ManagedActor, instance: int, configure: Configure) -> None:
         """Tell a process what its proxy is."""
-        if self._world.exchange.tell(address_of(actor.name, instance), configure):
+        if self._context.router.tell(address_of(actor.name, instance), configure):
             self._configured[configure.spec.id] = configure
 
     def died(self, proxy_id: str) -> None:
@@ -127,9 +129,9 @@ class ProxyActors:
 
     def _bind(self, proxy_id: str, host: str, port: int) -> bool:
         try:
-            self._keeper.keep(proxy_id, host, port)
+            self._listeners.keep(proxy_id, host, port)
         except ListenError as error:
-            log.error("%s: %s", self._owner.label(forwarding_name(proxy_id)), error)
+            log.error("%s: %s", self._observer.label(forwarding_name(proxy_id)), error)
             self._actor(proxy_id).refused(error.error)
             return False
         return True
@@ -139,10 +141,10 @@ class ProxyActors:
         if actor is None:
 
             def sockets() -> list[socket]:
-                held = self._keeper.get(proxy_id)
+                held = self._listeners.get(proxy_id)
                 return [held] if held else []
 
-            plan = Plan(forwarding_name(proxy_id), self._entry, self._orders.forwarding_params, sockets)
-            actor = self.by_id[proxy_id] = ManagedActor(plan, self._world, self._owner)
-            actor.drain = self._orders.drain_timeout
+            plan = ActorSpec(forwarding_name(proxy_id), self._class, self._config.forwarding_params, sockets)
+            actor = self.by_id[proxy_id] = ManagedActor(plan, self._context, self._observer)
+            actor.drain = self._config.drain_timeout
         return actor

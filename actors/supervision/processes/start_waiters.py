@@ -8,7 +8,7 @@ from actors.bus.loop import Loop
 from actors.supervision.callbacks import once
 
 
-class Starting:
+class StartWaiters:
     """`is_starting` says whether the proxy of an id starts at present."""
 
     def __init__(self, loop: Loop, is_starting: Callable[[str], bool]) -> None:

@@ -1,16 +1,15 @@
-"""What a supervisor leaves to the program that it becomes (`actors.supervision.upgrade.upgrade`).
+"""What a supervisor hands over to the program that it becomes (`actors.supervision.upgrade.upgrade`).
 
 The process replaces its program by execve(2) and keeps its id, its children and the descriptors that are meant for it:
 
-- the listening sockets, so that nobody is refused for a moment;
+- the listening sockets, so that no connection is refused for a moment;
 - the locks of its directories, so that no other instance slips in between;
-- the lifelines of the forwarding actors that live, the *elders*: they serve on until the new program has others in
-  their place, and drain then.
+- the lifelines of the forwarding actors that live, the *predecessors*: they keep serving until the new program has
+  others in their place, and drain then.
 
-Which descriptor is what is written down in a memfd, whose number stands in the environment, as a msgpack map of
-`FORMAT`. Only the process that it was written for takes it. The signals that the supervisor listens to are blocked
-before the exec and let in again when the new program listens, so that none is lost and none ends a program that is
-just starting.
+A memfd, whose number stands in the environment, says which descriptor is what, as a msgpack map of `FORMAT`. Only the
+process that it was written for reads it. The signals that the supervisor listens to are blocked before the exec and
+unblocked when the new program listens, so that none is lost and none ends a program that is just starting.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ import msgpack
 log = logging.getLogger(__name__)
 
 VARIABLE = "SUPERVISOR_LEGACY"
-"""`PID:DESCRIPTOR`"""
+"""`PID:DESCRIPTOR`. Older programs write it, so it keeps its name; so do the keys of the map."""
 FORMAT = 1
 _STANDARD_ERROR = 2
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
@@ -38,11 +37,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 
 @dataclass(frozen=True, slots=True)
-class Elder:
-    """A process of a forwarding actor that was made by an older program.
-
-    One that is `leaving` drains already.
-    """
+class Predecessor:
+    """A process of a forwarding actor that an older program made; `leaving` when it drains already."""
 
     name: str
     instance: int
@@ -52,12 +48,12 @@ class Elder:
 
 
 @dataclass(slots=True)
-class Legacy:
-    """All that is left. Nothing, when this is the first program of its process."""
+class Handover:
+    """All that is handed over. Empty when this is the first program of its process."""
 
     listeners: list[int] = field(default_factory=list)
     locks: list[int] = field(default_factory=list)
-    elders: list[Elder] = field(default_factory=list)
+    predecessors: list[Predecessor] = field(default_factory=list)
 
     def sockets(self) -> list[socket.socket]:
         """The listening sockets."""
@@ -77,36 +73,41 @@ class Legacy:
             if descriptor not in but:
                 os.close(descriptor)
 
-    def _descriptors(self) -> list[int]:
-        return [*self.listeners, *self.locks, *(elder.lifeline for elder in self.elders)]
+    def content(self) -> dict[str, Any]:
+        """As the next program reads it."""
+        predecessors = [asdict(each) for each in self.predecessors]
+        return {"format": FORMAT, "listeners": self.listeners, "locks": self.locks, "elders": predecessors}
+
+    def descriptors(self) -> list[int]:
+        """All that the next program has to get."""
+        return [*self.listeners, *self.locks, *(each.lifeline for each in self.predecessors)]
 
 
-def received(environ: MutableMapping[str, str]) -> Legacy:
-    """What was left to this very process; taken out of `environ`."""
+def receive_handover(environ: MutableMapping[str, str]) -> Handover:
+    """What was handed over to this very process; taken out of `environ`."""
     owner, _, number = environ.pop(VARIABLE, "").partition(":")
     if owner != str(os.getpid()):
-        return Legacy()
+        return Handover()
     with os.fdopen(int(number), "rb") as file:
-        told: dict[str, Any] = msgpack.unpackb(file.read())
-    legacy = Legacy(told["listeners"], told["locks"], [Elder(**elder) for elder in told["elders"]])
-    for descriptor in legacy._descriptors():
+        content: dict[str, Any] = msgpack.unpackb(file.read())
+    handover = Handover(content["listeners"], content["locks"], [Predecessor(**each) for each in content["elders"]])
+    for descriptor in handover.descriptors():
         os.set_inheritable(descriptor, False)
-    return legacy
+    return handover
 
 
-def become(command: Sequence[str], environ: MutableMapping[str, str], legacy: Legacy) -> NoReturn:
-    """Be that program from now on. Raises `OSError` when it can't be executed; then nothing has changed."""
-    memory = os.memfd_create("legacy", 0)
-    told = {"format": FORMAT, **asdict(legacy)}
-    os.write(memory, msgpack.packb(told))
+def exec_successor(command: Sequence[str], environ: MutableMapping[str, str], handover: Handover) -> NoReturn:
+    """Become that program. Raises `OSError` when it can't be executed; then nothing has changed."""
+    memory = os.memfd_create("handover", 0)
+    os.write(memory, msgpack.packb(handover.content()))
     os.lseek(memory, 0, os.SEEK_SET)
-    descriptors = legacy._descriptors()
+    descriptors = handover.descriptors()
     _pass_only({memory, *descriptors})
     block_signals()
     try:
         os.execvpe(command[0], list(command), {**environ, VARIABLE: f"{os.getpid()}:{memory}"})  # noqa: S606 - its own
     except OSError:
-        let_signals_in()
+        unblock_signals()
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
         os.close(memory)
@@ -114,9 +115,9 @@ def become(command: Sequence[str], environ: MutableMapping[str, str], legacy: Le
 
 
 def _pass_only(wanted: set[int]) -> None:
-    """Of all that is open, the next program gets these and the standard streams.
+    """Of all open descriptors the next program gets these and the standard streams.
 
-    Most descriptors are not passed on anyway; but those that came by a Unix socket would be.
+    Most are not inheritable anyway; those that came by a Unix socket are.
     """
     for name in os.listdir("/proc/self/fd"):
         descriptor = int(name)
@@ -144,6 +145,6 @@ def last_signals(wake: int) -> bytes:
         return b""
 
 
-def let_signals_in() -> None:
-    """This program listens to signals: those that came meanwhile, too."""
+def unblock_signals() -> None:
+    """This program receives signals: those that came meanwhile, too."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

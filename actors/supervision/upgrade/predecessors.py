@@ -1,8 +1,8 @@
-"""Forwarding actors that an older program has made and left to this one (`actors.supervision.upgrade.handover`).
+"""Forwarding actors that an older program made and handed over (`actors.supervision.upgrade.handover`).
 
-An elder accepts and serves until this program has a process in its place; then it is asked to drain, and ends by
-itself or when its time is up. It was forked by a zygote that is gone, so it is this process's child, and its pidfd says
-when it has ended. What it has to say to others it says on the bus, to which it comes back by itself.
+A predecessor accepts and serves until this program has a process in its place; then it is asked to drain, and ends by
+itself or when its time is up. It was forked by a zygote that is gone, so it is this process's child, and its pidfd
+becomes readable when it has ended. It reconnects to the bus by itself and reports there as before.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from actors.bus.loop import Loop
-from actors.bus.mailbox import Exchange, address_of
+from actors.bus.mailbox import MailboxRouter, address_of
 from actors.bus.messages.common import Done, Stop
 from actors.process import ORPHAN_GRACE
-from actors.supervision.callbacks import nothing
-from actors.supervision.upgrade.handover import Elder
+from actors.supervision.callbacks import noop
+from actors.supervision.upgrade.handover import Predecessor
 
 log = logging.getLogger(__name__)
 
 STOP_ANSWER_MAX = 1.0
 ASK_AGAIN = 0.05
-"""Seconds until it is asked again: it may not be back on the bus yet."""
+"""Seconds until it is asked again: it may not be connected to the bus again yet."""
 
 
-class _Predecessor:
-    def __init__(self, elder: Elder, pidfd: int) -> None:
-        self.elder = elder
+class _Tracked:
+    """One predecessor: `asked` to drain or not, and whether it has `acknowledged` that."""
+
+    def __init__(self, predecessor: Predecessor, pidfd: int) -> None:
+        self.predecessor = predecessor
         self.pidfd = pidfd
-        self.asked = self.told = elder.leaving
-        self.lifeline = elder.lifeline
+        self.asked = self.acknowledged = predecessor.leaving
+        self.lifeline = predecessor.lifeline
 
-    def let_go(self) -> None:
+    def close_lifeline(self) -> None:
         """It ends soon, whatever it does (`actors.process`)."""
         if self.lifeline >= 0:
             os.close(self.lifeline)
@@ -52,79 +54,85 @@ class _Predecessor:
 class Predecessors:
     """See the module. `on_end` is called whenever one has ended."""
 
-    def __init__(self, loop: Loop, exchange: Exchange, elders: Iterable[Elder], drain: float) -> None:
+    def __init__(self, loop: Loop, router: MailboxRouter, predecessors: Iterable[Predecessor], drain: float) -> None:
         self._loop = loop
-        self._exchange = exchange
-        self._known: list[_Predecessor] = []
-        self.on_end: Callable[[], None] = nothing
-        for elder in elders:
-            self._take(elder, drain)
+        self._router = router
+        self._tracked: list[_Tracked] = []
+        self.on_end: Callable[[], None] = noop
+        for predecessor in predecessors:
+            self._track(predecessor, drain)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._tracked)
 
     def names(self) -> set[str]:
-        """The actors that have elders which serve."""
-        return {known.elder.name for known in self._known if not known.asked}
+        """The actors that have predecessors which still accept."""
+        return {each.predecessor.name for each in self._tracked if not each.asked}
 
-    def dismiss(self, name: str, drain: float) -> None:
-        """There is another process of this name, or none is wanted: its elders accept nothing new and drain."""
-        for known in self._known:
-            if known.elder.name == name and not known.asked:
-                known.asked = True
-                self._time_out(known, drain)
-                self._ask(known, drain)
+    def drain(self, name: str, seconds: float) -> None:
+        """Have the predecessors of this name accept nothing new and drain: a successor runs, or none is wanted."""
+        for each in self._tracked:
+            if each.predecessor.name == name and not each.asked:
+                each.asked = True
+                self._limit(each, seconds)
+                self._ask(each, seconds)
 
-    def bequeath(self) -> list[Elder]:
+    def hand_over(self) -> list[Predecessor]:
         """Those that live, for the next program; this one has none any more."""
-        known, self._known = self._known, []
-        for each in known:
+        tracked, self._tracked = self._tracked, []
+        for each in tracked:
             self._loop.unwatch(each.pidfd)
             os.close(each.pidfd)
-        return [replace(each.elder, lifeline=each.lifeline, leaving=each.told) for each in known if each.lifeline >= 0]
+        return [
+            replace(each.predecessor, lifeline=each.lifeline, leaving=each.acknowledged)
+            for each in tracked
+            if each.lifeline >= 0
+        ]
 
-    def hasten(self) -> None:
-        """No more time."""
-        for known in self._known:
-            known.kill()
+    def kill_all(self) -> None:
+        """SIGKILL to all that live."""
+        for each in self._tracked:
+            each.kill()
 
-    def _take(self, elder: Elder, drain: float) -> None:
+    def _track(self, predecessor: Predecessor, drain: float) -> None:
         try:
-            pidfd = os.pidfd_open(elder.pid)
+            pidfd = os.pidfd_open(predecessor.pid)
         except ProcessLookupError:
-            os.close(elder.lifeline)
+            os.close(predecessor.lifeline)
             return
-        known = _Predecessor(elder, pidfd)
-        self._known.append(known)
-        self._loop.watch(pidfd, select.EPOLLIN, lambda _mask: self._ended(known))
-        if elder.leaving:
-            self._time_out(known, drain)
+        tracked = _Tracked(predecessor, pidfd)
+        self._tracked.append(tracked)
+        self._loop.watch(pidfd, select.EPOLLIN, lambda _mask: self._ended(tracked))
+        if predecessor.leaving:
+            self._limit(tracked, drain)
 
-    def _ask(self, known: _Predecessor, drain: float) -> None:
-        def heard(reply: object) -> None:
+    def _ask(self, tracked: _Tracked, drain: float) -> None:
+        def replied(reply: object) -> None:
             if isinstance(reply, Done):
-                known.told = True
+                tracked.acknowledged = True
             else:
                 self._loop.call_later(ASK_AGAIN, again)
 
         def again() -> None:
-            if known in self._known:
-                self._ask(known, drain)
+            if tracked in self._tracked:
+                self._ask(tracked, drain)
 
-        to = address_of(known.elder.name, known.elder.instance)
-        self._exchange.ask(to, Stop(drain), heard, STOP_ANSWER_MAX)
+        to = address_of(tracked.predecessor.name, tracked.predecessor.instance)
+        self._router.ask(to, Stop(drain), replied, STOP_ANSWER_MAX)
 
-    def _time_out(self, known: _Predecessor, drain: float) -> None:
-        def then(act: Callable[[], None]) -> Callable[[], None]:
-            return lambda: act() if known in self._known else None
+    def _limit(self, tracked: _Tracked, drain: float) -> None:
+        """When its time to drain is over, it is ended by its lifeline, and at last by SIGKILL."""
 
-        self._loop.call_later(drain + ORPHAN_GRACE, then(known.let_go))
-        self._loop.call_later(drain + 2 * ORPHAN_GRACE, then(known.kill))
+        def unless_ended(act: Callable[[], None]) -> Callable[[], None]:
+            return lambda: act() if tracked in self._tracked else None
 
-    def _ended(self, known: _Predecessor) -> None:
-        log.info("%s of the older program has ended (pid %s)", known.elder.name, known.elder.pid)
-        self._loop.unwatch(known.pidfd)
-        os.close(known.pidfd)
-        known.let_go()
-        self._known.remove(known)
+        self._loop.call_later(drain + ORPHAN_GRACE, unless_ended(tracked.close_lifeline))
+        self._loop.call_later(drain + 2 * ORPHAN_GRACE, unless_ended(tracked.kill))
+
+    def _ended(self, tracked: _Tracked) -> None:
+        log.info("predecessor %s exited (pid %s)", tracked.predecessor.name, tracked.predecessor.pid)
+        self._loop.unwatch(tracked.pidfd)
+        os.close(tracked.pidfd)
+        tracked.close_lifeline()
+        self._tracked.remove(tracked)
         self.on_end()

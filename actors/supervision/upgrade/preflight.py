@@ -1,9 +1,9 @@
-"""Would the next program start? It is run beside this one, only to check (`proxyfleet serve --check`).
+"""Checks that the next program would start, by running it beside this one (`proxyfleet serve --check`).
 
 It has the same command line and environment, loads everything that it would run, reads configuration and store without
-a lock, and says that it would start (`WOULD_START`) or what is wrong. So a bad configuration, a broken installation or
-a store that it can't read is known while the older program still serves. A status of 0 alone is not enough: a program
-of which half was written before the disk was full ends with that, too.
+a lock, and writes that it would start (`WOULD_START`) or what is wrong. So a bad configuration, a broken installation
+or a store that it can't read is known while the older program still serves. A status of 0 alone is not enough: a
+program of which half was written before the disk was full ends with that, too.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from actors.supervision.processes.spawner import describe_status
 
 CHECK = "--check"
 WOULD_START = "It would start."
-"""What the next program says in its last line when all is well; every version says it in these words."""
-PATIENCE = 60.0
-SAID_MAX = 4_000
-"""Bytes of its last words that are passed on."""
+"""The last line of the next program when all is well; every version writes these words."""
+TIMEOUT = 60.0
+OUTPUT_MAX = 4_000
+"""Bytes of the end of its output that are passed on."""
 PIPE_SIZE = 64 * 1024
 
 
@@ -39,10 +39,10 @@ def own_command() -> list[str]:
     return [sys.executable, *original[1:]]
 
 
-class Rehearsal:
-    """One run of it. `on_end` is called once, with what is wrong; None when nothing is.
+class Preflight:
+    """One run of it. `on_end` is called once, with what is wrong, or None when all is well.
 
-    Its end is told by whoever reaps the children of this process (`reaped`).
+    `reaped` has to be called for each child of this process that ends.
     """
 
     def __init__(self, loop: Loop, command: Sequence[str], on_end: Callable[[str | None], None]) -> None:
@@ -50,57 +50,57 @@ class Rehearsal:
         self._loop = loop
         self._on_end = on_end
         self._killed = ""
-        self._said = b""
-        self._hears, says = os.pipe2(os.O_CLOEXEC)
+        self._output = b""
+        self._read_end, write_end = os.pipe2(os.O_CLOEXEC)
         try:
-            self.pid = _start([*command, CHECK], says)
+            self.pid = _start([*command, CHECK], write_end)
         except OSError:
-            os.close(self._hears)
+            os.close(self._read_end)
             raise
         finally:
-            os.close(says)
-        os.set_blocking(self._hears, False)
-        loop.watch(self._hears, select.EPOLLIN, lambda _mask: self._hear())
-        self._timer = loop.call_later(PATIENCE, lambda: self.kill(f"it took longer than {PATIENCE:g} s"))
+            os.close(write_end)
+        os.set_blocking(self._read_end, False)
+        loop.watch(self._read_end, select.EPOLLIN, lambda _mask: self._read())
+        self._timer = loop.call_later(TIMEOUT, lambda: self.kill(f"it took longer than {TIMEOUT:g} s"))
 
     def reaped(self, pid: int, status: int) -> bool:
-        """A child has ended; was it this one?"""
+        """Handle the end of a child; True when it was this one."""
         if pid != self.pid:
             return False
         self._timer.cancel()
-        self._hear()
-        self._loop.unwatch(self._hears)
-        os.close(self._hears)
-        said = self._said.decode(errors="replace").strip()
-        self._on_end(self._problem(status, said))
+        self._read()
+        self._loop.unwatch(self._read_end)
+        os.close(self._read_end)
+        output = self._output.decode(errors="replace").strip()
+        self._on_end(self._problem(status, output))
         return True
 
     def kill(self, why: str) -> None:
         """End it and whatever it has started; `why` is what is wrong."""
         if not self._killed:
             self._killed = why
-            with contextlib.suppress(ProcessLookupError):  # it has just ended, and is told so soon
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and is reaped soon
                 os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so the number is its own
 
-    def _problem(self, status: int, said: str) -> str | None:
+    def _problem(self, status: int, output: str) -> str | None:
         if self._killed:
-            return f"{self._killed}: {said}" if said else self._killed
+            return f"{self._killed}: {output}" if output else self._killed
         if status != 0:
-            return said or f"it {describe_status(status)}"
-        return None if said.endswith(WOULD_START) else f"it did not say that it would: {said or 'nothing at all'}"
+            return output or f"it {describe_status(status)}"
+        return None if output.endswith(WOULD_START) else f"it did not say that it would: {output or 'nothing at all'}"
 
-    def _hear(self) -> None:
-        """Keep the last of what it says, however much that is."""
+    def _read(self) -> None:
+        """Keep the end of its output."""
         try:
-            said = os.read(self._hears, PIPE_SIZE)
+            output = os.read(self._read_end, PIPE_SIZE)
         except BlockingIOError:
             return
-        self._said = (self._said + said)[-SAID_MAX:]
-        if not said:
-            self._loop.unwatch(self._hears)
+        self._output = (self._output + output)[-OUTPUT_MAX:]
+        if not output:
+            self._loop.unwatch(self._read_end)
 
 
-def _start(command: list[str], says: int) -> int:
+def _start(command: list[str], write_end: int) -> int:
     quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-    output = [(os.POSIX_SPAWN_DUP2, says, number) for number in (1, 2)]
+    output = [(os.POSIX_SPAWN_DUP2, write_end, number) for number in (1, 2)]
     return os.posix_spawnp(command[0], command, os.environ, file_actions=[quiet, *output], setpgroup=0)

@@ -1,4 +1,4 @@
-"""An upgrade up to the point of no return: is there a next program that would start, and may this one end for it?"""
+"""An upgrade up to the point of no return: the preflight check of the next program, and whether this one may end."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Any
 from actors.bus.loop import Loop
 from actors.bus.messages.common import Done, Failed
 from actors.supervision.systemd import notify
-from actors.supervision.upgrade.preflight import Rehearsal, own_command
+from actors.supervision.upgrade.preflight import Preflight, own_command
 
 log = logging.getLogger(__name__)
 
 
 class ProgramUpgrade:
-    """`objection` says why there can be no upgrade now; empty when nothing is against it.
+    """`blocker` returns why there can be no upgrade now, or an empty text.
 
     `hand_over` is called when the next program would start: this one is to end for it.
     """
 
-    def __init__(self, loop: Loop, objection: Callable[[], str], hand_over: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, blocker: Callable[[], str], hand_over: Callable[[], None]) -> None:
         self._loop = loop
-        self._objection = objection
+        self._blocker = blocker
         self._hand_over = hand_over
-        self._rehearsal: Rehearsal | None = None
+        self._preflight: Preflight | None = None
 
     def upgrade(self, answer: Callable[[Any], None]) -> None:
-        """Become the program that is installed now, if it would start; else go on and say why not."""
-        problem = "an upgrade is under way" if self._rehearsal is not None else self._objection()
+        """Become the program that is installed now if it would start; otherwise answer `Failed` and continue."""
+        problem = "an upgrade is under way" if self._preflight is not None else self._blocker()
         if not problem:
             try:
-                self._rehearsal = Rehearsal(self._loop, own_command(), lambda said: self._rehearsed(said, answer))
+                self._preflight = Preflight(self._loop, own_command(), lambda problem: self._checked(problem, answer))
             except OSError as error:
                 problem = f"{own_command()[0]}: {error.strerror}"
         if problem:
             self._refuse(problem, answer)
 
     def reaped(self, pid: int, status: int) -> bool:
-        """A child has ended; was it ours?"""
-        return self._rehearsal is not None and self._rehearsal.reaped(pid, status)
+        """Handle the end of a child; True when it was the preflight's."""
+        return self._preflight is not None and self._preflight.reaped(pid, status)
 
-    def give_up(self) -> None:
-        """The product ends: there will be no other program."""
-        if self._rehearsal is not None:
-            self._rehearsal.kill("the product is ending")
+    def cancel(self) -> None:
+        """End a preflight that runs: the product is ending."""
+        if self._preflight is not None:
+            self._preflight.kill("the product is ending")
 
-    def _rehearsed(self, problem: str | None, answer: Callable[[Any], None]) -> None:
-        self._rehearsal = None
+    def _checked(self, problem: str | None, answer: Callable[[Any], None]) -> None:
+        self._preflight = None
         if problem is not None:
             problem = f"the next program would not start: {problem}"
-        refused = self._objection() or problem
+        refused = self._blocker() or problem
         if refused:
             self._refuse(refused, answer)
             return
