@@ -41,12 +41,19 @@ class Bridge(Protocol):
         ...
 
 
+def reason_of(reply: Any) -> str:
+    """The cause that a reply states which is not the one that was asked for, for the log."""
+    if isinstance(reply, Unreachable):
+        return f"{reply.actor} cannot be reached: {reply.reason}"
+    return reply.error if isinstance(reply, Failed) else f"unexpected reply {type(reply).__name__}"
+
+
 def request(bridge: Bridge, to: str, message: Any, *kinds: type[R], timeout: float = 5.0) -> R:
     """The reply of the actor `to`, one of `kinds`. Raises `PeerUnavailable` when there is none or another one."""
     reply = bridge.ask(to, message, timeout)
     if isinstance(reply, kinds):
         return reply
-    raise PeerUnavailable(to, reply.error if isinstance(reply, Failed) else repr(reply))
+    raise PeerUnavailable(to, reason_of(reply))
 
 
 class LoopBridge:

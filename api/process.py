@@ -17,7 +17,7 @@ from actors.bus.messages.fleet import DrainConnections, ReplaceProxies
 from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
 from api.app import create_app
-from api.bus_bridge import LoopBridge
+from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
 from api.security.signing import SigningKeys
 from api.server.cpu_affinity import pin_to_one_core
@@ -130,7 +130,7 @@ class ApiActor(Actor):
             self.ready()
             self._webhooks.tell()
         else:
-            log.error("the supervisor did not take the wish: %r", reply)
+            log.error("the supervisor did not take the wish: %s", reason_of(reply))
             self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)
 
 

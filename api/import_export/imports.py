@@ -23,6 +23,7 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     ValidateSettings,
 )
+from api.bus_bridge import reason_of
 from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.document import ConfigDocument
@@ -161,7 +162,7 @@ def _reserve(services: Services, wanted: Sequence[Step[Any]], leaving: tuple[str
         if isinstance(reply, ListenerRefused):
             problems.add(f"{step.path}.{reply.field}", reply.error)
         elif not isinstance(reply, ListenerReserved):
-            raise PeerUnavailable(SUPERVISOR, repr(reply))
+            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
     problems.refuse()
 
 
@@ -232,7 +233,7 @@ def _tell_wish(services: Services) -> None:
     reply = services.bridge.ask(SUPERVISOR, ReplaceProxies(read_specs(services.store, services.seal)), WISH_TIMEOUT)
     if not isinstance(reply, Done):
         services.proxies.link.fell_behind(reply)
-        raise PeerUnavailable(SUPERVISOR, repr(reply))
+        raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
 
 def _ends_tokens(before: User, after: User) -> bool:

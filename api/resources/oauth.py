@@ -82,7 +82,9 @@ def callback(call: Call) -> Reply:
     sign_ins = _enabled(call, "state")
     body: OAuthCallback = call.body
     try:
-        identity = sign_ins.finish(body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings))
+        identity = sign_ins.finish(
+            body.code, body.state, body.iss, _browser_cookies(call, sign_ins.settings), call.address
+        )
         data = _let_in(call.services, identity, sign_ins.settings, body.session)
     except IdentityRefused as error:
         raise _refused(call, error) from error

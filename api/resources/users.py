@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from api.errors import Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
+from api.errors import Denied, Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
 from api.http.call import Call, Reply
 from api.operator.bootstrap import ADMINISTRATOR
 from api.security.authentication import Caller
@@ -114,7 +114,9 @@ def delete_user(call: Call) -> Reply:
 
 
 def _authorise_update(call: Call, user: User, body: UserUpdate) -> None:
-    """Raises `MissingPermission`."""
+    """Raises `Denied`, `MissingPermission`. A key acts for its owner, but its bearer must not sign in as them."""
+    if call.caller.key is not None and user.id == call.caller.user.id and (body.password or body.email):
+        raise Denied("an API key can't change the password or the e-mail address of its owner")
     if not call.caller.may("users.write"):  # so it is the caller's own account
         if body.role or body.status or body.permissions is not None:
             raise MissingPermission("users.write", by_key=False)

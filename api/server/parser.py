@@ -84,6 +84,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
 
     def parse_header(self, header_plus: bytes) -> None:
         lines = header_plus.split(b"\r\n")
+        self.version = "1.0" if lines[0].endswith(b" HTTP/1.0") else "1.1"  # of the answer to what is refused below
         if any(_is_absurd_length(line) for line in lines):
             raise ParsingError("Content-Length is too large")
         super().parse_header(header_plus)

@@ -38,6 +38,8 @@ class Refusal(ErrorTask):  # type: ignore[misc]  # waitress has no types
 
     def execute(self) -> None:
         error = self.request.error
+        if error.code == HEAD_TOO_LARGE:
+            self.version = "1.1"  # waitress parses a request of its own, of 1.0, in place of such a head
         status = error.code if error.code in _MESSAGES else 500
         identifier = request_id(self.request.headers.get("X_REQUEST_ID"))
         code = _CODES.get(status, INVALID_REQUEST)

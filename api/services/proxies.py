@@ -29,7 +29,7 @@ from actors.bus.messages.fleet import (
     RestartProxy,
 )
 from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
-from api.bus_bridge import Bridge, request
+from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_upstreams import upstreams_spec, with_parents
@@ -388,7 +388,7 @@ class Proxies:
         if isinstance(reply, ListenerRefused):
             raise Invalid(reply.field, reply.error)
         if not isinstance(reply, ListenerReserved):
-            raise PeerUnavailable(SUPERVISOR, repr(reply))
+            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def _require_supervisor(self, proxy_id: str) -> Fleet:
         """What the supervisor says of the proxy: nothing is stored that it could not be told."""
@@ -403,7 +403,9 @@ class Proxies:
         if gone:
             reply = self._bridge.ask(METRICS, DropAccountUsage(after.id, tuple(gone)))
             if not isinstance(reply, Done):
-                log.warning("what %d removed accounts of %s have used is kept: %r", len(gone), after.id, reply)
+                log.warning(
+                    "what %d removed accounts of %s have used is kept: %s", len(gone), after.id, reason_of(reply)
+                )
 
     def _say(self, kind: str, record: ProxyRecord) -> None:
         about = {"proxy_id": record.id, "name": record.name, "host": record.host, "port": record.port}

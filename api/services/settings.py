@@ -17,7 +17,7 @@ from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done, Failed, SetSettings
 from actors.bus.messages.fleet import ListenerRefused, PutSettings, ValidateSettings
-from api.bus_bridge import Bridge, request
+from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.store import Store
 from config.settings.runtime import (
@@ -139,7 +139,7 @@ class LiveSettings:
         if isinstance(reply, Failed):
             raise Invalid(None, reply.error)
         if not isinstance(reply, Done):
-            raise PeerUnavailable(SUPERVISOR, repr(reply))
+            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def put_in_force(self, stored: Stored) -> None:
         """What the store has is in force everywhere when this returns. Raises `PeerUnavailable`."""

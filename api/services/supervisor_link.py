@@ -16,7 +16,7 @@ from typing import Any
 from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.fleet import AwaitProxy, ReplaceProxies
 from actors.bus.messages.specs import ProxySpec
-from api.bus_bridge import Bridge
+from api.bus_bridge import Bridge, reason_of
 from api.errors import PeerUnavailable
 from api.store import StoreError
 
@@ -61,12 +61,12 @@ class SupervisorLink:
         reply = self._bridge.ask(SUPERVISOR, message)
         self._told()
         if not isinstance(reply, Done):
-            raise PeerUnavailable(SUPERVISOR, repr(reply))
+            raise PeerUnavailable(SUPERVISOR, reason_of(reply))
 
     def fell_behind(self, reply: Any) -> None:
         """The supervisor doesn't know all that is stored. The caller holds up other changes."""
         if self._catching_up is None and not self._closed.is_set():
-            log.error("the supervisor does not answer and is told of the change later: %r", reply)
+            log.error("the supervisor does not answer and is told of the change later: %s", reason_of(reply))
             self._catching_up = threading.Thread(target=self._catch_up, name="catch-up", daemon=True)
             self._catching_up.start()
 

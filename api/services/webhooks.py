@@ -30,7 +30,7 @@ from actors.bus.messages.webhooks import (
     WebhookStatuses,
 )
 from api.audit.context import on_behalf_of
-from api.bus_bridge import Bridge, request
+from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, StaleRevision
 from api.services.condition import Flaw, of_webhooks
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
@@ -262,7 +262,7 @@ class Webhooks:
             log.error("no webhook can be delivered to: %s", error)
             return
         if not isinstance(reply, Done):
-            log.warning("the webhook sender will hear of a change later: %r", reply)
+            log.warning("the webhook sender will hear of a change later: %s", reason_of(reply))
 
     def _load(self, document: Document) -> StoredWebhook:
         record = WebhookRecord.model_validate(document.body)

@@ -636,6 +636,19 @@ def test_a_user_changes_their_own_password_with_the_current_one_and_all_tokens_e
     assert login(api, "ann", "new password").status_code == 200
 
 
+@pytest.mark.parametrize("body", [{"password": "another password"}, {"email": "thief@example.com"}])
+def test_an_api_key_does_not_take_over_the_account_of_its_owner(api: Api, body: dict[str, str]) -> None:
+    key = api.key()
+    admin = api.get("/auth/test", api.token()).json["data"]["user_id"]
+    for given in (body, {**body, "current_password": PASSWORD}):
+        answer = api.patch(f"/users/{admin}", given, key)
+        assert answer.status_code == 403, answer.json
+        assert "owner" in answer.json["error"]["details"]["reason"]
+    assert login(api, "admin", PASSWORD).status_code == 200
+    other = api.add_user("ann")
+    assert api.patch(f"/users/{other.id}", body, key).status_code == 200, "which is a matter of users.write"
+
+
 def test_users_write_changes_nothing_of_somebody_who_has_more(api: Api) -> None:
     api.add_user("clerk", permissions=["users.write", "users.delete", "proxy.read", "metrics.read"])
     plain = api.add_user("plain", role="user")

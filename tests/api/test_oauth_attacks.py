@@ -476,6 +476,9 @@ def test_a_silent_provider_holds_up_three_requests_and_no_more(make: Make, provi
         time.sleep(0.01)
     busy = finish(api, backs[3])
     assert error_of(busy) == (429, "RATE_LIMITED", {"retry_after": 1})
+    sign_ins = api.services.sign_ins
+    with pytest.raises(Invalid):  # so it had a place
+        sign_ins.finish("code", "unknown", None, None, "198.51.100.7")
     provider.pause.set()
     for each in threads:
         each.join()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.fleet import ApplyProxy, AwaitProxy, RemoveProxy, ReserveListener, RestartProxy
 from api.services import supervisor_link
 from tests.api.creating import create
@@ -151,6 +152,16 @@ def test_of_many_creates_at_once_with_one_name_one_succeeds(api: Api, headers: d
         statuses = sorted(pool.map(one, range(16)))
     assert statuses == [201] + [400] * 15
     assert len(api.store.find("proxies")) == 1
+
+
+def test_the_log_has_a_sentence_of_a_supervisor_that_does_not_answer(
+    api: Api, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.fleet.gone.add(SUPERVISOR)
+    body = {"name": "office", "port": 3128, "protocol": "http"}
+    assert api.post("/proxies", body, headers).status_code == 500
+    assert "supervisor cannot be reached: it is not on the bus" in caplog.text
+    assert "Unreachable(" not in caplog.text
 
 
 def test_without_a_supervisor_nothing_is_stored(api: Api, headers: dict[str, str]) -> None:

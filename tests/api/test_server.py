@@ -203,6 +203,25 @@ def statuses_of(port: int, sent: bytes) -> list[bytes]:
             return re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answers.read())
 
 
+@pytest.mark.parametrize(
+    ("sent", "version"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 40 + b"\r\n\r\n", b"HTTP/1.1 400"),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 5 80\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", b"HTTP/1.1 431"),
+        (b"POST / HTTP/1.0\r\nContent-Length: " + b"9" * 40 + b"\r\n\r\n", b"HTTP/1.0 400"),
+    ],
+    ids=["absurd length", "forged header", "large head", "of 1.0"],
+)
+def test_what_is_refused_unread_is_answered_in_the_version_of_the_request(
+    serving: Serving, sent: bytes, version: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", serving.port), LONG) as connection:
+        connection.sendall(sent)
+        with connection.makefile("rb") as answers:
+            assert answers.read().startswith(version)
+
+
 @pytest.mark.parametrize("takes", [False, True], ids=["nothing", "little"])
 def test_a_client_that_takes_nothing_or_little_of_a_long_answer_holds_no_thread(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, takes: bool

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.product
 
 @contextmanager
 def no_descriptors(process: psutil.Process, spare: int = 0) -> Iterator[None]:
-    """It can open only so many more than it has."""
+    """It can open only so many more than it has, once it has nothing open for a moment only."""
+    wait_until(lambda: settled(process), "it opens nothing")
     soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
     process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare, hard))
     yield
@@ -78,7 +79,6 @@ def test_an_api_without_descriptors_reports_what_it_knows_and_lives(own_product:
     product = own_product
     product.data("GET", "/health")
     api = product.actor("api")
-    wait_until(lambda: settled(api), "it opens nothing")
     with no_descriptors(api):
         report = product.api("GET", "/health")
         assert report.status_code == 200, report.text

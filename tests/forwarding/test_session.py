@@ -258,6 +258,13 @@ def test_a_get_on_a_dead_reused_connection_is_sent_again_on_a_fresh_one() -> Non
     assert talk.to_client.endswith(b"hello")
 
 
+def test_a_request_that_is_sent_again_has_its_via_for_whoever_chooses_the_way() -> None:
+    request = GET.replace(b"\r\n\r\n", b"\r\nVia: 1.1 before\r\n\r\n")
+    talk = Talk().client(request).opened(reused=True).origin(b"")
+    opened = [each for each in talk.out if type(each).__name__ == "Open"]
+    assert [each.via for each in opened] == [b"1.1 before"] * 2
+
+
 def test_a_fresh_connection_that_ends_without_an_answer_is_502() -> None:
     talk = Talk().client(GET).opened().origin(b"")
     assert talk.to_client.startswith(b"HTTP/1.1 502 ")

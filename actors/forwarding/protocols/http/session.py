@@ -239,11 +239,15 @@ class HttpSession(Conversation):
 
     def _ask_another_parent(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
         if exchange.try_another_parent():
-            self.phase = Phase.OPEN
-            via = exchange.head.fields.via
-            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
+            self._open_fresh(exchange, out)
         else:
             self._broken(refused.failure, out, now)
+
+    def _open_fresh(self, exchange: Exchange, out: list[Command]) -> None:
+        """Another connection for the same request."""
+        self.phase = Phase.OPEN
+        via = exchange.head.fields.via
+        out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
 
     def origin_disconnected(self, now: float) -> list[Command]:
         """The origin's connection broke: an answer that would end with it has not ended well."""
@@ -275,8 +279,7 @@ class HttpSession(Conversation):
 
     def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         if exchange.untouched:
-            self.phase = Phase.OPEN
-            out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True)))
+            self._open_fresh(exchange, out)
         elif exchange.stage is Stage.AWAITED:
             self._broken(failures.connection_lost("the origin closed without an answer"), out, now)
         elif exchange.origin_ended():
