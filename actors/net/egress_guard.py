@@ -105,7 +105,7 @@ class OwnListeners:
         return False
 
 
-class Guard:
+class EgressGuard:
     """Judges addresses by one `EgressSpec`. Verdicts are remembered; a changed spec is a new guard.
 
     `local` says whether an address is this machine's, which is asked anew every `LOCAL_KNOWN` seconds of `clock`.
@@ -172,7 +172,7 @@ class Guard:
 
 
 class UpstreamGuard:
-    """Judges the addresses of upstreams, by the same `EgressSpec`. What it adds to `Guard`:
+    """Judges the addresses of upstreams, by the same `EgressSpec`. What it adds to `EgressGuard`:
 
     Own proxies may be upstreams of each other, where they are written as an address or `localhost`: a name that leads
     to one could be anybody's. The API, other listeners of the product, link-local and metadata addresses never are.
@@ -187,7 +187,7 @@ class UpstreamGuard:
         self._services = OwnListeners(spec.services)
         self._proxies = OwnListeners(spec.own)
         allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
-        self._addresses = Guard(EgressSpec(spec.policy, allow, ()), local, clock)
+        self._addresses = EgressGuard(EgressSpec(spec.policy, allow, ()), local, clock)
 
     def judge(self, address: str, port: int, name: str) -> str | None:
         """None when an upstream that is written as `name` may be connected to there, else why not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from actors.bus.messages.specs import EgressSpec
-from actors.net.egress_guard import Guard
+from actors.net.egress_guard import EgressGuard
 
 
 class OutgoingGuard:
@@ -19,8 +19,8 @@ class OutgoingGuard:
     """
 
     def __init__(self, own: Iterable[tuple[str, int]], excepted_by: str = "") -> None:
-        self._closed = Guard(EgressSpec("private", (), tuple(own)))
-        self._public = Guard(EgressSpec("public_only", (), ())) if excepted_by else None
+        self._closed = EgressGuard(EgressSpec("private", (), tuple(own)))
+        self._public = EgressGuard(EgressSpec("public_only", (), ())) if excepted_by else None
         self._excepted_by = excepted_by
 
     def judge(self, address: str, port: int, name: str) -> str | None:

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 
 from actors.bus.messages.common import Failed, forwarding_name
 from actors.bus.messages.forwarding import Explain, Explanation
-from actors.forwarding.access.explain import read_target
 from actors.forwarding.access.policy import without_address
+from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import request
 from api.errors import Invalid

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from actors.bus.messages.common import forwarding_name
 from actors.forwarding.actor import ForwardingActor
-from actors.forwarding.context import Serving
+from actors.forwarding.context import ForwardingContext
 from actors.process import Boot
 from tests.forwarding.forked import Forked
 from tests.forwarding.harness import PROXY_ID, Rig, until
@@ -76,11 +76,11 @@ class Inside(Rig):
 
     actor: ForwardingActor
 
-    def look(self, at: Callable[[Serving], T]) -> T:
+    def look(self, at: Callable[[ForwardingContext], T]) -> T:
         """What `at` gives for what the connections share, between two turns of the actor's loop."""
         seen: list[T] = []
         assert isinstance(self.process, Threaded)
-        self.process.do(lambda: seen.append(at(self.actor.serving)))
+        self.process.do(lambda: seen.append(at(self.actor.forwarding)))
         until(lambda: seen, "the actor's loop turns")
         return seen[0]
 

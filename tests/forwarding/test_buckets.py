@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.loop import Loop
-from actors.forwarding.limits.sliding_window import EXACT, MINUTE, Window
+from actors.forwarding.limits.sliding_window import EXACT, MINUTE, SlidingWindow
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.limits.token_bucket import TICK, Bucket
+from actors.forwarding.limits.token_bucket import TICK, TokenBucket
 from actors.net.client_key import client_key
 
 
@@ -69,7 +69,7 @@ def world() -> Iterator[World]:
 @pytest.mark.parametrize("rate", [1024, 50_000, 10_000_000, 1_000_000_000])
 @pytest.mark.parametrize("flows", [1, 7])
 def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: int, flows: int) -> None:
-    bucket = Bucket(world.loop, rate)
+    bucket = TokenBucket(world.loop, rate)
     greedy = [Greedy(Throttle(True, bucket)) for _ in range(flows)]
     for each in greedy:
         each.go_on()
@@ -81,7 +81,7 @@ def test_every_second_carries_the_rate_within_ten_percent(world: World, rate: in
 
 
 def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) -> None:
-    bucket = Bucket(world.loop, 100_000)
+    bucket = TokenBucket(world.loop, 100_000)
     greedy = Greedy(Throttle(True, bucket))
     greedy.go_on()
     world.pass_time(1.0, step=0.001)
@@ -89,7 +89,7 @@ def test_nobody_is_called_in_vain_nor_more_often_than_each_tick(world: World) ->
 
 
 def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:
-    bucket = Bucket(world.loop, 1_000_000)
+    bucket = TokenBucket(world.loop, 1_000_000)
     greedy = [Greedy(Throttle(True, bucket)) for _ in range(20)]
     for each in greedy:
         each.go_on()
@@ -102,7 +102,7 @@ def test_all_who_wait_flow_at_the_same_pace(world: World) -> None:
 
 
 def test_the_narrower_of_two_buckets_decides(world: World) -> None:
-    account, proxy = Bucket(world.loop, 20_000), Bucket(world.loop, 100_000)
+    account, proxy = TokenBucket(world.loop, 20_000), TokenBucket(world.loop, 100_000)
     slow_one = Throttle(True, proxy)
     slow_one._buckets = (account, proxy)
     greedy = [Greedy(slow_one), Greedy(Throttle(True, proxy))]
@@ -117,7 +117,7 @@ def test_the_narrower_of_two_buckets_decides(world: World) -> None:
 
 
 def test_what_has_moved_already_is_paid_for_but_not_for_longer_than_a_second(world: World) -> None:
-    bucket = Bucket(world.loop, 10_000)
+    bucket = TokenBucket(world.loop, 10_000)
     bucket.spend(1_000_000)
     woken: list[float] = []
     bucket.wait(lambda: woken.append(world.hand.time))
@@ -128,7 +128,7 @@ def test_what_has_moved_already_is_paid_for_but_not_for_longer_than_a_second(wor
 
 
 def test_a_limit_that_is_lifted_frees_those_who_wait(world: World) -> None:
-    bucket = Bucket(world.loop, 1024)
+    bucket = TokenBucket(world.loop, 1024)
     bucket.spend(100_000)
     woken: list[str] = []
     bucket.wait(lambda: woken.append("a"))
@@ -140,7 +140,7 @@ def test_a_limit_that_is_lifted_frees_those_who_wait(world: World) -> None:
 
 
 def test_a_gate_waits_once_however_often_it_is_asked_to(world: World) -> None:
-    bucket = Bucket(world.loop, 1024)
+    bucket = TokenBucket(world.loop, 1024)
     throttle = Throttle(True, bucket)
     throttle.spend(5_000)
     woken: list[int] = []
@@ -158,7 +158,7 @@ ROUNDING = 1e-6
 
 
 def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
-    window = Window(0.0)
+    window = SlidingWindow(0.0)
     assert [window.hit(3, 1.0) for _ in range(3)] == [0, 0, 0]
     wait = window.hit(3, 1.0)
     assert 1 <= wait <= 2 * MINUTE
@@ -167,7 +167,7 @@ def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
 
 @given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
 def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: int, pauses: list[float]) -> None:
-    window, now, taken = Window(0.0), 0.0, []
+    window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause
         wait = window.hit(limit, now)
@@ -180,20 +180,20 @@ def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: i
 
 
 def test_a_limit_of_one_is_one_in_each_minute() -> None:
-    window = Window(0.0)
+    window = SlidingWindow(0.0)
     assert [window.hit(1, at) for at in (5.0, 6.0, 65.0, 66.0)] == [0, 59, 0, 59]
 
 
 @given(st.integers(EXACT + 1, EXACT + 50), st.lists(st.floats(0.0, 2.0), min_size=100, max_size=400))
 def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: int, pauses: list[float]) -> None:
-    window, now, taken = Window(0.0), 0.0, []
+    window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause
         wait = window.hit(limit, now)
         if wait == 0:
             taken.append(now)
         else:
-            trial = Window(0.0)
+            trial = SlidingWindow(0.0)
             trial._start, trial._count, trial._before = window._start, window._count, window._before
             assert trial.hit(limit, now + wait) == 0
     for at in taken:
@@ -203,7 +203,7 @@ def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: i
 
 
 def test_after_two_quiet_minutes_nothing_counts() -> None:
-    window = Window(0.0)
+    window = SlidingWindow(0.0)
     window.hit(EXACT + 1, 0.0)
     assert not window.idle(MINUTE + 1)
     assert window.idle(2 * MINUTE + 1)

@@ -19,8 +19,8 @@ from actors.bus.messages.forwarding import (
     Ended,
     QueryConnections,
 )
-from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, Live
-from actors.forwarding.context import Serving
+from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.connections.table import PAGE_MAX, SLICE, SORTS, ConnectionTable
 from tests.forwarding.connection_pages import ALL, is_cut, page
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import BIG, connect, get, read_answer, tunnel
@@ -164,9 +164,9 @@ class Silent:
         self.number = number
         self.scheduled_for = 0
 
-    def live(self) -> Live:
+    def info(self) -> ConnectionInfo:
         Silent.looks += 1
-        return Live("192.0.2.1", "", "a.example:443", "tunnel", 1, 2)
+        return ConnectionInfo("192.0.2.1", "", "a.example:443", "tunnel", 1, 2)
 
     def expire(self) -> None:
         raise AssertionError("nobody looks at the time here")
@@ -177,12 +177,10 @@ class Silent:
 
 def test_ten_thousand_connections_are_looked_at_in_slices_and_pages_do_not_overlap() -> None:
     loop = Loop()
-    serving = Serving(loop, lambda _row: None, 10, 10.0)
-    for _ in range(10_000):
-        serving.open.add(Silent(serving.new_number()))
+    table = ConnectionTable(loop, {Silent(number) for number in range(10_000)}, time.time, str)
     pages: list[Connections] = []
     for offset in (0, 1000, 9500):
-        serving.book.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
+        table.query(QueryConnections(ALL, "client", 5000, offset), pages.append)
     end = time.monotonic() + 20
     while len(pages) < 3 and time.monotonic() < end:
         before = Silent.looks
@@ -201,22 +199,21 @@ class Steady(Silent):
         super().__init__(number)
         self._clock = clock
 
-    def live(self) -> Live:
-        return Live("192.0.2.1", "", "a.example:443", "tunnel", 0, round(self._clock() * 1000))
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo("192.0.2.1", "", "a.example:443", "tunnel", 0, round(self._clock() * 1000))
 
 
 @pytest.mark.parametrize("pause", [0.01, 0.1, 0.24, 0.3, 1.0, 4.0])
 def test_whoever_looks_and_whenever_the_rate_is_right(pause: float) -> None:
     now = [100.0]
     loop = Loop(lambda: now[0])
-    serving = Serving(loop, lambda _row: None, 10, 10.0)
-    serving.open.add(Steady(serving.new_number(), lambda: now[0]))
+    table = ConnectionTable(loop, {Steady(int(now[0] * 1e6), lambda: now[0])}, lambda: now[0], str)
     pages: list[Connections] = []
     asked = 0
     while len(pages) < 6 and now[0] < 200.0:
         if asked < 6 and now[0] - 100.0 >= asked * pause:
             asked += 1
-            serving.book.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
+            table.query(QueryConnections(ALL, "-rate_out", 10, 0), pages.append)
         loop.turn(0.0)
         now[0] += 0.01
     loop.close()

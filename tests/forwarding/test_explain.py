@@ -13,8 +13,8 @@ from actors.bus.loop import Loop
 from actors.bus.messages.common import Failed
 from actors.bus.messages.forwarding import Explain, Explanation
 from actors.bus.messages.specs import AccessSpec, EgressSpec
-from actors.forwarding.access.explain import explain, read_target
-from actors.forwarding.context import Serving
+from actors.forwarding.context import ForwardingContext
+from actors.forwarding.explain import explain, read_target
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.net.resolver import Answer, Found, Resolver, new_threads
 from actors.forwarding.protocols import failures
@@ -136,15 +136,15 @@ ACCESS = st.builds(
 
 
 class Bench:
-    """A serving part whose resolver knows `ZONE` and whose connections lead nowhere; `connected` says where to."""
+    """A context whose resolver knows `ZONE` and whose connections lead nowhere; `connected` says where to."""
 
     def __init__(self) -> None:
         self.loop = Loop()
-        self.serving = Serving(self.loop, lambda _row: None, 10, 10.0)
+        self.shared = ForwardingContext(self.loop, lambda _row: None, 10, 10.0)
         self.connected: list[str] = []
         self._others: list[socket.socket] = []
         resolver = Resolver(self.loop, new_threads(self.loop), ZONE.__getitem__)
-        self.serving.dialer = Dialer(self.loop, resolver, self._connect)
+        self.shared.dialer = Dialer(self.loop, resolver, self._connect)
 
     def _connect(self, address: str, _port: int) -> socket.socket:
         self.connected.append(address)
@@ -181,22 +181,21 @@ def bench() -> Iterator[Bench]:
 def test_what_is_explained_is_what_dialling_does(
     bench: Bench, access: AccessSpec, client: str, target: str, port: int
 ) -> None:
-    bench.serving.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
+    bench.shared.configure(spec(1, access=access), EgressSpec("public_only", ("127.0.0.0/8", "::1"), ()))
     bench.connected.clear()
     question = Explain(client, None, f"{target}:{port}")
-    told = bench.wait(lambda done: explain(bench.serving, question, done))
+    told = bench.wait(lambda done: explain(bench.shared, question, done))
     assert isinstance(told, Explanation)
     assert bench.connected == []
 
-    assert bench.serving.judge is not None
-    accepted = bench.serving.judge.client(client)  # what the actor does at accept
+    accepted = bench.shared.policy.access.client(client)  # what the actor does at accept
     if accepted.failure is not None:
         assert (told.decision, told.reason) == ("deny", accepted.failure.reason)
         return
     dials = []
 
     def dial(done: Callable[[object], None]) -> None:
-        dials.append(bench.serving.dialer.dial(read_target(question.target), done))
+        dials.append(bench.shared.dialer.dial(read_target(question.target), done))
 
     really = bench.wait(dial)
     if isinstance(really, Failure):

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from actors.forwarding.context import HANDSHAKES_RECORDED
+from actors.forwarding.stats import HANDSHAKES_RECORDED
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect
 from tests.kit.certificates import make_pair

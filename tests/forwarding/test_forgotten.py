@@ -10,11 +10,11 @@ import pytest
 
 from actors.bus.messages.specs import LimitsSpec
 from actors.counters import CONNECTIONS
-from actors.forwarding.connections.client_connection import Client
+from actors.forwarding.connections.client_connection import ClientConnection
 from actors.forwarding.connections.proxy_header_reader import ProxyHeaderReader
 from actors.forwarding.connections.tunnel import Tunnel
-from actors.forwarding.connections.udp_association import Association
-from actors.forwarding.context import Serving
+from actors.forwarding.connections.udp_association import UdpAssociation
+from actors.forwarding.context import ForwardingContext
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
 from actors.forwarding.net.connection_pool import OriginConnection
@@ -33,8 +33,8 @@ from tests.kit.upstreams import parent, parents
 MANY = 20
 KINDS = (
     ProxyHeaderReader,
-    Association,
-    Client,
+    UdpAssociation,
+    ClientConnection,
     Throttle,
     HttpSession,
     Meter,
@@ -48,19 +48,19 @@ NO_POOL = {"proxy": {"max_idle_connections": 0}}
 Use = Callable[[Inside], None]
 
 
-def tables(serving: Serving) -> list[int]:
+def tables(shared: ForwardingContext) -> list[int]:
     """How many entries each table has that grows with connections."""
-    limits = serving.limits
+    limits = shared.limits
     of_accounts = sum(len(each.meters) for each in limits.accounts.values())
-    return [len(serving.deadlines), serving.pool.count, len(limits._counted), len(limits._counts), of_accounts]
+    return [len(shared.timers), shared.pool.count, len(limits._counted), len(limits._counts), of_accounts]
 
 
 def nothing_is_held(rig: Inside, came: int) -> None:
     """All of `came` connections have been accepted, have ended, and are nowhere any more."""
 
-    def ended(serving: Serving) -> list[int] | None:
-        over = serving.count.values[CONNECTIONS] >= came and not serving.open and not serving.lingering
-        return tables(serving) if over else None
+    def ended(shared: ForwardingContext) -> list[int] | None:
+        over = shared.stats.values[CONNECTIONS] >= came and not shared.connections and not shared.lingering
+        return tables(shared) if over else None
 
     left = until(lambda: rig.look(ended), "all have come and gone")
     assert not any(left)

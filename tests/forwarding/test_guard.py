@@ -14,13 +14,15 @@ import psutil
 import pytest
 
 from actors.bus.messages.specs import EgressSpec
-from actors.net.egress_guard import LOCAL_KNOWN, Guard, UpstreamGuard
+from actors.net.egress_guard import LOCAL_KNOWN, EgressGuard, UpstreamGuard
 from actors.net.local_addresses import Address, is_local
 from actors.net.own_requests import OutgoingGuard
 
 
-def guard(policy: str = "public_only", allow: tuple[str, ...] = (), own: tuple[tuple[str, int], ...] = ()) -> Guard:
-    return Guard(EgressSpec(policy, allow, own))
+def guard(
+    policy: str = "public_only", allow: tuple[str, ...] = (), own: tuple[tuple[str, int], ...] = ()
+) -> EgressGuard:
+    return EgressGuard(EgressSpec(policy, allow, own))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,8 @@ class Machine:
     def is_local(self, address: Address) -> bool:
         return address in self.addresses
 
-    def guard(self, allow: tuple[str, ...] = ()) -> Guard:
-        return Guard(EgressSpec("public_only", allow, ()), self.is_local, lambda: self.now)
+    def guard(self, allow: tuple[str, ...] = ()) -> EgressGuard:
+        return EgressGuard(EgressSpec("public_only", allow, ()), self.is_local, lambda: self.now)
 
 
 def test_a_public_address_of_this_machine_is_refused_in_every_form() -> None:
@@ -187,7 +189,7 @@ def test_what_can_not_be_told_now_is_refused_and_asked_again() -> None:
             raise OSError(troubles[0], os.strerror(troubles.pop()))
         return False
 
-    guard = Guard(EgressSpec("public_only", (), ()), is_one, lambda: 1000.0)
+    guard = EgressGuard(EgressSpec("public_only", (), ()), is_one, lambda: 1000.0)
     assert "Too many open files" in (guard.judge("8.8.8.8", 443, "a.example") or "")
     assert guard.judge("8.8.8.8", 443, "a.example") is None
 

@@ -43,7 +43,7 @@ def others_go_on(rig: Inside, caplog: pytest.LogCaptureFixture, crashes: int = 1
             kept.sendall(get(origin))
             assert read_answer(kept)[1] == b"fine"
             yield
-            assert rig.look(lambda serving: serving.count.values[INTERNAL_ERRORS]) == crashes
+            assert rig.look(lambda shared: shared.stats.values[INTERNAL_ERRORS]) == crashes
             beside.sendall(b"still here")
             assert exactly(beside, 10) == b"still here"
             kept.sendall(get(origin))
@@ -119,7 +119,7 @@ def test_and_when_its_end_fails_as_well(
         breaks(patched, HttpSession, "abort")
         client.sendall(b"GET http://127.0.0.1/boom HTTP/1.1\r\n\r\n")
         assert is_cut(client)
-        until(lambda: rig.look(lambda serving: len(serving.open)) == 2, "its place is free")
+        until(lambda: rig.look(lambda shared: len(shared.connections)) == 2, "its place is free")
 
 
 def test_in_datagrams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     with Origin(greets) as upstream, Inside(upstreams=parents(parent(upstream.port))) as rig, connect(rig) as client:
         client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 500 ")
-        assert rig.look(lambda serving: serving.count.values[INTERNAL_ERRORS]) >= 1
+        assert rig.look(lambda shared: shared.stats.values[INTERNAL_ERRORS]) >= 1
         assert rig.record(method="CONNECT")["reason"] == REASON
         assert rig.process.poll() is None
 

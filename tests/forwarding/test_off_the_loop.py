@@ -17,7 +17,7 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_thread_pool import DROPPED, ORDINARY_TURN, WAITING_MAX, FairThreadPool
 from actors.forwarding.access import authenticator as credentials_module
-from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Credentials, prehash
+from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
 from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
 from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
@@ -277,7 +277,8 @@ class Desk:
         self._real = credentials_module._matches
         monkeypatch.setattr(credentials_module, "_matches", self._matches)
         hashed = bcrypt.hashpw(prehash(b"right"), bcrypt.gensalt(4)).decode()
-        self.credentials = Credentials(loop, spec(1, auth_username="ada", auth_hash=hashed))
+        self.credentials = Authenticator(loop)
+        self.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
 
     def _matches(self, password: bytes, stored: bytes) -> bool:
         self.checked += 1
@@ -312,7 +313,7 @@ def test_a_wrong_pair_is_remembered_for_some_seconds(desk: Desk, clock: Settable
 def test_a_remembered_wrong_pair_that_becomes_right_is_right_at_once(desk: Desk) -> None:
     assert desk.says("ada", "new") is None
     hashed = bcrypt.hashpw(prehash(b"new"), bcrypt.gensalt(4)).decode()
-    desk.credentials.take_over(spec(1, auth_username="ada", auth_hash=hashed))
+    desk.credentials.update(spec(1, auth_username="ada", auth_hash=hashed))
     assert desk.says("ada", "new") == "ada"
 
 

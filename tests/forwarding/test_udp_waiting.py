@@ -31,7 +31,7 @@ def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
         return Found(("127.0.0.1",))
 
     with Inside(protocol="socks5") as rig, responder() as port, datagram_socket() as client:
-        rig.look(lambda serving: setattr(serving.dialer.resolver, "_lookup", look_up))
+        rig.look(lambda shared: setattr(shared.dialer.resolver, "_lookup", look_up))
         control, _code, relay = ask(rig, 3, address(bytes(4), 0))
         with control:
             for number in range(DEAD):
@@ -40,7 +40,7 @@ def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
                 client.sendto(b"\0\0\0" + target + b"hello", relay)
                 assert client.recv(65535).endswith(b"HELLO"), target
             released.set()
-            until(lambda: rig.look(lambda serving: not serving.dialer.resolver._pending), "all lookups are over")
+            until(lambda: rig.look(lambda shared: not shared.dialer.resolver._pending), "all lookups are over")
 
 
 def datagram(name: str, payload: bytes = b"x" * 488) -> Datagram:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.forwarding.upstreams.balancing import Choice, _score_of, new_choice
+from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_choice
 from actors.forwarding.upstreams.session_username import split_session
 from actors.forwarding.upstreams.upstream import BACK_OFF_MAX, DOUBTS_MAX, Parent
 from tests.kit.upstreams import parent as spec
@@ -22,7 +22,7 @@ def up(parent: Parent) -> bool:
     return parent.state != "down"
 
 
-def chosen(choice: Choice, times: int, key: str = "k") -> list[int]:
+def chosen(choice: BalancingPolicy, times: int, key: str = "k") -> list[int]:
     found = [choice.choose(key, up) for _ in range(times)]
     return [-1 if parent is None else parent.index for parent in found]
 

@@ -24,7 +24,7 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
-from actors.forwarding.access.guess_limit import PAUSE, Guessing
+from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
 from actors.forwarding.net.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
 from actors.throttled_log import ThrottledLog
@@ -49,7 +49,7 @@ class _Pair(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Who asked for a check: see `Credentials.check`."""
+    """Who asked for a check: see `Authenticator.check`."""
 
     asker: Requester
     done: OnChecked
@@ -61,26 +61,25 @@ def prehash(password: bytes) -> bytes:
     return base64.b64encode(hashlib.sha256(password).digest())
 
 
-class Credentials:
+class Authenticator:
     """Checks clients' credentials for one proxy: those of `auth` and of its accounts."""
 
-    def __init__(self, loop: Loop, spec: ProxySpec) -> None:
+    def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._threads = FairThreadPool(loop, THREADS, (SHARE_OF_CLIENT, THREADS))
         self._hashes: dict[str, bytes] = {}
         self._key = os.urandom(32)
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
-        self._guessing = Guessing()
+        self._guessing = GuessLimit()
         self._checks: dict[tuple[_Pair, bytes | None], list[_Asked]] = {}
         """The checks that wait or run, each with those who asked for it."""
         self._present: Counter[str] = Counter()
         """By client, how many of them there are."""
         self._complaint = ThrottledLog(log, "wrong passwords")
-        self.take_over(spec)
 
-    def take_over(self, spec: ProxySpec) -> None:
-        """The users and passwords of another configuration. What is remembered holds for unchanged passwords alone."""
+    def update(self, spec: ProxySpec) -> None:
+        """Take the users and passwords of a configuration. What is remembered holds for unchanged passwords alone."""
         users = [(account.username, account.password_hash) for account in spec.accounts]
         if spec.auth_username is not None:
             users.append((spec.auth_username, spec.auth_hash))

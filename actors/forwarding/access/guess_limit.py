@@ -45,7 +45,7 @@ class Failures:
         return self._paused.get(key, 0.0) > now
 
 
-class Guessing:
+class GuessLimit:
     """What both counts say of one client and user, and which clients failed lately."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from actors.forwarding.access.rules import REPORTED, Rules, Verdict
+from actors.forwarding.access.rules import REPORTED, RuleMatch, Rules
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -37,13 +37,13 @@ def without_address(name: str) -> str:
 
 
 class AddressGuard(Protocol):
-    """See `guard.Guard`."""
+    """See `guard.EgressGuard`."""
 
     def judge(self, address: str, port: int, name: str) -> str | None:
         """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
 
 
-class Judge:
+class AccessPolicy:
     """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
 
     def __init__(self, guard: AddressGuard, rules: Rules) -> None:
@@ -88,7 +88,7 @@ class Judge:
             return self.address(target, LOOPBACK)
         return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
 
-    def _by_rules(self, verdict: Verdict, stage: str) -> Decision:
+    def _by_rules(self, verdict: RuleMatch, stage: str) -> Decision:
         if not verdict.denied:
             return Decision(None, "", verdict.rule, stage)
         if self._rules.report:

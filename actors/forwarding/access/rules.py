@@ -34,7 +34,7 @@ REPORTED: Final = "reported:"
 Address = IPv4Address | IPv6Address
 
 
-class Verdict(NamedTuple):
+class RuleMatch(NamedTuple):
     """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is what decided, empty when nothing speaks."""
 
     reason: str
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
         return bool(self.reason)
 
 
-ALLOWED: Final = Verdict("", "")
+ALLOWED: Final = RuleMatch("", "")
 
 
 class _ByPort:
@@ -168,44 +168,44 @@ class Rules:
         self.judges_clients = bool(self._allow_clients or self._deny_clients)
         self.judges_destinations = bool(self._allow or self._deny)
 
-    def judge_client(self, client_ip: str) -> Verdict:
+    def judge_client(self, client_ip: str) -> RuleMatch:
         """May this address use the proxy?"""
         if not self.judges_clients:
             return ALLOWED
         address = _address(client_ip)
         denied = self._deny_clients.by_address(address, 1)
         if denied is not None:
-            return Verdict(CLIENT_DENIED, self._deny_clients.told(denied))
+            return RuleMatch(CLIENT_DENIED, self._deny_clients.told(denied))
         if not self._allow_clients:
             return ALLOWED
         allowed = self._allow_clients.by_address(address, 1)
         if allowed is None:
-            return Verdict(CLIENT_NOT_ALLOWED, self._allow_clients.told_none())
-        return Verdict("", self._allow_clients.told(allowed))
+            return RuleMatch(CLIENT_NOT_ALLOWED, self._allow_clients.told_none())
+        return RuleMatch("", self._allow_clients.told(allowed))
 
-    def judge_name(self, host: str, port: int) -> Verdict | None:
+    def judge_name(self, host: str, port: int) -> RuleMatch | None:
         """What holds whatever `host` resolves to; None when the addresses decide."""
         if not self.judges_destinations:
             return ALLOWED
         name = _plain(host)
         denied = self._deny.by_name(name, port)
         if denied is not None:
-            return Verdict(DESTINATION_DENIED, self._deny.told(denied))
+            return RuleMatch(DESTINATION_DENIED, self._deny.told(denied))
         if self._allow and not self._allow.has_networks and self._allow.by_name(name, port) is None:
-            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
         return None
 
-    def judge_unresolved(self, host: str, port: int) -> Verdict:
+    def judge_unresolved(self, host: str, port: int) -> RuleMatch:
         """May `host` be asked for, when its addresses will not be known here? Only entries with names can say yes."""
         by_name = self.judge_name(host, port)
         if by_name is not None or not self._allow:
             return by_name or ALLOWED
         allowed = self._allow.by_name(_plain(host), port)
         if allowed is None:
-            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
-        return Verdict("", self._allow.told(allowed))
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return RuleMatch("", self._allow.told(allowed))
 
-    def judge_address(self, host: str, port: int, address_text: str) -> Verdict:
+    def judge_address(self, host: str, port: int, address_text: str) -> RuleMatch:
         """May `host`, asked for by that name, be connected to at this address? `judge_name` is part of it."""
         by_name = self.judge_name(host, port)
         if by_name is not None:
@@ -215,15 +215,15 @@ class Rules:
         faces = (address,) if inner is None else (address, inner)
         denied = _least(self._deny.by_address(face, port) for face in faces)
         if denied is not None:
-            return Verdict(DESTINATION_DENIED, self._deny.told(denied))
+            return RuleMatch(DESTINATION_DENIED, self._deny.told(denied))
         if not self._allow:
             return ALLOWED
         allowed = self._allow.by_name(name, port)
         if allowed is None:
             allowed = self._allow.by_address(address, port)
         if allowed is None:
-            return Verdict(DESTINATION_NOT_ALLOWED, self._allow.told_none())
-        return Verdict("", self._allow.told(allowed))
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+        return RuleMatch("", self._allow.told(allowed))
 
 
 def _clients(name: str, written: tuple[str, ...]) -> EntryList:

@@ -26,7 +26,7 @@ _UNSPECIFIED = frozenset(("0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 _ACCEPTED_AT_ONCE = 16
 
 
-class Inbound:
+class BindListener:
     """One wait for one peer. `came_in` is called once, later, unless the wait is cancelled before.
 
     `control` is the proxy's address of the client's connection. The connected socket is given over watched (`EDGE`).

@@ -1,76 +1,65 @@
 """Origin connections that are authenticated themselves (NTLM, Negotiate: RFC 4559) belong to one client connection.
 
-Between two requests such a connection rests here and not in the pool. It serves the next request of the same user to
-the same target; for any other it is closed. When it ends, the client's connection ends, too (RFC 4559 section 6), and
-what the client has sent by then goes over a connection that nobody has authenticated.
+Between two requests such a connection is parked here and not in the pool. It serves the next request of the same user
+to the same target; for any other it is closed. When it ends, the client's connection ends, too (RFC 4559 section 6),
+since what the client sends after that would go over a connection that is not authenticated.
 """
 
 from __future__ import annotations
 
 import select
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from actors.forwarding.net.connection_pool import OriginConnection
-from actors.forwarding.protocols.commands import Open
+from actors.bus.loop import Loop
+from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 
-if TYPE_CHECKING:
-    from actors.forwarding.connections.client_connection import Client
-    from actors.forwarding.connections.request_context import RequestContext
+Served = tuple[str, int, str]
+"""What a request is for: host, port, and the user of this proxy."""
 
 
-class Bound:
-    """Of a client connection that has had such a connection: the one that rests now, if any.
+class BoundOrigin:
+    """The place of one client connection for such a connection, from its first one on; none of the pool's serves it.
 
-    From then on none of the pool's serves it.
+    `on_lost` is called when the parked connection has ended.
     """
 
-    __slots__ = ("_client", "_origin", "_served")
+    __slots__ = ("_loop", "_on_lost", "_origin", "_pool", "_served")
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, loop: Loop, pool: ConnectionPool, on_lost: Callable[[], None]) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._on_lost = on_lost
         self._origin: OriginConnection | None = None
-        self._served: tuple[str, int, str] | None = None
+        self._served: Served | None = None
 
-    def rest(self, origin: OriginConnection, reusable: bool) -> None:
-        """A request on `origin` is over: keep it for the client; where that can't be, end the client as well."""
-        client = self._client
-        if not reusable or client.over:
-            client.serving.pool.close(origin)
-            client.loop.call_soon(lambda: client.retire(patient=False))
-            return
+    def park(self, origin: OriginConnection, served: Served | None) -> None:
+        """Keep a connection whose last exchange ended well, and was for `served`."""
         self._origin = origin
-        self._served = _wanted(client.last)
+        self._served = served
         origin.readable = False
-        client.loop.hand_over(origin.fd, self._disturbed)
+        self._loop.hand_over(origin.fd, self._on_idle_event)
 
-    def take(self, command: Open) -> OriginConnection | None:
-        """The connection for this request of the client; None when another one has to be made."""
+    def take(self, wanted: Served | None, forward: bool) -> OriginConnection | None:
+        """The parked connection for the client's next request; closed, and None, when it doesn't serve that one."""
         origin = self._origin
-        current = origin is not None and origin.epoch == self._client.serving.pool.epoch
-        if current and command.forward and _wanted(self._client.request) == self._served:
+        if origin is not None and origin.epoch == self._pool.epoch and forward and wanted == self._served:
             self._origin = None
             return origin
-        self.end()
+        self.close()
         return None
 
-    def _disturbed(self, mask: int) -> None:
-        """Something happened while it rested: the end, or bytes that nobody asked for. Being writable is nothing."""
+    def _on_idle_event(self, mask: int) -> None:
+        """It has ended, or sends bytes that answer no request. An edge of being writable means nothing."""
         origin = self._origin
         if origin is not None and mask & ~select.EPOLLOUT and (origin.plain or not origin.is_reusable):
-            self.end()
-            self._client.retire(patient=False)
+            self.close()
+            self._on_lost()
 
-    def end(self) -> None:
-        """Close the connection that rests."""
+    def close(self) -> None:
+        """Close the parked connection."""
         origin, self._origin = self._origin, None
         if origin is not None:
-            self._client.serving.pool.close(origin)
+            self._pool.close(origin)
 
     def __repr__(self) -> str:
-        return f"<Bound to {self._served}: {'in use or gone' if self._origin is None else 'resting'}>"
-
-
-def _wanted(request: RequestContext) -> tuple[str, int, str] | None:
-    """What the request asks for: host, port, and the user of this proxy."""
-    target = request.target
-    return None if target is None else (target.host, target.port, request.user)
+        return f"<BoundOrigin for {self._served}: {'in use or closed' if self._origin is None else 'parked'}>"

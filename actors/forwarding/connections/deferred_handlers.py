@@ -7,10 +7,11 @@ performed then. What can be is answered by the return value, so that nothing com
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 from actors.counters import ORIGIN_CONNECTIONS_REUSED
-from actors.forwarding.connections.bind_listener import Inbound
+from actors.forwarding.connections.bind_listener import BindListener
+from actors.forwarding.connections.client_connection import ClientConnection
+from actors.forwarding.connections.request_context import RequestContext
 from actors.forwarding.connections.udp_association import relay_socket
 from actors.forwarding.isolation import isolated
 from actors.forwarding.net.connection_pool import OriginConnection
@@ -22,18 +23,14 @@ from actors.forwarding.reporting import trace
 from actors.forwarding.upstreams.session_username import split_session
 from actors.net.socks_wire import Endpoint, endpoint_of
 
-if TYPE_CHECKING:
-    from actors.forwarding.connections.client_connection import Client
-    from actors.forwarding.connections.request_context import RequestContext
-
 
 class Check:
     """A check of credentials that is under way. It holds the client no longer than the client waits for it."""
 
     __slots__ = ("_asking", "_client", "client_ip", "commands")
 
-    def __init__(self, client: Client) -> None:
-        self._client: Client | None = client
+    def __init__(self, client: ClientConnection) -> None:
+        self._client: ClientConnection | None = client
         self._asking = True
         self.client_ip = client.client_ip
         self.commands: list[Command] | None = None
@@ -43,13 +40,13 @@ class Check:
     def waits(self) -> bool:
         """See `asker.Requester`."""
         client = self._client
-        return client is not None and client.check is self and client.waits
+        return client is not None and client.pending_auth is self and client.waits
 
     def __call__(self, user: str | None) -> None:
         """The result: the user, or None for no."""
         client = self._end()
         # A result that comes too late must not be taken for that of a later request.
-        if client is None or client.over or not client.session.authorizing:
+        if client is None or client.closed or not client.session.authorizing:
             return
         if self._asking:
             self.commands = _checked(client, user)
@@ -70,24 +67,24 @@ class Check:
         """The client has gone."""
         self._client = None
 
-    def _end(self) -> Client | None:
+    def _end(self) -> ClientConnection | None:
         """The client, if it is still this check that it waits for."""
         client, self._client = self._client, None
-        if client is None or client.check is not self:
+        if client is None or client.pending_auth is not self:
             return None
-        client.check = None
+        client.pending_auth = None
         return client
 
 
-def authorize(client: Client, command: Authorize) -> list[Command] | None:
+def authorize(client: ClientConnection, command: Authorize) -> list[Command] | None:
     """Have the credentials checked; `authorized` may be called at once or later."""
-    credentials = client.serving.credentials
+    credentials = client.context.authenticator
     assert credentials is not None
-    check = client.check = Check(client)
-    tester = client.request.tester = client.serving.testers.take(command.user, command.password)
+    check = client.pending_auth = Check(client)
+    tester = client.request.tester = client.context.testers.take(command.user, command.password)
     if tester is not None:
         check(tester.user)
-    elif client.serving.policy.wants_credentials:
+    elif client.context.policy.session.wants_credentials:
         credentials.check(_account(client, command.user), command.password, check, check, check.gone)
     else:
         _account(client, command.user)
@@ -96,84 +93,87 @@ def authorize(client: Client, command: Authorize) -> list[Command] | None:
     return check.commands
 
 
-def _checked(client: Client, user: str | None) -> list[Command]:
-    serving = client.serving
-    if user is None and not serving.policy.wants_credentials:
+def _checked(client: ClientConnection, user: str | None) -> list[Command]:
+    context = client.context
+    if user is None and not context.policy.session.wants_credentials:
         user = ""  # nobody has to be known here, or not any more
-    if serving.debug:
+    if context.debug:
         trace.note(
-            serving,
-            client.number,
+            client.id,
             "authenticated as %r" if user is not None else "wrong or no credentials%s",
             user or "",
         )
     request = client.request
     request.user = user or ""
-    request.vouched = None if serving.credentials is None else serving.credentials.stored(request.user)
+    request.verified_hash = None if context.authenticator is None else context.authenticator.stored(request.user)
     return client.session.authorized(user, client.loop.now)
 
 
 @isolated
-def _checked_late(client: Client, user: str | None) -> None:
-    client.perform(_checked(client, user))
-    client.go_on()
+def _checked_late(client: ClientConnection, user: str | None) -> None:
+    client.execute(_checked(client, user))
+    client.pump()
 
 
-def _account(client: Client, user: str | None) -> str | None:
+def _account(client: ClientConnection, user: str | None) -> str | None:
     """The account in a user name; a session word in it chooses among upstreams."""
-    serving = client.serving
-    if user is None or serving.upstreams is None or (not serving.policy.hears_users and serving.knows(user)):
+    context = client.context
+    if (
+        user is None
+        or context.upstreams is None
+        or (not context.policy.session.hears_users and context.is_known_user(user))
+    ):
         return user
     account, word = split_session(user)
     client.request.session_word = None if word is None else f"{account}\0{word}"
     return account
 
 
-def open_origin(client: Client, command: Open) -> list[Command] | None:
+def open_origin(client: ClientConnection, command: Open) -> list[Command] | None:
     """A connection from the pool at once, else one that is made."""
-    request, serving = client.request, client.serving
+    request, context = client.request, client.context
     target = request.target = command.target
     request.parent = None  # the one that was tried before, if it is sent again
     refused = _refused(client)
     if refused is not None:
         return refused
     if client.bound is not None:
-        bound = client.bound.take(command)
+        bound = client.bound.take(request.served, command.forward)
         if bound is not None:
             return _go_on_with(client, bound)
         command = command._replace(fresh=True)
-    if serving.upstreams is not None:
+    if context.upstreams is not None:
         from actors.forwarding.connections.upstream_handlers import (
             open_through_parent,  # only proxies with parents pay for it
         )
 
         return open_through_parent(client, command)
-    origin = None if command.fresh else serving.pool.acquire((target.host, target.port))
+    origin = None if command.fresh else context.pool.acquire((target.host, target.port))
     if origin is not None:
         client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
-        if serving.debug:
-            trace.note(serving, client.number, "to %s by a kept connection", target.text.decode("ascii"))
-        join(client, origin)
+        if context.debug:
+            trace.note(client.id, "to %s by a kept connection", target.text.decode("ascii"))
+        client.attach_origin(origin)
         return client.session.opened(True, client.loop.now)
-    epoch = serving.pool.epoch
-    dial = serving.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial), client)
-    client.dial = dial
+    epoch = context.pool.epoch
+    dial = context.dialer.dial(target, lambda result: _dialled(client, command, result, epoch, dial), client)
+    client.pending_origin = dial
     return None
 
 
-def _go_on_with(client: Client, origin: OriginConnection) -> list[Command]:
+def _go_on_with(client: ClientConnection, origin: OriginConnection) -> list[Command]:
     """The client's own connection, once more. No other may take its place, so it isn't `reused` to the session."""
     client.request.parent = origin.parent
     if origin.parent is not None:
         origin.parent.taken()
     client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
-    join(client, origin)
+    client.attach_origin(origin)
     return client.session.opened(False, client.loop.now, None, origin.hop)
 
 
-def _refused(client: Client) -> list[Command] | None:
+def _refused(client: ClientConnection) -> list[Command] | None:
     """What follows when rules, limits or the account don't let the request go on; else None, and it is counted."""
-    if client.judge is not client.serving.judge:
+    if client.access is not client.context.policy.access:
         unwanted = _unwanted(client)
         if unwanted is not None:
             return client.session.failed(unwanted, client.loop.now)
@@ -184,7 +184,7 @@ def _refused(client: Client) -> list[Command] | None:
         request.admitted = True
     meter = client.meter
     if meter is None:
-        limits = client.serving.limits
+        limits = client.context.limits
         if not limits.active:
             return None
         meter = client.meter = limits.new_meter()  # there were no limits when it came
@@ -193,61 +193,54 @@ def _refused(client: Client) -> list[Command] | None:
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
-def _unwanted(client: Client) -> Failure | None:
+def _unwanted(client: ClientConnection) -> Failure | None:
     """What the rules have against the client, that have changed since it was let in."""
-    judge = client.serving.judge
+    judge = client.context.policy.access
     assert judge is not None
     judgement = judge.client(client.client_ip)
-    client.reported = judgement.reason
+    client.report_only_reason = judgement.reason
     if judgement.failure is None:
-        client.judge = judge
+        client.access = judge
     return judgement.failure
 
 
-def _still_good(client: Client, request: RequestContext) -> bool:
+def _still_good(client: ClientConnection, request: RequestContext) -> bool:
     """Is the user still good by what is in force now?
 
     Between the greeting of SOCKS and its request credentials may have come to be wanted, the user may have gone, or
     have got another password.
     """
-    credentials = client.serving.credentials
-    if credentials is None or not client.serving.policy.wants_credentials or request.tester is not None:
+    credentials = client.context.authenticator
+    if credentials is None or not client.context.policy.session.wants_credentials or request.tester is not None:
         return True
-    return request.vouched is not None and credentials.stored(request.user) == request.vouched
+    return request.verified_hash is not None and credentials.stored(request.user) == request.verified_hash
 
 
 @isolated
-def _dialled(client: Client, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
-    client.dial = None
+def _dialled(client: ClientConnection, command: Open, result: socket.socket | Failure, epoch: int, dial: Dial) -> None:
+    client.pending_origin = None
     now = client.loop.now
     if isinstance(result, Failure):
-        client.perform(client.session.failed(result, now))
+        client.execute(client.session.failed(result, now))
     else:
         origin = OriginConnection(result, (command.target.host, command.target.port), epoch, dial.reported)
         origin.readable = bool(dial.mask & READABLE)  # it may have spoken first, or ended
-        if client.serving.debug:
-            trace.note_peer(client.serving, client.number, result)
-        join(client, origin)
+        if client.context.debug:
+            trace.note_peer(client.id, result)
+        client.attach_origin(origin)
         client.origin_ended = bool(dial.mask & ENDED)
         address = endpoint_of(result.getsockname()) if command.tell_address else None
-        client.perform(client.session.opened(False, now, address))
-    client.go_on()
+        client.execute(client.session.opened(False, now, address))
+    client.pump()
 
 
-def join(client: Client, origin: OriginConnection) -> None:
-    """Let what happens at `origin` come to the client connection."""
-    client.origin = origin
-    client.origin_ended = client.origin_broke = False
-    client.loop.hand_over(origin.fd, client.on_origin)
-
-
-def listen(client: Client, command: Listen) -> list[Command] | None:
+def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
     """Wait for a connection that comes in."""
     client.request.target = command.target
     refused = _refused(client)
     if refused is not None:
         return refused
-    if client.serving.upstreams is not None:
+    if client.context.upstreams is not None:
         return client.session.failed(failures.NOT_THROUGH_PARENTS, client.loop.now)
 
     def listening(address: Endpoint) -> None:
@@ -256,46 +249,47 @@ def listen(client: Client, command: Listen) -> list[Command] | None:
     def came_in(result: tuple[socket.socket, Endpoint] | Failure) -> None:
         _came_in(client, result)
 
-    client.dial = Inbound(client.serving.dialer, command.target, _own_address(client), listening, came_in, client)
+    control = _own_address(client)
+    client.pending_origin = BindListener(client.context.dialer, command.target, control, listening, came_in, client)
     return None
 
 
 @isolated
-def _listening(client: Client, address: Endpoint) -> None:
-    client.perform(client.session.opened(False, client.loop.now, address))
-    client.go_on()
+def _listening(client: ClientConnection, address: Endpoint) -> None:
+    client.execute(client.session.opened(False, client.loop.now, address))
+    client.pump()
 
 
 @isolated
-def _came_in(client: Client, result: tuple[socket.socket, Endpoint] | Failure) -> None:
-    client.dial = None
+def _came_in(client: ClientConnection, result: tuple[socket.socket, Endpoint] | Failure) -> None:
+    client.pending_origin = None
     if isinstance(result, Failure):
-        client.perform(client.session.failed(result, client.loop.now))
+        client.execute(client.session.failed(result, client.loop.now))
     else:
         sock, peer = result
         origin = OriginConnection(sock, peer)
         origin.readable = True  # it may have spoken first
-        join(client, origin)
-        client.perform(client.session.opened(False, client.loop.now, peer))
-    client.go_on()
+        client.attach_origin(origin)
+        client.execute(client.session.opened(False, client.loop.now, peer))
+    client.pump()
 
 
-def associate(client: Client, _command: Associate) -> list[Command]:
+def associate(client: ClientConnection, _command: Associate) -> list[Command]:
     """Make the socket to which the client sends its datagrams."""
     refused = _refused(client)
     if refused is not None:
         return refused
-    if client.serving.upstreams is not None:
+    if client.context.upstreams is not None:
         return client.session.failed(failures.NOT_THROUGH_PARENTS, client.loop.now)
     try:
-        client.relay = relay_socket(_own_address(client))
+        client.datagrams = relay_socket(_own_address(client))
     except OSError as error:
-        client.serving.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
+        client.context.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
         return client.session.failed(failures.out_of_descriptors(), client.loop.now)
-    return client.session.opened(False, client.loop.now, endpoint_of(client.relay.getsockname()))
+    return client.session.opened(False, client.loop.now, endpoint_of(client.datagrams.getsockname()))
 
 
-def _own_address(client: Client) -> Endpoint:
+def _own_address(client: ClientConnection) -> Endpoint:
     """The proxy's address of the client's connection."""
     assert isinstance(client.sock, socket.socket)
     return endpoint_of(client.sock.getsockname())

@@ -11,20 +11,17 @@ import logging
 import select
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.table import Live
+from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
+from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.session_config import Policy
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, Header, read_header
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
-    from actors.forwarding.limits.meter import Meter
-    from actors.forwarding.protocols.session_config import Policy
 
 log = logging.getLogger(__name__)
 
@@ -34,37 +31,37 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 class ProxyHeaderReader:
     """One wait for a header. `announced` is called once, with this and the header, when it has come.
 
-    `sock` is then not watched and belongs to whoever was called, who also gives the place back (`Serving.ended`).
+    `sock` is then not watched and belongs to whoever was called, who also removes this from the open connections.
     `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
     """
 
     meter: Meter | None = None  # a header counts for nobody
 
-    __slots__ = ("_announced", "_serving", "client_ip", "deadline", "number", "scheduled_for", "sock")
+    __slots__ = ("_announced", "_context", "client_ip", "deadline", "number", "scheduled_for", "sock")
 
     def __init__(
         self,
-        serving: Serving,
+        context: ForwardingContext,
         sock: socket.socket,
         client_ip: str,
         announced: Callable[[ProxyHeaderReader, Header], None],
     ) -> None:
-        self._serving = serving
+        self._context = context
         self._announced = announced
         self.sock = sock
         self.client_ip = client_ip
-        self.number = serving.new_number()
-        self.deadline = serving.loop.now + serving.policy.handshake_timeout
+        self.number = context.new_number()
+        self.deadline = context.loop.now + context.policy.session.handshake_timeout
         self.scheduled_for = NEVER
-        serving.open.add(self)
-        serving.deadlines.schedule(self)
-        serving.loop.watch(sock.fileno(), EDGE, self._look)
+        context.connections.add(self)
+        context.timers.schedule(self)
+        context.loop.watch(sock.fileno(), EDGE, self._look)
 
-    def adopt(self, policy: Policy) -> None:
-        """See `connections.Open`: its session begins later, by what is in force then."""
+    def reconfigure(self, policy: Policy) -> None:
+        """See `Connection`: its session begins later, by what is in force then."""
 
     def measure(self, meter: Meter) -> None:
-        """See `connections.Open`: the connection gets a meter of its own when it begins."""
+        """See `Connection`: the connection gets a meter of its own when it begins."""
 
     @isolated
     def _look(self, mask: int) -> None:
@@ -91,12 +88,12 @@ class ProxyHeaderReader:
     def _take(self, header: Header) -> None:
         self.deadline = NEVER
         self.sock.recv(header.size)
-        self._serving.loop.unwatch(self.sock.fileno())
+        self._context.loop.unwatch(self.sock.fileno())
         self._announced(self, header)
 
     def _refuse(self, failure: Failure) -> None:
         log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)
-        self._serving.refused_client(self.client_ip, failure)
+        self._context.stats.client_rejected(self.client_ip, failure)
         self.end(failure.reason)
 
     @isolated
@@ -104,27 +101,27 @@ class ProxyHeaderReader:
         """The header did not come in time."""
         self._refuse(failures.late_announcement())
 
-    def live(self) -> Live:
+    def info(self) -> ConnectionInfo:
         """Nobody's yet: its client is still the peer."""
-        return Live(self.client_ip, "", "", "announcing", 0, 0)
+        return ConnectionInfo(self.client_ip, "", "", "announcing", 0, 0)
 
     def end(self, _reason: str) -> None:
         """Close it; once. There was no exchange, so there is nothing to report."""
         if self.deadline == NEVER:
             return
         self.deadline = NEVER
-        self._serving.loop.unwatch(self.sock.fileno())
+        self._context.loop.unwatch(self.sock.fileno())
         self.sock.close()
-        self._serving.ended(self)
+        self._context.remove(self)
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        self._serving.crashed(self, error)
+        self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `connections.Open`."""
+        """See `Connection`."""
         self.deadline = NEVER
-        self._serving.loop.unwatch(self.sock.fileno())
+        self._context.loop.unwatch(self.sock.fileno())
         self.sock.close()
 
     def __repr__(self) -> str:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from actors.forwarding.access.test_clients import Tester
-    from actors.forwarding.protocols.http.targets import Authority
-    from actors.forwarding.upstreams.upstream import Parent
+from actors.forwarding.access.test_clients import Tester
+from actors.forwarding.connections.bound_origin import Served
+from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.upstreams.upstream import Parent
 
 
 class RequestContext:
     """Made new for each request, as soon as the one before has been reported."""
 
-    __slots__ = ("admitted", "parent", "session_word", "target", "tester", "user", "vouched")
+    __slots__ = ("admitted", "parent", "session_word", "target", "tester", "user", "verified_hash")
 
     def __init__(self) -> None:
         self.user = ""
-        """Whose it is; empty for nobody, or as long as that is not known."""
-        self.vouched: bytes | None = None
-        """The hash that the user's password was right for; None when no credentials were wanted."""
+        """The authenticated user; empty where there is none, or not yet."""
+        self.verified_hash: bytes | None = None
+        """The hash that the user's password was checked against; None when no credentials were wanted."""
         self.tester: Tester | None = None
-        """The test of the API that it is, if it is one."""
+        """The test of the API that sends it, if it is one."""
         self.session_word: str | None = None
-        """What the user name says for choosing an upstream, with the user in front."""
+        """The session word of the user name, by which an upstream is chosen, with the user in front."""
         self.target: Authority | None = None
         self.admitted = False
-        """Have credentials, account and limits let it go on? It may be sent twice."""
+        """Whether credentials, account and limits have admitted it already: it may be sent twice."""
         self.parent: Parent | None = None
         """The upstream that it goes through, if any."""
 
+    @property
+    def target_text(self) -> str:
+        """`host:port`, with an IPv6 address in brackets; empty without a target."""
+        target = self.target
+        if target is None:
+            return ""
+        return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+
+    @property
+    def served(self) -> Served | None:
+        """What an origin connection of its own would be kept for."""
+        target = self.target
+        return None if target is None else (target.host, target.port, self.user)
+
     def __repr__(self) -> str:
-        return f"<RequestContext of {self.user or 'nobody'} for {self.target and self.target.text!r}>"
+        return f"<RequestContext of {self.user or 'no user'} for {self.target and self.target.text!r}>"

@@ -1,9 +1,9 @@
-"""Live connections: what is open, to look at and to end.
+"""The open connections of one actor, to list and to end over the bus.
 
-A connection keeps its number and its bytes; all else is computed when somebody asks. Going over them is done in
-slices between turns of the loop, so that ten thousand tunnels don't hold up the traffic of anybody. Rates need two
-looks: the first is remembered for a moment, and who asks again within it is answered at once; else the answer comes
-after a second look, `LOOK_AGAIN` seconds later.
+A connection keeps its number and its bytes; all else is computed when it is asked for. Going over the table is done
+in slices between turns of the loop, so that ten thousand tunnels don't hold up the traffic. A rate is the difference
+of two samples: the last sample is cached for `REMEMBERED` seconds; without one, the reply waits `SECOND_SAMPLE`
+seconds for a second.
 """
 
 from __future__ import annotations
@@ -11,82 +11,42 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from actors.bus.loop import Loop
 from actors.bus.messages.forwarding import (
     CloseConnections,
-    Connection,
     ConnectionFilter,
     Connections,
     Ended,
     QueryConnections,
 )
-from actors.forwarding.net.timer_wheel import Expirable
+from actors.bus.messages.forwarding import Connection as ConnectionReport
+from actors.forwarding.connection import Connection, ConnectionInfo
 from config.model.access import Network, read_network
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
-    from actors.forwarding.limits.meter import Meter
-    from actors.forwarding.protocols.session_config import Policy
 
 PAGE_MAX = 1000
 SLICE = 250
-"""Connections that are looked at in one turn of the loop; a millisecond or less."""
-LOOK_AGAIN = 0.5
+"""Connections that are sampled in one turn of the loop; a millisecond or less."""
+SECOND_SAMPLE = 0.5
 FRESH = 0.25
-"""A look younger than this would make rates out of nothing."""
+"""A sample younger than this would make rates out of nothing."""
 REMEMBERED = 3.0
 ENDED_BY_OPERATOR = "ended_by_operator"
-"""The reason in the records of what was ended here."""
+"""The reason in the records of connections that are ended here."""
 
 SORTS = ("age", "bytes_in", "bytes_out", "rate_in", "rate_out", "client", "user", "target")
-
-
-class Live(NamedTuple):
-    """What a connection says of itself. `target` and `user` are empty as long as there is none."""
-
-    client_ip: str
-    user: str
-    target: str
-    state: str
-    bytes_in: int
-    bytes_out: int
-    parent: str = ""
-
-
-class Open(Expirable, Protocol):
-    """A connection or a tunnel that can be looked at and ended from outside."""
-
-    number: int
-    """When it came, in microseconds of `Serving.clock`: its age, and its id within this process, in one."""
-    client_ip: str
-    meter: Meter | None
-    """What it may move and has moved, where that is limited or counted."""
-
-    def live(self) -> Live:
-        """What it is doing now."""
-
-    def measure(self, meter: Meter) -> None:
-        """It has come to be limited: what it moves from now on goes by this meter."""
-
-    def adopt(self, policy: Policy) -> None:
-        """The configuration is another one from now on."""
-
-    def end(self, reason: str) -> None:
-        """End it now."""
-
-    def drop(self) -> None:
-        """Close what is still open of it: its end has failed."""
 
 
 class Sample(NamedTuple):
     """Bytes in and out by number, as they were at `at`.
 
     Numbers in two dictionaries rather than pairs in one: ten thousand new tuples would make the collector go over all
-    of the heap, and that takes longer than all the looking.
+    of the heap, and that takes longer than the sampling itself.
     """
 
     at: float
@@ -94,84 +54,87 @@ class Sample(NamedTuple):
     bytes_out: dict[int, int]
 
 
-_Row = tuple[Any, int, Open]
+_Row = tuple[Any, int, Connection]
 """What it is sorted by, its number (ties go by age, so that pages don't overlap), and the connection that matches."""
 
-_Key = Callable[[int, Live], object]
+_Key = Callable[[int, ConnectionInfo], object]
 
 
-class Book:
-    """The open connections of one actor, as asked for over the bus."""
+class ConnectionTable:
+    """`connections` are those that are open, kept by others; `clock` is the one of their numbers, in Unix seconds."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
-        self._loop = serving.loop
+    def __init__(
+        self,
+        loop: Loop,
+        connections: AbstractSet[Connection],
+        clock: Callable[[], float],
+        connection_id: Callable[[int], str],
+    ) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._clock = clock
+        self._connection_id = connection_id
         self._samples: deque[Sample] = deque(maxlen=2)
 
-    def query(self, question: QueryConnections, done: Callable[[Connections], None]) -> None:
+    def query(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
         """Call `done`, later, with a page."""
-        if self._base() is not None or not self._serving.open:
-            self._look(question, done)
+        if self._base() is not None or not self._connections:
+            self._list(query, done)
             return
 
-        def look_again(_rows: list[_Row]) -> None:
-            self._loop.call_later(LOOK_AGAIN, lambda: self._look(question, done))
+        def list_later(_rows: list[_Row]) -> None:
+            self._loop.call_later(SECOND_SAMPLE, lambda: self._list(query, done))
 
-        self._gather(ConnectionFilter(), lambda _number, _live: 0, look_again)
+        self._gather(ConnectionFilter(), lambda _number, _info: 0, list_later)
 
     def end(self, order: CloseConnections, done: Callable[[Ended], None]) -> None:
         """End all that match; call `done`, later, with how many."""
         ended = 0
-        matches = _matcher(order.only, self._serving.clock)
+        matches = _matcher(order.only, self._clock)
 
-        def visit(connection: Open) -> None:
+        def visit(connection: Connection) -> None:
             nonlocal ended
-            if (order.id is None or self.id_of(connection.number) == order.id) and matches(
-                connection.number, connection.live()
-            ):
+            number = connection.number
+            if order.id in (None, self._connection_id(number)) and matches(number, connection.info()):
                 connection.end(ENDED_BY_OPERATOR)
                 ended += 1
 
         self._each(visit, lambda: done(Ended(ended)))
 
-    def id_of(self, number: int) -> str:
-        """The id of a connection: its number, and what tells this process from all others."""
-        return f"{number:x}{self._serving.id_prefix[:8]}"
-
     def _base(self) -> Sample | None:
-        """What rates are told from: the newest sample that is neither too fresh nor forgotten."""
+        """The sample that rates start from: the newest that is neither too fresh nor too old."""
         now = self._loop.now
         return next((each for each in reversed(self._samples) if FRESH <= now - each.at <= REMEMBERED), None)
 
-    def _look(self, question: QueryConnections, done: Callable[[Connections], None]) -> None:
-        base = self._base() or Sample(self._loop.now - LOOK_AGAIN, {}, {})
-        sort = question.sort
+    def _list(self, query: QueryConnections, done: Callable[[Connections], None]) -> None:
+        base = self._base() or Sample(self._loop.now - SECOND_SAMPLE, {}, {})
+        sort = query.sort
 
         def found(rows: list[_Row]) -> None:
             rows.sort(key=itemgetter(0, 1), reverse=sort.startswith("-"))
-            page = rows[question.offset : question.offset + min(question.limit, PAGE_MAX)]
-            span, clock, still = max(self._loop.now - base.at, FRESH), self._serving.clock(), self._serving.open
+            page = rows[query.offset : query.offset + min(query.limit, PAGE_MAX)]
+            span, now = max(self._loop.now - base.at, FRESH), self._clock()
             made = tuple(
-                _connection(each, self.id_of(each.number), base, span, clock)
-                for _key, _number, each in page
-                if each in still
+                _report(each, self._connection_id(number), base, span, now)
+                for _key, number, each in page
+                if each in self._connections
             )
             done(Connections(made, len(rows)))
 
-        self._gather(question.only, _key(sort.removeprefix("-"), base), found)
+        self._gather(query.only, _key(sort.removeprefix("-"), base), found)
 
     def _gather(self, only: ConnectionFilter, key: _Key, found: Callable[[list[_Row]], None]) -> None:
         """The connections that match, and a sample of all of them."""
         bytes_in: dict[int, int] = {}
         bytes_out: dict[int, int] = {}
         rows: list[_Row] = []
-        matches = _matcher(only, self._serving.clock)
+        matches = _matcher(only, self._clock)
 
-        def visit(connection: Open) -> None:
-            number, live = connection.number, connection.live()
-            bytes_in[number], bytes_out[number] = live.bytes_in, live.bytes_out
-            if matches(number, live):
-                rows.append((key(number, live), number, connection))
+        def visit(connection: Connection) -> None:
+            number, info = connection.number, connection.info()
+            bytes_in[number], bytes_out[number] = info.bytes_in, info.bytes_out
+            if matches(number, info):
+                rows.append((key(number, info), number, connection))
 
         def complete() -> None:
             self._keep(Sample(self._loop.now, bytes_in, bytes_out))
@@ -180,41 +143,40 @@ class Book:
         self._each(visit, complete)
 
     def _keep(self, sample: Sample) -> None:
-        """Unless the last one is as good; and not for long."""
+        """Cache it for a while, unless the last one is as good."""
         if not self._samples or sample.at - self._samples[-1].at >= FRESH:
             self._samples.append(sample)
-            self._loop.call_later(REMEMBERED, self._forget)
+            self._loop.call_later(REMEMBERED, self._drop_old)
 
-    def _forget(self) -> None:
+    def _drop_old(self) -> None:
         while self._samples and self._loop.now - self._samples[0].at >= REMEMBERED:
             self._samples.popleft()
 
-    def _each(self, visit: Callable[[Open], None], complete: Callable[[], None]) -> None:
-        """Visit all that are open now and still are when their slice comes, a slice in each turn."""
-        serving = self._serving
-        waiting: Iterator[Open] = iter(tuple(serving.open))
+    def _each(self, visit: Callable[[Connection], None], complete: Callable[[], None]) -> None:
+        """Visit those that are open now and still are when their slice comes, a slice in each turn."""
+        waiting: Iterator[Connection] = iter(tuple(self._connections))
 
         def turn() -> None:
             some = tuple(itertools.islice(waiting, SLICE))
             for connection in some:
-                if connection in serving.open:
+                if connection in self._connections:
                     visit(connection)
             self._loop.call_soon(turn if some else complete)
 
         turn()
 
 
-def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[int, Live], bool]:
+def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[int, ConnectionInfo], bool]:
     network = read_network(only.client) if only.client is not None else None
     youngest = (clock() - only.min_age) * 1e6
     part = only.target.lower() if only.target is not None else ""
 
-    def matches(number: int, live: Live) -> bool:
+    def matches(number: int, info: ConnectionInfo) -> bool:
         return (
             number <= youngest
-            and (only.user is None or live.user == only.user)
-            and (not part or part in live.target.lower())
-            and (network is None or _is_in(live.client_ip, network))
+            and (only.user is None or info.user == only.user)
+            and (not part or part in info.target.lower())
+            and (network is None or _is_in(info.client_ip, network))
         )
 
     return matches
@@ -232,30 +194,30 @@ def _key(sort: str, base: Sample) -> _Key:
     if sort == "age":
         return lambda number, _live: -number
     if sort == "rate_in":
-        return lambda number, live: live.bytes_in - base.bytes_in.get(number, 0)
+        return lambda number, info: info.bytes_in - base.bytes_in.get(number, 0)
     if sort == "rate_out":
-        return lambda number, live: live.bytes_out - base.bytes_out.get(number, 0)
-    field = Live._fields.index("client_ip" if sort == "client" else sort)
-    return lambda _number, live: live[field]
+        return lambda number, info: info.bytes_out - base.bytes_out.get(number, 0)
+    field = ConnectionInfo._fields.index("client_ip" if sort == "client" else sort)
+    return lambda _number, info: info[field]
 
 
-def _connection(connection: Open, connection_id: str, base: Sample, span: float, clock: float) -> Connection:
-    number, live = connection.number, connection.live()
+def _report(connection: Connection, connection_id: str, base: Sample, span: float, now: float) -> ConnectionReport:
+    number, info = connection.number, connection.info()
     started = number / 1e6
-    age = max(0.0, clock - started)
+    age = max(0.0, now - started)
     if number not in base.bytes_in:
-        span = max(min(span, age), FRESH)  # it came after the first look
-    return Connection(
+        span = max(min(span, age), FRESH)  # it came after the first sample
+    return ConnectionReport(
         id=connection_id,
-        client=live.client_ip,
-        user=live.user,
-        target=live.target,
-        state=live.state,
+        client=info.client_ip,
+        user=info.user,
+        target=info.target,
+        state=info.state,
         started_at=started,
         age=age,
-        bytes_in=live.bytes_in,
-        bytes_out=live.bytes_out,
-        rate_in=(live.bytes_in - base.bytes_in.get(number, 0)) / span,
-        rate_out=(live.bytes_out - base.bytes_out.get(number, 0)) / span,
-        parent=live.parent,
+        bytes_in=info.bytes_in,
+        bytes_out=info.bytes_out,
+        rate_in=(info.bytes_in - base.bytes_in.get(number, 0)) / span,
+        rate_out=(info.bytes_out - base.bytes_out.get(number, 0)) / span,
+        parent=info.upstream,
     )

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import TYPE_CHECKING
 
-from actors.forwarding.connections.table import Live
+from actors.forwarding.connection import ConnectionInfo
+from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
+from actors.forwarding.protocols.session_config import Policy
 from actors.net.transport import Transport, unsent
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
-    from actors.forwarding.protocols.session_config import Policy
 
 _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Tunnel:
-    """Both sockets joined byte for byte. Takes over their handlers; `serving.tunnel_ended` hears of its end."""
+    """Both sockets joined byte for byte. Takes over their handlers; `context.tunnel_ended` hears of its end."""
 
     __slots__ = (
         "_client",
+        "_context",
         "_down",
         "_origin",
         "_parent",
         "_pending_down",
         "_pending_up",
         "_report",
-        "_serving",
         "_unsent",
         "_up",
         "client_ip",
@@ -41,11 +38,12 @@ class Tunnel:
         "meter",
         "number",
         "scheduled_for",
+        "scheduled_for",
     )
 
     def __init__(
         self,
-        serving: Serving,
+        context: ForwardingContext,
         client: Transport,
         client_ip: str,
         origin: OriginConnection,
@@ -56,7 +54,7 @@ class Tunnel:
         client_readable: bool = True,
     ) -> None:
         """`client_readable`, as `origin.readable`: may there be bytes of which no event tells any more?"""
-        self._serving = serving
+        self._context = context
         self._client = client
         self._origin = origin.sock
         self._parent = origin.parent
@@ -70,15 +68,15 @@ class Tunnel:
         self.meter = meter
         inward, outward = (None, None) if meter is None else (meter.inward, meter.outward)
         near, far = (client, client_fd), (origin.sock, origin.fd)
-        self._up: AnyFlow | None = serving.flow(near, far, throttle=inward)
-        self._down: AnyFlow | None = serving.flow(far, near, throttle=outward)
-        self.deadline = serving.loop.now + serving.policy.timeout
+        self._up: AnyFlow | None = context.flow(near, far, throttle=inward)
+        self._down: AnyFlow | None = context.flow(far, near, throttle=outward)
+        self.deadline = context.loop.now + context.policy.session.timeout
         self.scheduled_for = NEVER
-        serving.loop.hand_over(client_fd, self._on_client)
-        serving.loop.hand_over(origin.fd, self._on_origin)
-        serving.deadlines.schedule(self)
+        context.loop.hand_over(client_fd, self._on_client)
+        context.loop.hand_over(origin.fd, self._on_origin)
+        context.timers.schedule(self)
         if client_readable or origin.readable or self._pending_up or pending_down:
-            serving.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
+            context.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
 
     @isolated
     def expire(self) -> None:
@@ -87,7 +85,7 @@ class Tunnel:
         held = self.meter is not None and self.meter.waiting
         if held or (waiting and waiting != self._unsent):
             self._unsent = waiting
-            self.deadline = self._serving.loop.now + self._serving.policy.timeout
+            self.deadline = self._context.loop.now + self._context.policy.session.timeout
             return
         self.end("connection_read_timeout")
 
@@ -106,13 +104,13 @@ class Tunnel:
             down.abandon()
         self._up = self._down = None
         for sock in (self._client, self._origin):
-            self._serving.loop.forget(sock.fileno())
+            self._context.loop.forget(sock.fileno())
             sock.close()
         if self._parent is not None:
             self._parent.left()
             self._parent.moved(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
         before = self._report
-        self._serving.tunnel_ended(
+        self._context.tunnel_ended(
             self,
             before._replace(
                 reason=reason or before.reason,
@@ -123,30 +121,30 @@ class Tunnel:
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        self._serving.crashed(self, error)
+        self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `connections.Open`."""
+        """See `Connection`."""
         self.deadline = NEVER
         self._up = self._down = None
         for sock in (self._client, self._origin):
-            self._serving.loop.forget(sock.fileno())
+            self._context.loop.forget(sock.fileno())
             sock.close()
 
-    def adopt(self, policy: Policy) -> None:
-        """See `connections.Open`: there is no further request."""
+    def reconfigure(self, policy: Policy) -> None:
+        """See `Connection`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:
-        """See `connections.Open`. A flow asks its throttle before each piece, so the next piece is limited."""
+        """See `Connection`. A flow asks its throttle before each piece, so the next piece is limited."""
         self.meter = meter
         meter.holder = self
         if self._up is not None and self._down is not None:
             self._up.throttle, self._down.throttle = meter.inward, meter.outward
 
-    def live(self) -> Live:
+    def info(self) -> ConnectionInfo:
         """What it is doing now; its bytes are those from the request for it on."""
         report, up, down = self._report, self._up, self._down
-        return Live(
+        return ConnectionInfo(
             self.client_ip,
             report.user,
             report.url,
@@ -173,7 +171,7 @@ class Tunnel:
         """One side is ready: `reading` flows from it, `writing` flows to it."""
         if reading is None or writing is None:
             return
-        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+        self.deadline = self._context.loop.now + self._context.policy.session.timeout
         try:
             if (self._pending_up or self._pending_down) and not self._flush():
                 return
@@ -182,7 +180,7 @@ class Tunnel:
             if mask & _READ and reading.progress is Progress.EMPTY:
                 self._run(reading)
         except PipesExhausted:
-            self._serving.wait_for_pipes(self._pump_both)
+            self._context.wait_for_pipes(self._pump_both)
             return
         except OSError:
             self.end("connection_terminated")
@@ -196,9 +194,9 @@ class Tunnel:
     def _run(self, flow: AnyFlow) -> None:
         before = flow.moved
         progress = flow.pump()
-        self._serving.moved(flow.moved - before, from_client=flow is self._up)
+        self._context.stats.count_bytes(flow.moved - before, from_client=flow is self._up)
         if progress is Progress.YIELDED:
-            self._serving.loop.call_soon(lambda: self._again(flow))
+            self._context.loop.call_soon(lambda: self._again(flow))
         elif progress is Progress.THROTTLED and flow.throttle is not None:
             flow.throttle.wait(lambda: self._again(flow))
         elif progress is Progress.ENDED:
@@ -213,7 +211,7 @@ class Tunnel:
         try:
             self._run(flow)
         except PipesExhausted:
-            self._serving.wait_for_pipes(self._pump_both)
+            self._context.wait_for_pipes(self._pump_both)
             return
         except OSError:
             self.end("connection_terminated")
@@ -233,7 +231,7 @@ class Tunnel:
         self._pending_down = _send(self._client, self._pending_down)
         if self._pending_up or self._pending_down:
             return False
-        self._serving.loop.call_soon(self._pump_both)
+        self._context.loop.call_soon(self._pump_both)
         return True
 
     def __repr__(self) -> str:

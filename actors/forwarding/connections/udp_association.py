@@ -15,12 +15,12 @@ import select
 import socket
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING
 
 from actors.counters import BYTES_IN, BYTES_OUT
-from actors.forwarding.connections.table import Live
+from actors.forwarding.connection import ConnectionInfo
 from actors.forwarding.connections.udp_targets import Share, Targets
 from actors.forwarding.connections.udp_waiting import Datagram, WaitingDatagrams
+from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
@@ -29,11 +29,8 @@ from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.session_config import Policy
 from actors.net.socks_wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
-    from actors.forwarding.protocols.session_config import Policy
 
 DATAGRAM_MAX = 65535
 AT_ONCE = 64
@@ -59,14 +56,15 @@ def _datagram_socket(family: socket.AddressFamily, host: str) -> socket.socket:
     return sock
 
 
-class Association:
-    """Takes over the client's connection and the relay socket; `serving.tunnel_ended` hears of its end."""
+class UdpAssociation:
+    """Takes over the client's connection and the relay socket; `context.tunnel_ended` hears of its end."""
 
     __slots__ = (
         "_bytes_in",
         "_bytes_out",
         "_client",
         "_client_port",
+        "_context",
         "_control",
         "_out",
         "_paused",
@@ -74,7 +72,6 @@ class Association:
         "_relay",
         "_report",
         "_senders",
-        "_serving",
         "_targets",
         "_waiting",
         "client_ip",
@@ -86,7 +83,7 @@ class Association:
 
     def __init__(
         self,
-        serving: Serving,
+        context: ForwardingContext,
         control: socket.socket,
         client_ip: str,
         relay: socket.socket,
@@ -95,7 +92,7 @@ class Association:
         number: int,
         meter: Meter | None = None,
     ) -> None:
-        self._serving = serving
+        self._context = context
         self._control = control
         self._relay = relay
         self._out = out
@@ -115,16 +112,16 @@ class Association:
         self.scheduled_for = NEVER
         self.deadline = 0.0
         self._moved()
-        serving.loop.hand_over(control.fileno(), self._on_control)
+        context.loop.hand_over(control.fileno(), self._on_control)
         self._watch(relay)
-        serving.deadlines.schedule(self)
-        serving.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
+        context.timers.schedule(self)
+        context.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
 
-    def live(self) -> Live:
+    def info(self) -> ConnectionInfo:
         """What it is doing now."""
         report = self._report
         target = str(self._targets) or report.url
-        return Live(
+        return ConnectionInfo(
             self.client_ip,
             report.user,
             target,
@@ -156,7 +153,7 @@ class Association:
         except OSError:
             self.end("connection_terminated")
             return
-        self._serving.loop.call_soon(self._read_control)
+        self._context.loop.call_soon(self._read_control)
 
     @property
     def _over(self) -> bool:
@@ -168,7 +165,7 @@ class Association:
         return not self._over
 
     def _moved(self) -> None:
-        self.deadline = self._serving.loop.now + self._serving.policy.timeout
+        self.deadline = self._context.loop.now + self._context.policy.session.timeout
 
     # --- from the client ---
 
@@ -192,14 +189,14 @@ class Association:
         self._bytes_in += len(data)
         if self.meter is not None:
             self.meter.inward.spend(len(data))
-        self._serving.count.values[BYTES_IN] += len(data)
+        self._context.stats.values[BYTES_IN] += len(data)
         datagram = read_datagram(data)
         if datagram is None:
             return
         target, payload = datagram.target, data[datagram.start :]
         share = self._targets.share(target.text)
         share.bytes_in += len(data)
-        resolver = self._serving.dialer.resolver
+        resolver = self._context.dialer.resolver
         answer = Found((target.host,)) if target.literal else resolver.known(target.host)
         if answer is not None:
             self._answered(Datagram(target, payload, share), answer)
@@ -220,12 +217,11 @@ class Association:
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
-        judge = self._serving.judge
-        assert judge is not None
+        judge = self._context.policy.access
         by_name = judge.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
-            refused = judge.address(target, address).failure or self._serving.dialer.source.refuses(address)
+            refused = judge.address(target, address).failure or self._context.dialer.source.refuses(address)
             if refused is None:
                 self._send_to((address, target.port), payload, share)
                 return
@@ -250,7 +246,7 @@ class Association:
         sock = self._senders.get(family)
         if sock is None:
             anywhere = "::" if family is socket.AF_INET6 else "0.0.0.0"  # noqa: S104
-            sock = _datagram_socket(family, self._serving.dialer.source.address or anywhere)
+            sock = _datagram_socket(family, self._context.dialer.source.address or anywhere)
             self._senders[family] = sock
             self._watch(sock)
         return sock
@@ -283,16 +279,16 @@ class Association:
         share.bytes_out += len(datagram)
         if self.meter is not None:
             self.meter.outward.spend(len(datagram))
-        self._serving.count.values[BYTES_OUT] += len(datagram)
+        self._context.stats.values[BYTES_OUT] += len(datagram)
 
     # --- limits: what isn't read waits in the kernel, and what it has no room for is lost, as on any network ---
 
     def _watch(self, sock: socket.socket) -> None:
         handler = self._on_client if sock is self._relay else partial(self._on_peer, sock)
-        self._serving.loop.watch(sock.fileno(), select.EPOLLIN, handler)
+        self._context.loop.watch(sock.fileno(), select.EPOLLIN, handler)
 
     def _pause(self, sock: socket.socket, throttle: Throttle) -> None:
-        self._serving.loop.unwatch(sock.fileno())
+        self._context.loop.unwatch(sock.fileno())
         self._paused.append(sock)
         throttle.wait(self._resume)
 
@@ -303,11 +299,11 @@ class Association:
         for sock in () if self._over else paused:
             self._watch(sock)
 
-    def adopt(self, policy: Policy) -> None:
-        """See `connections.Open`: there is no further request."""
+    def reconfigure(self, policy: Policy) -> None:
+        """See `Connection`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:
-        """See `connections.Open`."""
+        """See `Connection`."""
         self.meter = meter
         meter.holder = self
 
@@ -315,13 +311,13 @@ class Association:
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        self._serving.crashed(self, error)
+        self._context.crashed(self, error)
 
     def drop(self) -> None:
-        """See `connections.Open`."""
+        """See `Connection`."""
         self.deadline = NEVER
         for sock in (self._control, self._relay, *self._senders.values()):
-            self._serving.loop.unwatch(sock.fileno())
+            self._context.loop.unwatch(sock.fileno())
             sock.close()
 
     @isolated
@@ -338,15 +334,15 @@ class Association:
             return
         self.deadline = float("inf")
         for sock in (self._control, self._relay, *self._senders.values()):
-            self._serving.loop.unwatch(sock.fileno())
+            self._context.loop.unwatch(sock.fileno())
             sock.close()
         before = self._report
         bytes_in, bytes_out = before.bytes_in + self._bytes_in, before.bytes_out + self._bytes_out
         whole = before._replace(reason=reason, bytes_in=bytes_in, bytes_out=bytes_out)
         first, *others = self._targets.reports(whole)
         for report in others:
-            self._serving.also_reported(report, self.client_ip)
-        self._serving.tunnel_ended(self, first)
+            self._context.stats.further_record(report, self.client_ip)
+        self._context.tunnel_ended(self, first)
 
     def __repr__(self) -> str:
         return f"<Association of {self._client} port {self._client_port}, {len(self._peers)} peers>"

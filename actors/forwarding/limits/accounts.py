@@ -16,8 +16,8 @@ from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountState, AccountUsage
 from actors.bus.messages.specs import AccountSpec
 from actors.forwarding.limits.meter import Meter
-from actors.forwarding.limits.sliding_window import Window
-from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket
+from actors.forwarding.limits.sliding_window import SlidingWindow
+from actors.forwarding.limits.token_bucket import UNLIMITED, TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from config.model.access import read_network
@@ -41,9 +41,9 @@ class Account:
         self._unsaid = False
         self.spec = spec
         self.meters: dict[Meter, None] = {}
-        self.window = Window(loop.now)
-        self._inward = Bucket(loop, spec.limits.bandwidth_in)
-        self._outward = Bucket(loop, spec.limits.bandwidth_out)
+        self.window = SlidingWindow(loop.now)
+        self._inward = TokenBucket(loop, spec.limits.bandwidth_in)
+        self._outward = TokenBucket(loop, spec.limits.bandwidth_out)
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         self._since, self._until = period_at(spec.period, now)
         self._resets = -1
@@ -112,7 +112,7 @@ class Account:
                 return failures.account_requests(limits.requests_per_minute, wait)
         return None
 
-    def bucket(self, inward: bool) -> Bucket:
+    def bucket(self, inward: bool) -> TokenBucket:
         """The bucket of a direction."""
         return self._inward if inward else self._outward
 

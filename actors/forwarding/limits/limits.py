@@ -13,8 +13,8 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.specs import AccountSpec, LimitsSpec, ProxySpec
 from actors.forwarding.limits.accounts import REMOVED, Account
 from actors.forwarding.limits.meter import Meter, MeteredConnection
-from actors.forwarding.limits.sliding_window import MINUTE, Window
-from actors.forwarding.limits.token_bucket import Bucket
+from actors.forwarding.limits.sliding_window import MINUTE, SlidingWindow
+from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
@@ -33,9 +33,9 @@ class Limits:
         self._loop = loop
         self._spec = LimitsSpec()
         self._protocol = ""
-        self._inward = Bucket(loop, 0)
-        self._outward = Bucket(loop, 0)
-        self._clients: dict[str, Window] = {}
+        self._inward = TokenBucket(loop, 0)
+        self._outward = TokenBucket(loop, 0)
+        self._clients: dict[str, SlidingWindow] = {}
         self._pruned = loop.now
         self._counts: dict[str, int] = {}
         self._counted: dict[MeteredConnection, str] = {}
@@ -61,7 +61,7 @@ class Limits:
         counts = spec.limits.connections > 0
         if counts and not self.counts_clients:
             for connection in open_now:
-                self.came(connection)
+                self.connection_opened(connection)
         elif not counts:
             self._counts.clear()
             self._counted.clear()
@@ -113,14 +113,14 @@ class Limits:
         count = self._counts.get(client_key(client_ip), 0)
         return self._protocol in TOLD_IN_PROTOCOL and count < 2 * self._spec.connections
 
-    def came(self, connection: MeteredConnection) -> None:
+    def connection_opened(self, connection: MeteredConnection) -> None:
         """A connection to be counted; also one whose client's address has turned out to be another."""
-        self.gone(connection)
+        self.connection_closed(connection)
         key = client_key(connection.client_ip)
         self._counted[connection] = key
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def gone(self, connection: MeteredConnection) -> None:
+    def connection_closed(self, connection: MeteredConnection) -> None:
         """It has ended."""
         key = self._counted.pop(connection, None)
         if key is not None:
@@ -152,14 +152,14 @@ class Limits:
         meter.attach(account, holder)
         return None
 
-    def _window(self, client_ip: str) -> Window:
+    def _window(self, client_ip: str) -> SlidingWindow:
         key, now = client_key(client_ip), self._loop.now
         if now - self._pruned > MINUTE:
             self._pruned = now
             self._clients = {each: window for each, window in self._clients.items() if not window.idle(now)}
         window = self._clients.get(key)
         if window is None:
-            window = self._clients[key] = Window(now)
+            window = self._clients[key] = SlidingWindow(now)
         return window
 
     # --- time ---

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from actors.forwarding.limits.throttle import Billing, Throttle
-from actors.forwarding.limits.token_bucket import Bucket
+from actors.forwarding.limits.token_bucket import TokenBucket
 from actors.forwarding.protocols.failures import Failure
 
 
@@ -44,7 +44,7 @@ class Meter:
 
     __slots__ = ("_admit", "account", "admitted", "holder", "inward", "outward", "refusal")
 
-    def __init__(self, admit: Admit, inward: Bucket, outward: Bucket) -> None:
+    def __init__(self, admit: Admit, inward: TokenBucket, outward: TokenBucket) -> None:
         self._admit = admit
         self.inward = Throttle(True, inward)
         self.outward = Throttle(False, outward)

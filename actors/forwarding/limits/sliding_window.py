@@ -15,7 +15,7 @@ EXACT = 120
 """Up to this limit every request's time is kept."""
 
 
-class Window:
+class SlidingWindow:
     """The requests of one account or client. Times are of one monotonic clock."""
 
     __slots__ = ("_before", "_count", "_start", "_times")

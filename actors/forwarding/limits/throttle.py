@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from actors.forwarding.limits.token_bucket import UNLIMITED, Bucket, Wake
+from actors.forwarding.limits.token_bucket import UNLIMITED, TokenBucket, Wake
 
 
 class Billing(Protocol):
     """An account, as far as a throttle needs it."""
 
-    def bucket(self, inward: bool) -> Bucket:
+    def bucket(self, inward: bool) -> TokenBucket:
         """The bucket of one direction."""
 
     def room(self) -> int:
@@ -31,11 +31,11 @@ class Throttle:
 
     __slots__ = ("_billing", "_buckets", "_inward", "_shared", "_wake", "unattributed", "waiting")
 
-    def __init__(self, inward: bool, shared: Bucket) -> None:
+    def __init__(self, inward: bool, shared: TokenBucket) -> None:
         """`shared` is the bucket of the whole proxy."""
         self._inward = inward
         self._shared = shared
-        self._buckets: tuple[Bucket, ...] = (shared,)
+        self._buckets: tuple[TokenBucket, ...] = (shared,)
         self._billing: Billing | None = None
         self.unattributed = 0
         """Bytes that moved before the account was known."""

@@ -29,7 +29,7 @@ UNLIMITED = 1 << 30
 Wake = Callable[[], None]
 
 
-class Bucket:
+class TokenBucket:
     """`rate` is bytes per second, 0 for no limit. Time is the loop's."""
 
     __slots__ = ("_at", "_level", "_loop", "_timed", "_waiting", "rate")

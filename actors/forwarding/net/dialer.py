@@ -16,7 +16,7 @@ from functools import partial
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
-from actors.forwarding.access.policy import Judge
+from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.net.resolver import Answer, Found, OnAnswer, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
@@ -79,7 +79,7 @@ class Dialer:
         self.resolver = resolver
         self.connector = connector
         self.source = ANY
-        self.judge: Judge | None = None
+        self.judge: AccessPolicy | None = None
         self.on_crash: Callable[[Exception], None] = _unforeseen
         """Called with an exception that nobody foresaw, which has ended a connection on its way to an upstream."""
         self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None

@@ -7,14 +7,12 @@ before it has read it. So sending is ended first, and for a moment whatever come
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from actors.bus.loop import Loop
 from actors.forwarding.isolation import isolated
-from actors.forwarding.net.timer_wheel import NEVER
+from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.net.transport import Transport
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
 
 SECONDS = 2.0
 BYTES_MAX = 256 * 1024
@@ -22,40 +20,58 @@ AT_ONCE_MAX = 256
 """Connections that linger at the same time; above that they are closed at once, so that a flood holds nothing."""
 
 
-def linger(serving: Serving, sock: Transport, client_ip: str) -> None:
-    """End the sending side of a watched socket, and close it once the client has ended too."""
-    try:
-        sock.shutdown(socket.SHUT_WR)
-        full = serving.lingering >= AT_ONCE_MAX
-    except OSError:
-        full = True  # the client is gone
-    if full:
-        serving.loop.forget(sock.fileno())
-        sock.close()
-        return
-    lingering = _Lingering(serving, sock, client_ip)
-    serving.loop.hand_over(sock.fileno(), lingering.discard)
-    serving.deadlines.schedule(lingering)
-    lingering.discard(0)
+class LingeringClose:
+    """The connections of one actor that linger. `on_crash` is called with whose connection it was and the exception."""
+
+    def __init__(self, loop: Loop, timers: TimerWheel, on_crash: Callable[[str, Exception], None]) -> None:
+        self.loop = loop
+        self.timers = timers
+        self.on_crash = on_crash
+        self._lingering: set[_Lingering] = set()
+
+    def close(self, sock: Transport, client_ip: str) -> None:
+        """End the sending side of a watched socket, and close it once the client has ended too."""
+        try:
+            sock.shutdown(socket.SHUT_WR)
+            full = len(self._lingering) >= AT_ONCE_MAX
+        except OSError:
+            full = True  # the client is gone
+        if full:
+            self.loop.forget(sock.fileno())
+            sock.close()
+            return
+        lingering = _Lingering(self, sock, client_ip)
+        self._lingering.add(lingering)
+        self.loop.hand_over(sock.fileno(), lingering.discard)
+        self.timers.schedule(lingering)
+        lingering.discard(0)
+
+    def remove(self, lingering: _Lingering) -> None:
+        """Forget a connection that is closed."""
+        self._lingering.discard(lingering)
+        self.timers.cancel(lingering)
+
+    def __len__(self) -> int:
+        """Connections that linger now."""
+        return len(self._lingering)
 
 
 class _Lingering:
-    """Reads and throws away."""
+    """Reads and discards."""
 
-    __slots__ = ("_left", "_serving", "_sock", "client_ip", "deadline", "scheduled_for")
+    __slots__ = ("_closer", "_left", "_sock", "client_ip", "deadline", "scheduled_for")
 
-    def __init__(self, serving: Serving, sock: Transport, client_ip: str) -> None:
+    def __init__(self, closer: LingeringClose, sock: Transport, client_ip: str) -> None:
         self.client_ip = client_ip
-        self._serving = serving
+        self._closer = closer
         self._sock = sock
         self._left = BYTES_MAX
-        serving.lingering += 1
-        self.deadline = serving.loop.now + SECONDS
+        self.deadline = closer.loop.now + SECONDS
         self.scheduled_for = NEVER
 
     @isolated
     def discard(self, _mask: int) -> None:
-        """Something came."""
+        """Read and discard what has come."""
         while self._left > 0:
             try:
                 data = self._sock.recv(16 * 1024)
@@ -70,14 +86,13 @@ class _Lingering:
 
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        self._serving.count_crash(f"a connection of {self.client_ip}", error)
+        self._closer.on_crash(f"a connection of {self.client_ip}", error)
         self.expire()
 
     def expire(self) -> None:
-        """Long enough."""
-        if self.deadline != float("inf"):
-            self.deadline = float("inf")
-            self._serving.lingering -= 1
-            self._serving.deadlines.cancel(self)
-            self._serving.loop.forget(self._sock.fileno())
+        """Close it, once."""
+        if self.deadline != NEVER:
+            self.deadline = NEVER
+            self._closer.remove(self)
+            self._closer.loop.forget(self._sock.fileno())
             self._sock.close()

@@ -1,15 +1,14 @@
-"""Parent proxies: targets are reached through one of them instead of directly.
+"""Upstream proxies: targets are reached through one of them instead of directly.
 
 ```
- Client ── Open ──▶ Upstreams.route ──▶ Route ── chooses (choice.py) ──▶ Attempt ──▶ a connection for the client
-                        │                 ▲                                │
-                        │                 └── the next parent, as long as ─┘ dial, TLS (stream.py),
-                        ▼                     nothing was sent                handshake (connect.py, socks.py)
-                     Parent (parent.py): up or down, counters
-                        ▲
-                     Checks (checks.py): from time to time, by itself
+ client connection ── Open ──▶ UpstreamSet.route ──▶ Route ── chooses (balancing.py) ──▶ Attempt ──▶ a connection
+                                   │                   ▲                                   │
+                                   │                   └── the next, as long as nothing ───┘ dial, TLS (tls_client.py),
+                                   ▼                       was sent                          handshake (handshake.py,
+                               Upstream (upstream.py): up or down, counters                  http_connect.py,
+                                   ▲                                                         socks_connect.py)
+                               HealthChecks (health_checks.py): periodic
 ```
 
-Handshakes (`handshake.py`) and choices are without sockets and clocks. Nothing of this is touched by a proxy without
-parents.
+Handshakes and balancing have no sockets and no clock. A proxy without upstreams imports none of this package.
 """

@@ -27,7 +27,7 @@ Usable = Callable[[Parent], bool]
 KEYS_KEPT = 4096
 
 
-class Choice(Protocol):
+class BalancingPolicy(Protocol):
     """One policy over one list of parents."""
 
     def choose(self, key: str, usable: Usable) -> Parent | None:
@@ -124,7 +124,7 @@ def _score_of(number: int, weight: int) -> float:
     return -weight / math.log(share)
 
 
-_CHOICES: dict[str, Callable[[Sequence[Parent]], Choice]] = {
+_CHOICES: dict[str, Callable[[Sequence[Parent]], BalancingPolicy]] = {
     "failover": Failover,
     "round_robin": RoundRobin,
     "least_connections": LeastConnections,
@@ -132,6 +132,6 @@ _CHOICES: dict[str, Callable[[Sequence[Parent]], Choice]] = {
 }
 
 
-def new_choice(policy: str, parents: Sequence[Parent]) -> Choice:
+def new_choice(policy: str, parents: Sequence[Parent]) -> BalancingPolicy:
     """The policy of this name."""
     return _CHOICES[policy](parents)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from actors.bus.loop import Timer
-from actors.forwarding.upstreams.attempt import Attempt
+from actors.bus.loop import Loop, Timer
+from actors.bus.messages.upstreams import UpstreamsSpec
+from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
 from actors.forwarding.upstreams.handshake import REFUSES_US, ParentFailed
 from actors.forwarding.upstreams.proxy_header import preface_for
@@ -21,18 +23,33 @@ from actors.forwarding.upstreams.socks_connect import Socks5Handshake
 from actors.forwarding.upstreams.upstream import DOWN, Parent
 from actors.net.transport import Transport
 
-if TYPE_CHECKING:
-    from actors.forwarding.upstreams.upstream_set import Upstreams
-
 JITTER = 0.1
 FIRST_APART = 0.01
 """Seconds between the first checks of two upstreams: the first one is checked at once."""
 
 
-class Checks:
+class Checked(Protocol):
+    """The upstreams of a proxy, as far as their checks need them."""
+
+    loop: Loop
+    dialer: Dialer
+    spec: UpstreamsSpec
+    parents: list[Parent]
+
+    def reaching(self, parent: Parent) -> Plan:
+        """The way to the upstream itself. Raises `ParentFailed` when its `ca_file` can't be used."""
+
+    def succeeded(self, parent: Parent) -> None:
+        """Record that the upstream has worked."""
+
+    def failed(self, parent: Parent, failed: ParentFailed) -> None:
+        """Record that it has failed."""
+
+
+class HealthChecks:
     """The checks of one configuration."""
 
-    def __init__(self, upstreams: Upstreams) -> None:
+    def __init__(self, upstreams: Checked) -> None:
         self._upstreams = upstreams
         self._loop = upstreams.loop
         self._timers: dict[Parent, Timer] = {}

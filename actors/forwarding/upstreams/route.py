@@ -6,20 +6,20 @@ all the same, and a second such: a check may be wrong, and an error at once help
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
-from actors.forwarding.net.connection_pool import OriginConnection
+from actors.bus.loop import Loop
+from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
+from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.attempt import Attempt
+from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed
 from actors.forwarding.upstreams.upstream import Parent
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
-
-if TYPE_CHECKING:
-    from actors.forwarding.upstreams.upstream_set import Upstreams
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2
@@ -46,6 +46,44 @@ class Wanted(NamedTuple):
     ends: Ends | None = None
 
 
+class Routing(Protocol):
+    """The upstreams of a proxy, as far as a route needs them."""
+
+    loop: Loop
+    pool: ConnectionPool
+    dialer: Dialer
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a request may wait for its connection: `settings.timeout`."""
+
+    def access(self) -> AccessPolicy:
+        """Which targets an upstream may be asked for."""
+
+    def choose(self, key: str, tried: Sequence[Parent]) -> Parent | None:
+        """The next upstream by the balancing policy, among those that are up and not tried."""
+
+    def longest_failed(self, tried: Sequence[Parent]) -> Parent | None:
+        """The upstream whose failure is longest ago."""
+
+    def acquire(self, parent: Parent, wanted: Wanted) -> OriginConnection | None:
+        """An idle connection through this upstream that will do."""
+
+    def plan(self, parent: Parent, wanted: Wanted) -> Plan:
+        """What a new connection through this upstream takes. Raises `ParentFailed` when it can't be made."""
+
+    def connected(
+        self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str
+    ) -> OriginConnection:
+        """The connection for the client, made of the one to the upstream."""
+
+    def succeeded(self, parent: Parent) -> None:
+        """Record that the upstream has worked."""
+
+    def failed(self, parent: Parent, failed: ParentFailed) -> None:
+        """Record that it has failed."""
+
+
 class Route:
     """One way to a target. `origin` is there at once when a kept connection is used, and `done` is not called then.
 
@@ -55,7 +93,7 @@ class Route:
     resolving = False
     """Names are the parents' to resolve."""
 
-    def __init__(self, upstreams: Upstreams, wanted: Wanted, done: OnRouted) -> None:
+    def __init__(self, upstreams: Routing, wanted: Wanted, done: OnRouted) -> None:
         self._upstreams = upstreams
         self._loop = upstreams.loop
         self._wanted = wanted
@@ -69,7 +107,7 @@ class Route:
         self._failure = NONE_LEFT
         self.origin: OriginConnection | None = None
         self.reported = ""
-        judgement = upstreams.judge().unresolved(wanted.target)
+        judgement = upstreams.access().unresolved(wanted.target)
         if judgement.failure is not None:
             refused = judgement.failure
             self._loop.call_soon(lambda: self._end(refused))
@@ -99,7 +137,7 @@ class Route:
         """A kept connection of the first parent, if there is one, else a new one."""
         parent = self._choose()
         if parent is not None and not self._wanted.fresh:
-            self.origin = self._upstreams.kept(parent, self._wanted)
+            self.origin = self._upstreams.acquire(parent, self._wanted)
             if self.origin is not None:
                 return
         self._try(parent)
@@ -145,7 +183,7 @@ class Route:
             return
         if attempt.began:  # a mere connection says nothing yet: the answer to the request will
             self._upstreams.succeeded(parent)
-        self._end(self._upstreams.made(parent, self._wanted, result, self._epoch, self.reported))
+        self._end(self._upstreams.connected(parent, self._wanted, result, self._epoch, self.reported))
 
     def _note(self, parent: Parent, failed: ParentFailed) -> None:
         self._failure = failed.failure

@@ -6,24 +6,26 @@ A changed configuration is a new object that takes over what is known of the par
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from actors.bus.loop import Loop
 from actors.bus.messages.problems import UPSTREAM_DOWN, UPSTREAMS_UNREACHABLE
 from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.bus.messages.upstreams import Upstreams as UpstreamsTold
 from actors.bus.messages.upstreams import UpstreamsSpec, UpstreamState
-from actors.forwarding.access.policy import Judge
+from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnection
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.protocols.http.via import extended_via
+from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.balancing import new_choice
 from actors.forwarding.upstreams.handshake import REFUSES_US, Blame, Handshake, ParentFailed
-from actors.forwarding.upstreams.health_checks import Checks
+from actors.forwarding.upstreams.health_checks import HealthChecks
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.route import OnRouted, Route, Wanted
@@ -32,20 +34,32 @@ from actors.forwarding.upstreams.tls_client import context_for
 from actors.forwarding.upstreams.upstream import DOWN, UP, Parent, identity
 from actors.net.egress_guard import UpstreamGuard
 from actors.net.transport import Transport
+from actors.problems import Problems
 
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
+
+class UpstreamContext(NamedTuple):
+    """What the upstreams need of the actor. `dialer` is the one to targets, `policy` returns the one in effect."""
+
+    loop: Loop
+    pool: ConnectionPool
+    dialer: Dialer
+    problems: Problems
+    clock: Callable[[], float]
+    policy: Callable[[], ProxyPolicy]
+    on_crash: Callable[[str, Exception], None]
 
 
 class Upstreams:
-    """All that a `Client` needs to go through a parent: `route`. `stop` ends the checks."""
+    """All that a `ClientConnection` needs to go through a parent: `route`. `stop` ends the checks."""
 
-    def __init__(self, serving: Serving, spec: UpstreamsSpec, previous: Upstreams | None, egress: EgressSpec) -> None:
-        self.loop = serving.loop
-        self.pool: ConnectionPool = serving.pool
+    def __init__(
+        self, context: UpstreamContext, spec: UpstreamsSpec, previous: Upstreams | None, egress: EgressSpec
+    ) -> None:
+        self.loop = context.loop
+        self.pool = context.pool
         self.spec = spec
-        self._serving = serving
-        self._problems = serving.problems
+        self._shared = context
+        self._problems = context.problems
         known = {} if previous is None else {identity(parent.spec): parent for parent in previous.parents}
         self.parents: list[Parent] = []
         for index, each in enumerate(spec.parents):
@@ -58,18 +72,18 @@ class Upstreams:
         self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
         self._authorities: dict[str, Authority] = {}
         self._unreachable: bool = previous is not None and previous._unreachable
-        self.dialer = Dialer(self.loop, serving.dialer.resolver, serving.dialer.connector)
-        self.dialer.source = serving.dialer.source
+        self.dialer = Dialer(self.loop, context.dialer.resolver, context.dialer.connector)
+        self.dialer.source = context.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.parents)
         """Does any of them want the client's address in the PROXY protocol?"""
         self.guard_by(egress)
-        self.dialer.on_trouble = serving.dialer.on_trouble
-        self.dialer.on_crash = partial(serving.count_crash, "a connection to an upstream")
-        self._checks = Checks(self) if spec.check_enabled else None
+        self.dialer.on_trouble = context.dialer.on_trouble
+        self.dialer.on_crash = partial(context.on_crash, "a connection to an upstream")
+        self._checks = HealthChecks(self) if spec.check_enabled else None
 
     def guard_by(self, egress: EgressSpec) -> None:
         """What `egress` says of the addresses of upstreams holds for all connections to them from now on."""
-        self.dialer.judge = Judge(UpstreamGuard(egress), Rules(AccessSpec()))
+        self.dialer.judge = AccessPolicy(UpstreamGuard(egress), Rules(AccessSpec()))
 
     def stop(self) -> None:
         """Another object takes over."""
@@ -88,13 +102,11 @@ class Upstreams:
     @property
     def timeout(self) -> float:
         """Seconds that a request may wait for its connection: `settings.timeout`."""
-        return self._serving.policy.timeout
+        return self._shared.policy().session.timeout
 
-    def judge(self) -> Judge:
-        """Who says which targets a parent may be asked for."""
-        judge = self._serving.judge
-        assert judge is not None
-        return judge
+    def access(self) -> AccessPolicy:
+        """Which targets a parent may be asked for."""
+        return self._shared.policy().access
 
     def route(self, wanted: Wanted, done: OnRouted) -> Route:
         """Begin a way to `wanted.target`."""
@@ -112,7 +124,7 @@ class Upstreams:
         left = (parent for parent in self.parents if parent not in tried)
         return min(left, key=lambda parent: parent.failed_at, default=None)
 
-    def kept(self, parent: Parent, wanted: Wanted) -> OriginConnection | None:
+    def acquire(self, parent: Parent, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this parent that will do."""
         if parent.spec.proxy_protocol is not None:
             return None  # it was told of another client
@@ -136,7 +148,9 @@ class Upstreams:
         context = self._context(parent) if spec.protocol == "https" else None
         return Plan(address, self.spec.check_timeout, context=context, server_name=spec.server_name or spec.host)
 
-    def made(self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str) -> OriginConnection:
+    def connected(
+        self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str
+    ) -> OriginConnection:
         """The connection for the client."""
         origin = OriginConnection(transport, _pool_key(parent, wanted), epoch, reported)
         origin.announced = parent.spec.proxy_protocol is not None
@@ -155,7 +169,7 @@ class Upstreams:
             return Socks4Handshake(wanted.target, spec.username)
         if spec.protocol == "socks5":
             return Socks5Handshake(wanted.target, spec.username, spec.password)
-        via = extended_via(wanted.via, 1, self._serving.policy.via)
+        via = extended_via(wanted.via, 1, self._shared.policy().session.via)
         return ConnectHandshake(wanted.target, credentials_field(spec.username, spec.password), via)
 
     def _context(self, parent: Parent) -> ssl.SSLContext:
@@ -199,7 +213,7 @@ class Upstreams:
 
     def told(self) -> UpstreamsTold:
         """How all parents are."""
-        clock = self._serving.clock() - self.loop.now
+        clock = self._shared.clock() - self.loop.now
         return UpstreamsTold(tuple(_told(parent, clock) for parent in self.parents))
 
     def __repr__(self) -> str:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
-from actors.forwarding.access.policy import Decision, Judge
+from actors.forwarding.access.policy import AccessPolicy, Decision
+from actors.forwarding.context import ForwardingContext
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority, parse_authority
-
-if TYPE_CHECKING:
-    from actors.forwarding.context import Serving
 
 _URL = re.compile(r"(https?)://([^/?#]*)(?:[/?#].*)?", re.IGNORECASE | re.DOTALL | re.ASCII)
 _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
@@ -49,50 +47,49 @@ def read_target(text: str) -> Authority:
         raise failures.malformed("the target is not ASCII; write the name as it is in the DNS (xn--…)") from None
 
 
-def explain(serving: Serving, question: Explain, done: Callable[[Explanation], None]) -> None:
+def explain(context: ForwardingContext, question: Explain, done: Callable[[Explanation], None]) -> None:
     """Call `done` with the explanation, perhaps in this very call. Raises `Refused` for what is no target."""
     target = read_target(question.target)
-    judge = serving.judge
-    assert judge is not None
+    judge = context.policy.access
 
     def say(said: _Said) -> None:
         done(_explanation(said, target, judge.mode))
 
     client = judge.client(question.client_ip)
-    early = _before_resolving(serving, judge, client, question, target)
+    early = _before_resolving(context, judge, client, question, target)
     if early is not None:
         say(_Said(early))
-    elif serving.upstreams is not None:
+    elif context.upstreams is not None:
         say(_Said(judge.unresolved(target)))
     elif target.literal:
         say(_judge_addresses(judge, client, target, (target.host,)))
     else:
-        serving.dialer.resolver.resolve(target.host, lambda answer: say(_resolved(judge, client, target, answer)))
+        context.dialer.resolver.resolve(target.host, lambda answer: say(_resolved(judge, client, target, answer)))
 
 
 def _before_resolving(
-    serving: Serving, judge: Judge, client: Decision, question: Explain, target: Authority
+    context: ForwardingContext, judge: AccessPolicy, client: Decision, question: Explain, target: Authority
 ) -> Decision | None:
     user = question.user
     if client.failure is not None:
         return client
-    if user is None and serving.policy.wants_credentials:
+    if user is None and context.policy.session.wants_credentials:
         return _no(failures.CREDENTIALS_WANTED, "auth: credentials are required (407), and no user is named", "user")
-    if user is not None and not serving.knows(user):
+    if user is not None and not context.is_known_user(user):
         return _no(failures.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
-    failure = serving.limits.judge_user(user or "", question.client_ip)
+    failure = context.limits.judge_user(user or "", question.client_ip)
     if failure is not None:
         return _no(failure, f"accounts: {failure.detail}", "account")
-    return judge.name(target) if serving.upstreams is None else None  # `unresolved` judges all of it, in its order
+    return judge.name(target) if context.upstreams is None else None  # `unresolved` judges all of it, in its order
 
 
-def _resolved(judge: Judge, client: Decision, target: Authority, answer: Answer) -> _Said:
+def _resolved(judge: AccessPolicy, client: Decision, target: Authority, answer: Answer) -> _Said:
     if isinstance(answer, Failure):
         return _Said(_no(answer, answer.detail, "resolve"))
     return _judge_addresses(judge, client, target, answer.addresses)
 
 
-def _judge_addresses(judge: Judge, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Said:
+def _judge_addresses(judge: AccessPolicy, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Said:
     judged = [(address, judge.address(target, address)) for address in addresses]
     told = tuple(ExplainedAddress(address, _decision(each), each.reason, each.rule) for address, each in judged)
     passing = next((each for _address, each in judged if each.failure is None), None)

@@ -1,0 +1,37 @@
+"""What every open connection of a proxy is to the rest: a client connection, and whatever it becomes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from actors.forwarding.limits.meter import MeteredConnection
+from actors.forwarding.net.timer_wheel import Expirable
+from actors.forwarding.protocols.session_config import Policy
+
+
+class ConnectionInfo(NamedTuple):
+    """What a connection is doing at one moment. `target` and `user` are empty as long as there is none."""
+
+    client_ip: str
+    user: str
+    target: str
+    state: str
+    bytes_in: int
+    bytes_out: int
+    upstream: str = ""
+
+
+class Connection(Expirable, MeteredConnection, Protocol):
+    """An open connection or tunnel, which can be inspected and ended from outside."""
+
+    number: int
+    """When it came, in microseconds of `ForwardingContext.clock`: its age and its id within this process in one."""
+
+    def info(self) -> ConnectionInfo:
+        """What it is doing now."""
+
+    def reconfigure(self, policy: Policy) -> None:
+        """Apply another configuration, to further requests."""
+
+    def drop(self) -> None:
+        """Close the sockets that are still open: `end` has raised an exception."""

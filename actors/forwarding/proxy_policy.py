@@ -1,0 +1,22 @@
+"""What one configuration says about the connections and requests of a proxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.protocols.session_config import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPolicy:
+    """Replaced whole when the configuration changes, so that all of it is of one configuration.
+
+    `access` stays the same object while egress settings and access rules do: who has compared with it need not again.
+    """
+
+    access: AccessPolicy
+    session: Policy
+    protocol: str = "http"
+    max_connections: int = 0
+    accept_proxy_protocol: bool = False

@@ -1,0 +1,170 @@
+"""What a forwarding actor counts, and the access records that it writes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+
+from actors.bus.loop import Loop
+from actors.bus.records import Row
+from actors.counters import (
+    AUTH_FAILURES,
+    BYTES_IN,
+    BYTES_OUT,
+    DENIED,
+    ERRORS,
+    REQUESTS,
+    RESPONSE_SECONDS,
+    ZEROS,
+)
+from actors.forwarding.access.rules import REASONS, REPORTED
+from actors.forwarding.protocols.commands import Report
+from actors.forwarding.protocols.failures import (
+    BAD_ANNOUNCEMENT,
+    LATE_ANNOUNCEMENT,
+    LIMIT_REASONS,
+    TLS_REASONS,
+    Failure,
+)
+from actors.histogram import BOUNDS, BUCKETS
+
+HANDSHAKES_RECORDED = 30
+HANDSHAKES_WITHIN = 60.0
+"""At most so many failed TLS handshakes get a record in so many seconds: a scanner makes thousands. All are counted."""
+DENIALS = frozenset(
+    (
+        "destination_ip_prohibited",
+        "http_request_denied",
+        BAD_ANNOUNCEMENT,
+        LATE_ANNOUNCEMENT,
+        *TLS_REASONS,
+        *REASONS,
+        *LIMIT_REASONS,
+    )
+)
+
+
+class ConnectionStats:
+    """Cumulative counters since the actor's start; `values` are in the order of `actors.counters`.
+
+    The other attributes are those of `messages.metrics.Counters`; `statuses` are by number, `latency` has all buckets.
+    """
+
+    __slots__ = (
+        "_add_record",
+        "_failed_handshakes",
+        "_id_prefix",
+        "_loop",
+        "_record_ids",
+        "last_request",
+        "latency",
+        "proxy_id",
+        "refusals",
+        "reported",
+        "statuses",
+        "values",
+    )
+
+    def __init__(self, loop: Loop, add_record: Callable[[Row], None], id_prefix: str) -> None:
+        """`id_prefix` begins the ids of records; no other process has it."""
+        self._loop = loop
+        self._add_record = add_record
+        self._id_prefix = id_prefix
+        self._record_ids = itertools.count(1)
+        self._failed_handshakes: deque[float] = deque(maxlen=HANDSHAKES_RECORDED)
+        self.proxy_id = ""
+        self.values: list[float] = list(ZEROS)
+        self.last_request = 0.0
+        self.refusals: dict[str, int] = {}
+        self.reported: dict[str, int] = {}
+        self.statuses: dict[int, int] = {}
+        self.latency = [0] * BUCKETS
+
+    def count_bytes(self, count: int, from_client: bool) -> None:
+        """Bytes that the kernel has moved past this process."""
+        if from_client:
+            self.values[BYTES_IN] += count
+        else:
+            self.values[BYTES_OUT] += count
+
+    def exchange_ended(self, report: Report, client_ip: str) -> None:
+        """Count an exchange or tunnel that has ended, and write its record."""
+        wall = time.time()
+        status, answered = report.status, 0.0
+        if report.answered:
+            answered = report.answered - report.started
+            self.values[RESPONSE_SECONDS] += answered
+            self.latency[bisect_left(BOUNDS, answered)] += 1
+        self.values[REQUESTS] += 1
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.last_request = wall
+        if status >= 500:
+            self.values[ERRORS] += 1
+        if report.reason:
+            self._count_reason(report)
+        self._record(report, client_ip, wall, answered)
+
+    def further_record(self, report: Report, client_ip: str) -> None:
+        """Write one more record of a request that has several; the request itself is counted once."""
+        if report.reason:
+            self._count_reason(report)
+        self._record(report, client_ip, time.time(), 0.0)
+
+    def client_rejected(self, client_ip: str, failure: Failure) -> None:
+        """Count and record a client that was rejected before it sent a request."""
+        report = self._without_request(failure)
+        self._count_reason(report)
+        self._record(report, client_ip, time.time(), 0.0)
+
+    def handshake_failed(self, client_ip: str, failure: Failure) -> None:
+        """Count a failed TLS handshake with a client, and record it within bounds."""
+        now, times = self._loop.now, self._failed_handshakes
+        if len(times) < HANDSHAKES_RECORDED or now - times[0] > HANDSHAKES_WITHIN:
+            times.append(now)
+            self.client_rejected(client_ip, failure)
+        else:
+            self._count_reason(self._without_request(failure))
+
+    def _without_request(self, failure: Failure) -> Report:
+        now = self._loop.now
+        return Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0).because(failure)
+
+    def _record(self, report: Report, client_ip: str, wall: float, answered: float) -> None:
+        self._add_record(
+            (
+                wall,
+                "warning" if report.status >= 500 or (report.status == 407 and report.user) else "info",
+                self.proxy_id,
+                client_ip,
+                report.user,
+                report.method.decode("ascii"),
+                report.url,
+                report.status,
+                round(answered * 1000),
+                round((self._loop.now - report.started) * 1000),
+                report.bytes_in,
+                report.bytes_out,
+                report.request_id or f"{self._id_prefix}{next(self._record_ids):08x}",
+                report.reason,
+                report.parent,
+                report.detail,
+                report.rule,
+            )
+        )
+
+    def _count_reason(self, report: Report) -> None:
+        reason = report.reason
+        if report.status == 407:
+            self.values[AUTH_FAILURES] += 1
+        if reason in DENIALS:
+            self.values[DENIED] += 1
+            self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        elif reason.startswith(REPORTED):
+            rule = reason.removeprefix(REPORTED)
+            self.reported[rule] = self.reported.get(rule, 0) + 1
+
+    def __repr__(self) -> str:
+        return f"<ConnectionStats of {self.proxy_id}: {self.values[REQUESTS]} requests>"
