@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from actors.net.client_key import client_key
 from api.audit import origin, resource_named
+from api.call import Call, Reply
 from api.container import Services
 from api.errors import (
     Denied,
@@ -29,14 +30,14 @@ from api.errors import (
 )
 from api.http.body import read_body, read_model
 from api.http.body_limits import BodyAwaited
-from api.http.call import AFTER, Call, Reply
+from api.http.environ import AFTER_RESPONSE
 from api.http.errors import INVALID_REQUEST, ApiError, internal, invalid, translated
 from api.http.idempotency import HEADER
 from api.middleware import SAFE, RequestMiddleware
 from api.openapi.routes import describe
 from api.operations import BEARER, NONE, PERSON, TABLE, Operation
 from api.resources.redirects import POINTERS, Pointer
-from api.security.authentication import Caller
+from api.security.caller import Caller
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def _responder(services: Services, operation: Operation) -> Any:
         if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
             raise StaleRevision(reply.revision)  # what changes something looks before it does
         if reply.then is not None:
-            req.env[AFTER] = reply.then
+            req.env[AFTER_RESPONSE] = reply.then
         _answer(resp, reply)
 
     return respond

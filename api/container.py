@@ -21,23 +21,23 @@ from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
 from api.bus_bridge import Bridge
+from api.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
+from api.security.api_keys import LastUsed
 from api.security.authentication import Authenticator
 from api.security.login_throttle import Attempts
 from api.security.password_checker import Hashing
 from api.security.rate_limits import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
+from api.security.users import User
 from api.services.accounts import Accounts
-from api.services.api_keys import LastUsed
-from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.services.proxies import Proxies
 from api.services.proxy_test.tester import ProxyTester
 from api.services.runtime_view import Fleet
 from api.services.settings import LiveSettings
 from api.services.upstream_addresses import UpstreamPolicy
-from api.services.users import User
 from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config.files.paths import DataDir

@@ -17,8 +17,9 @@ from actors.net.client_key import client_key
 from api.audit import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
-from api.http.body_limits import GATE, BodyGate
+from api.http.body_limits import BodyGate
 from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.environ import BODY_GATE
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
@@ -56,7 +57,7 @@ class RequestMiddleware:
         """Nobody guesses at what a body is."""
         resp.set_header("X-Content-Type-Options", "nosniff")
         serving(None)
-        gate: BodyGate | None = req.env.get(GATE)
+        gate: BodyGate | None = req.env.get(BODY_GATE)
         if gate is not None and gate.opened:
             return  # it is called again when the body is here
         if self._services.settings.security.request_logging and req.path not in self._exempt:
@@ -113,7 +114,7 @@ class RequestMiddleware:
         interactive: bool = False,
         owner: str | None = None,
     ) -> None:
-        gate: BodyGate | None = req.env.get(GATE)
+        gate: BodyGate | None = req.env.get(BODY_GATE)
         if gate is not None and gate.rate_headers is not None:  # it was counted before its body was read
             resp.set_headers(gate.rate_headers)
             return

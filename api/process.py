@@ -19,12 +19,12 @@ from actors.process import Actor, Boot
 from api.app import create_app
 from api.bus_bridge import LoopBridge, reason_of
 from api.container import ApiSettings, Services
+from api.cpu_affinity import pin_to_one_core
 from api.security.signing import SigningKeys
-from api.server.cpu_affinity import pin_to_one_core
 from api.server.http_server import ApiServer
 from api.server.listener_handover import ListenerReceiver
 from api.server.rejected_requests import RejectedRequestLog
-from api.services.command_link import CommandLink
+from api.services.password_reset import PasswordResetHandler
 from api.services.webhook_sync import WebhookLink
 from api.store import StoreError, open_store
 from config.files.paths import DataDir, PathError, private_directory
@@ -63,7 +63,10 @@ class ApiActor(Actor):
         application, refusals = create_app(self._services), RejectedRequestLog(self._services)
         self._server = ApiServer(application, sockets[0], settings.server.max_connections, behind, refusals)
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
-        self._commands = CommandLink(self._services, self._bridge)
+        services = self._services
+        self._password_resets = PasswordResetHandler(
+            services.store, services.attempts, services.publish, services.data, self._bridge
+        )
         self._door = None if behind else ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)
         self._services.on_max_connections = self._server.limit
@@ -77,7 +80,7 @@ class ApiActor(Actor):
             answer(Done())
         elif isinstance(message, SetSettings):
             self._services.reread(ApiSettings.from_plain(message.settings))
-        elif not (self._webhooks.receive(message, answer) or self._commands.receive(message, answer)):
+        elif not (self._webhooks.receive(message, answer) or self._password_resets.receive(message, answer)):
             refuse(sender, message, answer)
 
     def drain(self, seconds: float) -> None:

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.security.authentication import Caller
-from api.services.users import User
+from api.security.caller import Caller
+from api.security.users import User
 
 
 @dataclass(slots=True)

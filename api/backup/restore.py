@@ -20,10 +20,9 @@ from api.backup.current_state import Present, present
 from api.backup.differences import Difference, bodies_of, differences, of_keys, of_trail
 from api.backup.lost_secrets import LostSecret
 from api.backup.manifest import BadArchive, Manifest
-from api.operator.bootstrap import ADMINISTRATOR
-from api.security import tokens
-from api.services import users
-from api.services.api_keys import ApiKey
+from api.security import tokens, users
+from api.security.api_keys import ApiKey
+from api.security.users import ADMINISTRATOR
 from api.services.proxies import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over

@@ -15,7 +15,8 @@ import falcon
 from pydantic import BaseModel
 
 from api.errors import Invalid, TooBusy
-from api.http.body_limits import GATE, SMALL, BodyAwaited, BodyGate
+from api.http.body_limits import SMALL, BodyAwaited, BodyGate
+from api.http.environ import BODY_GATE
 from api.http.errors import ApiError, invalid
 from api.http.validation import validated
 
@@ -36,7 +37,7 @@ def read_body(request: falcon.Request, most: int = MAX_BODY) -> bytes:
 
     Raises `BodyAwaited` when it has not been read from the connection yet, and `TooBusy` when it can't be now.
     """
-    gate: BodyGate | None = request.env.get(GATE)
+    gate: BodyGate | None = request.env.get(BODY_GATE)
     if (request.content_length or 0) > most or (gate is not None and most <= SMALL):
         raise too_large(most)
     if gate is not None and not gate.body_is_here:

@@ -16,8 +16,6 @@ SMALL_TOTAL = 64 * 1024 * 1024
 """Bytes of small bodies that lie here at the same time, of all connections."""
 LARGE_TOTAL, LARGE_EACH = 64 * 1024 * 1024, 32 * 1024 * 1024
 """Bytes of larger ones: in all, and of one user."""
-GATE = "proxyfleet.body_gate"
-"""Key of the WSGI environment: the `BodyGate` of a request with a large body."""
 
 
 class BodyAwaited(Exception):

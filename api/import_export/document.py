@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.services.users import Email, NewPassword, Permissions, Role, Status, Username
+from api.security.users import Email, NewPassword, Permissions, Role, Status, Username
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
 from config.model.accounts import ACCOUNTS_MAX, AccountInput

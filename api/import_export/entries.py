@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from api.security.users import User
 from api.services.proxy_views import account_form
-from api.services.users import User
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import ProxyUpstream, shown
 from config.model.webhooks import WebhookRecord

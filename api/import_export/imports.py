@@ -33,13 +33,13 @@ from api.import_export.settings import default_timeout, plan_settings
 from api.import_export.state import read_state
 from api.import_export.users import plan_users
 from api.import_export.webhooks import plan_webhooks
-from api.operator.bootstrap import ADMINISTRATOR
-from api.services import api_keys, settings, users
-from api.services.api_keys import ApiKey
+from api.security import api_keys, users
+from api.security.api_keys import ApiKey
+from api.security.users import ADMINISTRATOR, User
+from api.services import settings
 from api.services.proxies import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
-from api.services.users import User
 from api.store import StoreError, Write
 from config.files.paths import forget_initial_password
 from config.model.proxies import ProxyRecord

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.errors import TooBusy
-from api.services import proxy_cache, settings, users, webhooks
+from api.security import users
+from api.security.users import User
+from api.services import proxy_cache, settings, webhooks
 from api.services.proxy_cache import StoredProxy
-from api.services.users import User
 from api.store import Document, Store
 from config.model.user_names import name_key
 from config.model.webhooks import WebhookRecord

@@ -10,7 +10,7 @@ from api.import_export.entries import user_entry
 from api.import_export.plan import Order, Problems, Step, Surroundings
 from api.import_export.state import State, StoredUser
 from api.security.permissions import ADMIN, holds
-from api.services.users import COLLECTION, OAuthLink, User
+from api.security.users import COLLECTION, OAuthLink, User
 from config.model.user_names import name_key, new_name
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness

@@ -20,8 +20,8 @@ from typing import Any
 
 from api.audit import origin
 from api.oauth.identity import Identity, IdentityRefused, domain_of, same_address
-from api.services import users
-from api.services.users import OAuthLink, User
+from api.security import users
+from api.security.users import OAuthLink, User
 from api.store import Store
 from config.model.user_names import new_name
 from config.passwords import hash_password

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+from api.call import Call, Document, Reply
 from api.errors import NotFound
-from api.http.call import Call, Document, Reply
 from api.openapi.document import build
 from api.operations.operation import NONE, V1, Operation, get, resource
 

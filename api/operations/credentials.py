@@ -18,8 +18,8 @@ from api.openapi.schemas.system import RotatedKey
 from api.operations.operation import ANY, BEARER, NONE, PERSON, V1, create, delete, get, post, resource
 from api.resources import api_keys as keys
 from api.resources import auth, oauth
+from api.security.api_keys import READ_ONLY_FIELDS, ApiKeyCreate, ApiKeyRotate
 from api.security.permissions import ADMIN
-from api.services.api_keys import READ_ONLY_FIELDS, ApiKeyCreate, ApiKeyRotate
 
 TABLE = (
     *resource(f"{V1}/auth")(

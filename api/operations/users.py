@@ -5,7 +5,7 @@ from __future__ import annotations
 from api.openapi.schemas.resources import Deleted, OneUser, Users
 from api.operations.operation import V1, create, delete, get, resource, update
 from api.resources import users as handlers
-from api.services.users import READ_ONLY_FIELDS, UserCreate, UserUpdate
+from api.security.users import READ_ONLY_FIELDS, UserCreate, UserUpdate
 
 _ONE = "/{user_id}"
 _READ_ONLY = READ_ONLY_FIELDS | {"username"}

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from api.audit.store import audited
-from api.services import users
+from api.security import users
+from api.security.new_passwords import check_strength, new_password
+from api.security.users import ADMINISTRATOR
 from api.store import StoreWriteError, open_store
 from config.files.durable import write_synced
 from config.files.paths import DataDir
-from config.weak_passwords import weakness
-
-ADMINISTRATOR = "admin"
-SHORTEST_PASSWORD = 8
-
-
-class WeakPassword(ValueError):
-    """The password that the operator chose is not 8 to 128 characters long, or is guessed at once."""
 
 
 def ensure_administrator(data: DataDir, password: str | None) -> str | None:
@@ -40,20 +33,6 @@ def ensure_administrator(data: DataDir, password: str | None) -> str | None:
         return chosen if password is None else None
     finally:
         store.close()
-
-
-def new_password() -> str:
-    """A random password of 120 bits."""
-    return secrets.token_urlsafe(15)
-
-
-def check_strength(password: str, username: str = ADMINISTRATOR) -> str:
-    """`password`, if it may be the one of `username`; else `WeakPassword`."""
-    if not SHORTEST_PASSWORD <= len(password) <= 128:
-        raise WeakPassword("the password must have 8 to 128 characters")
-    if (why := weakness(password, username)) is not None:
-        raise WeakPassword(f"the password {why}")
-    return password
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 from api.audit import Trail
 from api.audit.context import on_behalf_of
 from api.audit.store import audited
-from api.operator.bootstrap import ADMINISTRATOR
+from api.security import users
 from api.security.signing import SigningKeys
 from api.security.tokens import last_token_end
-from api.services import settings, users
+from api.security.users import ADMINISTRATOR
+from api.services import settings
 from api.services.password_reset import OPERATION, reset
 from api.store import StoreError, open_store
 from api.store.storage import parse

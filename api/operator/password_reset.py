@@ -1,5 +1,5 @@
-"""Asking the product that runs for a new password of a user, from the command line (`api.services.command_link`
-answers)."""
+"""Asking the product that runs for a new password of a user, from the command line (`api.services.password_reset`
+replies)."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from actors.forwarding.access.policy import without_address
 from actors.forwarding.explain import read_target
 from actors.forwarding.protocols.failures import Refused
 from api.bus_bridge import request
+from api.call import Call, Reply
 from api.errors import Invalid
-from api.http.call import Call, Reply
 from config.model import json_patterns
 from config.model.access import one_address
 from config.model.proxies import refuse_nulls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.messages.accounts import AccountState
-from api.http.call import Call, Reply
+from api.call import Call, Reply
 from api.services.accounts import find
 from api.services.proxy_cache import StoredProxy
 from api.services.proxy_views import account_form

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission, NotFound, Unauthenticated
-from api.http.call import Call, Reply
-from api.security.authentication import Caller
+from api.security import api_keys, users
+from api.security.caller import Caller
 from api.security.permissions import ADMIN, first_not_held
-from api.services import api_keys, users
 from api.store import NotStored, RevisionConflict, Write
 from config.text.formatting import timestamp_text
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from api.audit import Entry, Selection
-from api.http.call import Call, Reply
+from api.call import Call, Reply
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from config.text.formatting import timestamp_text
 

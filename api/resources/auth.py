@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
 
 from api.audit import origin
+from api.call import Call, Reply
 from api.errors import Unauthenticated
-from api.http.call import Call, Reply
-from api.security.authentication import Caller, expired
+from api.security import users
+from api.security.authentication import expired
+from api.security.caller import Caller
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
-from api.services import users
-from api.services.users import User
+from api.security.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
 from config.model.fields import refuse_nulls
 from config.text.formatting import timestamp_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from api.call import Call, Document, Reply
 from api.errors import Invalid, NotFound
-from api.http.call import Call, Document, Reply
 from api.http.query import Query, choice, text
 from api.services import client_snippets
 from api.services import pac as pac_file

@@ -17,8 +17,8 @@ from actors.bus.messages.forwarding import (
 )
 from actors.forwarding.connections.table import SORTS
 from api.bus_bridge import request
+from api.call import Call, Reply
 from api.errors import Invalid, NotFound
-from api.http.call import Call, Reply
 from api.http.query import Query, choice, integer, network, text
 from config.text.formatting import timestamp_text
 

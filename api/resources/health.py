@@ -15,8 +15,8 @@ import psutil
 
 from actors.bus.messages.events import WebhookSenderState
 from actors.bus.messages.fleet import Fleet as FleetMessage
+from api.call import Call, Reply
 from api.container import Services
-from api.http.call import Call, Reply
 from api.services import condition
 from api.services.runtime_view import NO_STATS
 from api.store import StoreError

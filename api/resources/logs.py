@@ -10,12 +10,12 @@ from typing import Any
 
 from actors.bus.messages.common import LOGS, Failed
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from api.call import Call, Document, Reply
+from api.concurrency_limit import Slot
 from api.errors import Invalid, PeerUnavailable
-from api.http.call import Call, Document, Reply
 from api.http.errors import internal
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
-from api.services.concurrency_limit import Slot
 from config.text.access_fields import PROXY_NAME
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text

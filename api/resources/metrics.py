@@ -7,8 +7,8 @@ from typing import Any
 
 from actors.bus.messages.common import METRICS
 from actors.metrics.catalogue import INTERVALS, NAMES
+from api.call import Call, Document, Reply
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
-from api.http.call import Call, Document, Reply
 from api.http.query import Query, choice, moment, text
 from api.services.metrics import Proxy, read_realtime, read_series
 from api.services.proxy_upstreams import ask_all_upstreams

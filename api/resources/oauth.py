@@ -8,16 +8,16 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from api.audit import origin
+from api.call import Call, Reply
 from api.container import Services
 from api.errors import Invalid, Unauthenticated
-from api.http.call import Call, Reply
 from api.http.query import Query, choice
 from api.oauth.identity import Identity, IdentityRefused
 from api.oauth.linking import METHOD, admit
 from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
-from api.services import users
+from api.security import users
 from config.model.fields import refuse_nulls
 from config.settings.oauth import OAuth2
 

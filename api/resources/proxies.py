@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
 
-from api.http.call import Call, Reply
+from api.call import Call, Reply
 from api.http.query import Query, choice, integer
 from api.services import proxy_views
 from api.services.proxy_cache import StoredProxy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.http.call import Call, Reply
+from api.call import Call, Reply
 from api.services.settings import Shown
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from api.call import Call, Reply
 from api.errors import Invalid
-from api.http.call import Call, Reply
 from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.export import export, export_with_secrets

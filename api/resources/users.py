@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import time
 
+from api.call import Call, Reply
 from api.errors import Denied, Invalid, MissingPermission, NotFound, StaleRevision, TooBusy
-from api.http.call import Call, Reply
-from api.operator.bootstrap import ADMINISTRATOR
-from api.security.authentication import Caller
+from api.security import api_keys, users
+from api.security.caller import Caller
 from api.security.permissions import ADMIN, AUDITOR, first_not_held, holds
-from api.services import api_keys, users
+from api.security.users import ADMINISTRATOR, User, UserUpdate
 from api.services.revocation import commit_and_revoke
-from api.services.users import User, UserUpdate
 from api.store import Document, Store, Write
-from api.unchanged import is_same
+from api.store.records import is_same
 from config.files.paths import forget_initial_password
 from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness

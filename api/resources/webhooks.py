@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from actors.bus.messages.webhooks import Delivery, DeliveryAttempt, QueryDeliveries, WebhookStatus
+from api.call import Call, Reply
 from api.errors import MissingPermission
-from api.http.call import Call, Reply
 from api.http.query import Query, choice, integer
 from api.services.webhooks import StoredWebhook
 from config.model.webhooks import MASK, WebhookRecord, masked_url, tells_of_people

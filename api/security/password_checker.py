@@ -16,8 +16,8 @@ import subprocess
 import sys
 import threading
 
-from api.server.cpu_affinity import allowed
-from api.services.concurrency_limit import ConcurrencyLimit
+from api.concurrency_limit import ConcurrencyLimit
+from api.cpu_affinity import allowed
 from config.passwords import check_prehashed, prehashed
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,9 @@ from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.registry import BACKLOG
 from actors.throttled_log import ThrottledLog
+from api.concurrency_limit import EXPORTS_MAX, TAILS_MAX
 from api.http.body import MAX_BODY
-from api.http.call import AFTER
+from api.http.environ import AFTER_RESPONSE
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel
 from api.server.connection_limits import per_address
@@ -33,7 +34,6 @@ from api.server.draining_listener import DrainingListener
 from api.server.parser import Bodies
 from api.server.rejected_requests import Refused
 from api.server.tasks import MAX_HEAD
-from api.services.concurrency_limit import EXPORTS_MAX, TAILS_MAX
 
 log = logging.getLogger(__name__)
 logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue of a few requests is nobody's business
@@ -174,7 +174,7 @@ class _Telling:
 
 
 def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
-    then = environ.get(AFTER)
+    then = environ.get(AFTER_RESPONSE)
     return body if then is None else _Telling(body, then)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 from waitress.task import ErrorTask, WSGITask
 
 from api.http.body import MAX_BODY, MAX_IMPORT, RETRY_AFTER
-from api.http.body_limits import GATE
-from api.http.call import AFTER
 from api.http.client import request_id
+from api.http.environ import AFTER_RESPONSE, BODY_GATE
 from api.http.errors import INVALID_REQUEST, envelope_bytes
 from api.server.header_case import spelled
 from api.server.rejected_requests import Refused
@@ -92,11 +91,13 @@ class Answer(WSGITask):  # type: ignore[misc]
     def get_environment(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environment()
         if self.request.gate is not None:
-            environ[GATE] = self.request.gate
+            environ[BODY_GATE] = self.request.gate
         return environ
 
     def build_response_header(self) -> bytes:
-        leaves = self.environ is not None and AFTER in self.environ  # it is by this very answer that the API moves
+        leaves = (
+            self.environ is not None and AFTER_RESPONSE in self.environ
+        )  # it is by this very answer that the API moves
         if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
         return spelled(super().build_response_header())

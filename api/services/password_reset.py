@@ -1,20 +1,33 @@
 """A new password for a user who has lost theirs, given from the command line on the product's machine.
 
-The running API does it with its own store (`api.services.command_link`), an offline command with one that it opens
-itself.
+The running API does it with its own store (`PasswordResetHandler`), an offline command with one that it opens itself.
+Nobody signs in for it: the run directory, which belongs to the product's own user (0700), is the protection.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
+from actors.bus.mailbox import Answer
+from actors.bus.messages.common import Failed
+from actors.bus.messages.users import PasswordReset, ResetPassword
 from api.audit import AuditedStore
-from api.operator.bootstrap import check_strength, new_password
-from api.services import users
+from api.audit.context import on_behalf_of
+from api.bus_bridge import LoopBridge
+from api.security import users
+from api.security.login_throttle import Attempts
+from api.security.new_passwords import WeakPassword, check_strength, new_password
+from api.security.users import ADMINISTRATOR, User
 from api.services.revocation import commit_and_revoke
-from api.services.users import User
-from api.store import Store, Write
+from api.store import Store, StoreError, Write
+from config.files.paths import DataDir, forget_initial_password
 from config.passwords import hash_password
+
+log = logging.getLogger(__name__)
 
 OPERATION = "reset-password"
 """What the audit trail calls it."""
@@ -28,7 +41,7 @@ def reset(store: AuditedStore, username: str, password: str | None) -> tuple[Use
     """Give a user a new password, a random one when `password` is None, and end all their sign-ins in the same step.
 
     Returns the user as stored, and the password. A disabled user stays disabled. Raises `UnknownUser`,
-    `first_start.WeakPassword`, `StoreError`.
+    `WeakPassword`, `StoreError`.
     """
     known = _user(store, username)
     chosen = new_password() if password is None else check_strength(password, known.username)
@@ -46,3 +59,55 @@ def _user(store: Store, username: str) -> User:
         known = sorted(document.body["username"] for document in store.find(users.COLLECTION))
         raise UnknownUser(f"there is no user {username!r}; users: {', '.join(known) or 'none'}")
     return user
+
+
+class PasswordResetHandler:
+    """For the loop thread of the API's process."""
+
+    def __init__(
+        self,
+        store: AuditedStore,
+        attempts: Attempts,
+        publish: Callable[[str, dict[str, Any]], None],
+        data: DataDir,
+        bridge: LoopBridge,
+    ) -> None:
+        self._store = store
+        self._attempts = attempts
+        self._publish = publish
+        self._data = data
+        self._bridge = bridge
+
+    def receive(self, message: Any, answer: Answer) -> bool:
+        """Take a message of the command line; False when it is none."""
+        if not isinstance(message, ResetPassword):
+            return False
+        # A new password is hashed and waits for the disk, which the loop's own thread must not do.
+        threading.Thread(target=self._answer, args=(message, answer), name="reset-password", daemon=True).start()
+        return True
+
+    def _answer(self, message: ResetPassword, answer: Answer) -> None:
+        reply = self._reset(message)
+        self._bridge.call(lambda: answer(reply))
+
+    def _reset(self, message: ResetPassword) -> PasswordReset | Failed:
+        try:
+            with on_behalf_of("command_line", OPERATION):
+                user, password = reset(self._store, message.username, message.password)
+                self._after(user)
+        except UnknownUser as error:
+            return Failed(str(error), "username")
+        except (WeakPassword, StoreError) as error:
+            return Failed(str(error))
+        return PasswordReset(user.status != "active", password)
+
+    def _after(self, user: User) -> None:
+        """The password is stored: what else comes with another one."""
+        self._attempts.forget(user.username)
+        self._publish("user.updated", users.about(user))
+        log.warning("the password of %s was reset from the command line", user.username)
+        if user.username == ADMINISTRATOR:
+            try:
+                forget_initial_password(self._data)
+            except OSError as error:
+                log.error("cannot remove the file with the first password: %s", error)

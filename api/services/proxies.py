@@ -36,7 +36,7 @@ from api.services.proxy_upstreams import upstreams_spec, with_parents
 from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
-from api.unchanged import is_same
+from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.access import ProxyAccess
 from config.model.accounts import ProxyAccount, ProxyLimits

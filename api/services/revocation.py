@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from api.security import tokens
-from api.services import api_keys
-from api.services.api_keys import ApiKey
+from api.security import api_keys, tokens
+from api.security.api_keys import ApiKey
 from api.store import NotStored, Store, Write
 
 

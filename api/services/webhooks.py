@@ -34,7 +34,7 @@ from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, StaleRevision
 from api.services.condition import Flaw, of_webhooks
 from api.store import Document, NotStored, RevisionConflict, Store, StoreWriteError
-from api.unchanged import is_same
+from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import (
     HEADER_PURPOSE,

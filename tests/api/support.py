@@ -36,9 +36,9 @@ from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 from api.app import create_app
 from api.container import ApiSettings, Services
+from api.security import users
 from api.security.signing import SigningKeys
-from api.services import users
-from api.services.users import User, UserCreate
+from api.security.users import User, UserCreate
 from api.store import TinyStore, open_store
 from config.files.paths import DataDir, open_data_dir
 from config.settings.runtime import Stored, overlay

@@ -15,9 +15,8 @@ import pytest
 from api.app import OPERATIONS
 from api.container import ApiSettings
 from api.operations import ANY, BEARER, NONE, PERSON, Operation
-from api.security import authentication, password_checker, tokens
+from api.security import api_keys, authentication, password_checker, tokens, users
 from api.security.permissions import PERMISSIONS
-from api.services import api_keys, users
 from config import passwords
 from config.passwords import hash_password
 from config.settings.settings import Auth

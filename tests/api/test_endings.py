@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.operator.offline import reset_password
-from api.services.users import User
+from api.security.users import User
 from api.store import StoreWriteError, TinyStore, Write, open_store
 from tests.api.support import PASSWORD, Api
 

@@ -12,7 +12,7 @@ from actors.bus.messages.common import SUPERVISOR, WEBHOOKS
 from actors.bus.messages.fleet import CancelListeners, ReplaceProxies
 from actors.bus.messages.webhooks import SetWebhooks
 from api.import_export import sealed_secrets
-from api.services import users
+from api.security import users
 from api.store import StoreWriteError
 from config.passwords import check_password
 from tests.api.importing import (

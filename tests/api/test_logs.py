@@ -10,11 +10,11 @@ import pytest
 
 from actors.bus.messages.common import LOGS, Failed, Unreachable
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
+from api.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from api.errors import PeerUnavailable, TooBusy
 from api.resources.logs import NDJSON
 from api.security.password_checker import AT_ONCE
 from api.server.http_server import THREADS
-from api.services.concurrency_limit import EXPORTS_EACH, EXPORTS_MAX, TAILS_EACH, TAILS_MAX, ConcurrencyLimit
 from config.text.access_fields import ACCESS_FIELDS
 from tests.api.support import Api, error_of
 from tests.kit.records import row

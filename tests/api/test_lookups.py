@@ -8,8 +8,8 @@ import pytest
 
 from api.errors import TooBusy
 from api.import_export import state
-from api.services import users
-from api.services.api_keys import LAST_USED_STEP, LastUsed, load
+from api.security import users
+from api.security.api_keys import LAST_USED_STEP, LastUsed, load
 from tests.api.support import PROXY, Api, error_of
 
 

@@ -11,8 +11,8 @@ import pytest
 from api.container import ApiSettings
 from api.oauth.identity import Identity, same_address
 from api.oauth.linking import mapped_role
-from api.services import users
-from api.services.users import User
+from api.security import users
+from api.security.users import User
 from config.settings.settings import Auth
 from tests.api.fake_provider import REDIRECT, FakeProvider, Make, begin, finish, sign_in
 from tests.api.support import PASSWORD, QUIET, Api, error_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from actors.net.descriptor_exhaustion import BREATHER
-from api.http.call import AFTER
+from api.http.environ import AFTER_RESPONSE
 from api.server.http_server import ApiServer
 from tests.api.poverty import Poor
 from tests.kit.wait import wait_until
@@ -35,7 +35,7 @@ class Application:
             return self.body(environ)
         start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
         if self.after is not None:
-            environ[AFTER] = self.after
+            environ[AFTER_RESPONSE] = self.after
         return [environ["SERVER_PORT"].encode()]
 
 

@@ -24,9 +24,8 @@ from api.backup import atomic_swap, restore, sealed_keys, snapshot, target
 from api.backup.archive import opened
 from api.backup.manifest import BadArchive
 from api.cli.local import restore as restore_command
-from api.operator.bootstrap import ADMINISTRATOR
-from api.security import tokens
-from api.services import users
+from api.security import tokens, users
+from api.security.users import ADMINISTRATOR
 from api.store import StoreDamaged, open_store
 from api.store.commit_journal import complete
 from api.store.storage import compose

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.services import users
+from api.security import users
 from api.store import open_store
 from config.passwords import check_password
 from tests.cli.sites import Site

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from api.http.query import network
 from api.resources.access import ExplainBody
+from api.security.users import Username as PersonName
 from api.services.proxy_test.tester import test_target as read_web_url
-from api.services.users import Username as PersonName
 from config.model import json_patterns, webhooks
 from config.model.access import read_destination, read_network
 from config.model.accounts import AccountName, Bandwidth

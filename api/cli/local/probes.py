@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from actors.supervision.listeners.registry import ListenError, listen
-from api.operator.bootstrap import WeakPassword, check_strength
+from api.security.new_passwords import WeakPassword, check_strength
 from config.files.certificates import CertificateError, server_context, unusable_file
 from config.files.paths import DataDir, unwritable
 from config.model.proxies import ProxyRecord

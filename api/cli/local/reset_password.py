@@ -83,8 +83,8 @@ def _by_asking(run: RunDir, user: str, chosen: str | None) -> tuple[str, bool]:
 
 def _in_data(config: Path | None, data_dir: Path | None, user: str, chosen: str | None) -> tuple[str, bool]:
     """As `_by_asking`, in the data of a product that is stopped."""
-    from api.operator.bootstrap import WeakPassword
     from api.operator.offline import is_disabled, reset_password
+    from api.security.new_passwords import WeakPassword
     from api.store import StoreError
 
     with locked_data(config, data_dir) as data:

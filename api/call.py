@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 
 from api.container import Services
 from api.errors import Unauthenticated
-from api.security.authentication import Caller
+from api.security.caller import Caller
 
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"', re.ASCII)
-
-AFTER = "proxyfleet.after"
-"""Key of the WSGI environment: a function that the server calls when it has written the answer."""
 
 
 @dataclass(frozen=True, slots=True)

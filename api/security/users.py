@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, mo
 
 from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
-from api.store.document_cache import REMEMBERED, Loaded
+from api.store.records import REMEMBERED, Loaded
 from config.model import json_patterns
 from config.model.proxies import plain_text, refuse_nulls
 from config.model.user_names import name_key, new_name
@@ -22,6 +22,8 @@ from config.text.formatting import timestamp_text
 from config.weak_passwords import weakness
 
 COLLECTION = "users"
+ADMINISTRATOR = "admin"
+"""The name of the user that the first start creates."""
 
 one_change = threading.Lock()
 """Held by whoever changes a user or issues a token for one. Names are unique, there is a last administrator, and no

@@ -1,4 +1,4 @@
-"""Documents as objects, made once for each revision: most requests need the same few users and keys."""
+"""Documents as objects: made once for each revision, since most requests need the same few users and keys; compared."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from pydantic import BaseModel
+
 from api.store.interface import Document, Store
 
 T = TypeVar("T")
+
+_BOOKKEEPING = {"updated_at"}
 
 REMEMBERED = 10_000
 """Objects of a store; with more of them all are forgotten, which costs no more than a moment's work."""
@@ -41,3 +45,11 @@ class Loaded(Generic[T]):
         loaded = self._load(document)
         known[identifier] = (document.revision, loaded)
         return loaded
+
+
+def is_same(before: BaseModel, after: BaseModel) -> bool:
+    """Whether two records of one document differ in nothing but the time of the change.
+
+    Such a change is none: the document keeps its revision (its ETag) and `updated_at`, and no event is published.
+    """
+    return before.model_dump(mode="json", exclude=_BOOKKEEPING) == after.model_dump(mode="json", exclude=_BOOKKEEPING)

@@ -27,9 +27,9 @@ from pydantic import (
     model_validator,
 )
 
-from api.services.users import Permissions
+from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
-from api.store.document_cache import Loaded
+from api.store.records import Loaded
 from config.model import json_patterns
 from config.model.access import read_network
 from config.model.proxies import Name, refuse_nulls

@@ -11,9 +11,9 @@ import pytest
 
 from actors.bus.messages.common import Done, Failed
 from actors.bus.messages.users import PasswordReset, ResetPassword
-from api.services import users
-from api.services.command_link import CommandLink
-from api.services.users import User
+from api.security import users
+from api.security.users import User
+from api.services.password_reset import PasswordResetHandler
 from api.store import StoreWriteError
 from tests.api.support import PASSWORD, Api
 
@@ -28,10 +28,16 @@ class StandIn:
         function()
 
 
+def handler(api: Api) -> PasswordResetHandler:
+    services = api.services
+    bridge: Any = StandIn()
+    return PasswordResetHandler(services.store, services.attempts, services.publish, services.data, bridge)
+
+
 def ask(api: Api, message: Any) -> Any:
     """The reply of the API to a message of the command line."""
     replies: queue.Queue[Any] = queue.Queue()
-    assert CommandLink(api.services, StandIn()).receive(message, replies.put)  # type: ignore[arg-type]
+    assert handler(api).receive(message, replies.put)
     return replies.get(timeout=LONG)
 
 
@@ -116,7 +122,7 @@ def test_who_is_disabled_stays_so_and_the_reply_says_it(api: Api, ada: User) -> 
 
 
 def test_what_is_no_message_of_the_command_line_is_left_to_others(api: Api) -> None:
-    assert not CommandLink(api.services, StandIn()).receive(Done(), lambda _reply: None)  # type: ignore[arg-type]
+    assert not handler(api).receive(Done(), lambda _reply: None)
 
 
 def test_a_reset_is_published_as_the_command_lines(api: Api, ada: User) -> None:

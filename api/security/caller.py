@@ -1,0 +1,56 @@
+"""Who made a request, and what that allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from api.security.api_keys import ApiKey
+from api.security.permissions import ROLES, holds
+from api.security.tokens import Claims
+from api.security.users import User
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who made a request, by which credential. `key` or `claims` is set, or neither with HTTP Basic."""
+
+    user: User
+    key: ApiKey | None = None
+    claims: Claims | None = None
+
+    @property
+    def method(self) -> str:
+        """`api_key`, `bearer` or `basic`."""
+        return "api_key" if self.key else "bearer" if self.claims else "basic"
+
+    @property
+    def identity(self) -> str:
+        """Whose rate limit this counts for."""
+        return self.key.id if self.key else self.user.id
+
+    @property
+    def interactive(self) -> bool:
+        """Whether an interactive session made the request, whose rates count apart."""
+        return self.claims is not None and self.claims.session is not None
+
+    def may(self, permission: str) -> bool:
+        """A key never has more than its owner has at this moment."""
+        by_key = self.key is None or holds(self.key.permissions, permission)
+        return by_key and holds(self.user.granted(), permission)
+
+    def acts_as(self, role: str) -> bool:
+        """Whether this is the role in full; a credential that lacks something of a role isn't the role."""
+        return self.user.role == role and all(self.may(each) for each in ROLES[role])
+
+    @property
+    def scope(self) -> frozenset[str] | None:
+        """The proxies that this credential is restricted to; None: all."""
+        if self.key is None or self.key.scope is None or self.key.scope.proxies is None:
+            return None
+        return frozenset(self.key.scope.proxies)
+
+    def permissions(self) -> list[str]:
+        """What this credential may do."""
+        if self.key is None:
+            return list(self.user.granted())
+        return [each for each in self.key.permissions if holds(self.user.granted(), each)]
