@@ -1,5 +1,4 @@
 """Deadlines of many connections at next to no cost: a wheel of quarter-second slots, running only while it has entries.
-entries.
 
 A connection moves its `deadline` as often as it likes. It is checked only when the slot that it was scheduled for
 comes up, and then expires or is scheduled again. Each connection is in one slot at most. None expires before its
