@@ -17,7 +17,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.registry import turned_away
+from actors.forwarding.protocols.registry import rejection_reply
 from actors.forwarding.reporting import trace
 from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
 from actors.net.proxy_protocol import Ends, Header
@@ -182,7 +182,7 @@ class Acceptor:
         self._loop.watch(sock.fileno(), EDGE, lambda _mask: None)
         policy = context.policy
         try:
-            sock.send(turned_away(policy.protocol, failure, policy.session.date(self._loop.now)))
+            sock.send(rejection_reply(policy.protocol, failure, policy.session.date(self._loop.now)))
         except OSError as error:
             log.debug("a rejected client has gone: %s", error)
         context.lingering.close(sock, self._last_ip)

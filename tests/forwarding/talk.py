@@ -10,6 +10,9 @@ from actors.forwarding.protocols.commands import Command, ToClient, ToOrigin
 class Heard(Protocol):
     """What all sessions hear."""
 
+    @property
+    def closed(self) -> bool: ...
+
     def receive_from_client(self, data: bytes, now: float) -> list[Command]: ...
 
 
@@ -22,7 +25,10 @@ class Conversation:
         self.out: list[Command] = []
 
     def client(self, *pieces: bytes) -> Self:
+        """Bytes of the client, up to the end of the session: no driver reads for one that has closed."""
         for piece in pieces:
+            if self._heard.closed:
+                break
             self.out += self._heard.receive_from_client(piece, self.now)
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_large_head_and_its_answer_and_requests_behind_it_are_held_within_256_
 
 
 def test_thousands_of_refused_requests_in_one_piece_get_one_answer() -> None:
-    session = HttpSession(POLICY, 0.0)
+    session = HttpSession(replace(POLICY, wants_credentials=True), 0.0)
     session.receive_from_client(GET * 1000, 0.0)
     commands = session.authorized(None, 0.0)
     assert sum(len(getattr(command, "data", b"")) for command in commands) < 1000

@@ -20,7 +20,9 @@ from actors.forwarding.protocols.commands import (
     Report,
     Tunnel,
 )
-from actors.forwarding.protocols.http.session import EMPTY_LINES_MAX, Phase
+from actors.forwarding.protocols.http.session_buffer import EMPTY_LINES_MAX
+from actors.forwarding.protocols.http.states import Phase
+from actors.forwarding.protocols.state_machine import IllegalEventError
 from tests.forwarding.conversation import GET, OK, Talk, exchange
 
 # --- forward requests ---
@@ -324,7 +326,9 @@ def test_what_is_not_http_is_400_and_closed() -> None:
     assert talk.to_client.startswith(b"HTTP/1.1 400 ")
     assert b"Proxy-Status: proxyfleet; error=http_request_error" in talk.to_client
     assert talk.out[-1] == CloseClient()
-    assert talk.client(GET).kinds.count("Open") == 0
+    with pytest.raises(IllegalEventError):
+        talk.session.receive_from_client(GET, 0.0)
+    assert "Open" not in talk.kinds
 
 
 def test_a_request_that_has_passed_here_is_a_loop() -> None:

@@ -23,7 +23,8 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.session_config import Policy
-from actors.forwarding.protocols.socks.session import HELD_MAX, Phase, SocksSession
+from actors.forwarding.protocols.socks.session import HELD_MAX, SocksSession
+from actors.forwarding.protocols.socks.states import Phase
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.forwarding.talk import Conversation

@@ -17,7 +17,7 @@ _SESSIONS: dict[str, Callable[[Policy, float], Session]] = {
     "socks4": v4.Socks4Session,
     "socks5": v5.Socks5Session,
 }
-_TURNED_AWAY = {"socks4": v4.TURNED_AWAY, "socks5": v5.TURNED_AWAY}
+_REJECTIONS = {"socks4": v4.REJECTION, "socks5": v5.REJECTION}
 
 
 def new_session(protocol: str, policy: Policy, now: float) -> Session:
@@ -25,6 +25,6 @@ def new_session(protocol: str, policy: Policy, now: float) -> Session:
     return _SESSIONS[protocol](policy, now)
 
 
-def turned_away(protocol: str, failure: Failure, date: bytes) -> bytes:
+def rejection_reply(protocol: str, failure: Failure, date: bytes) -> bytes:
     """The last word to a client that is not served, and has not been read; `date` is the line for HTTP."""
-    return _TURNED_AWAY.get(protocol) or dated(error_response(failure, keep_alive=False), date)
+    return _REJECTIONS.get(protocol) or dated(error_response(failure, keep_alive=False), date)

@@ -1,21 +1,12 @@
-"""One request and its answer: what is passed on in each direction, and when each is complete.
+"""One request and its response: what is passed on in each direction, and when each is complete.
 
-The request's side and the answer's side move independently (RFC 9112 9.3.2 allows an answer before the request has
-ended). The answer's side is
-
-======== =================================================== ==================================================
-stage    what the origin's next bytes are                    left by
-======== =================================================== ==================================================
-AWAITED  a head; interim ones pass and change nothing        a final head: BODY or COMPLETE; 101: SWITCHED
-BODY     content, framed as the head says                    the end of the body: COMPLETE
-COMPLETE nothing: what comes is not ours                     (for good)
-SWITCHED another protocol's                                  (for good)
-======== =================================================== ==================================================
+The two sides move independently (RFC 9112 9.3.2 allows a response before the request has ended). `states` has the table
+of the response's stages. The request's side is its body: `request_body` is None before it and once it has passed, and
+passing on content then raises `IllegalEventError`.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from actors.forwarding.protocols import failures
@@ -47,7 +38,9 @@ from actors.forwarding.protocols.http.head_cache import (
 )
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
 from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, answer_to_client, request_to_parent
+from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
+from actors.forwarding.protocols.state_machine import IllegalEventError
 
 RELAY_MIN: Final = 128 * 1024
 """Bytes of a counted body still to come from which on the kernel moves them; below, two system calls less win."""
@@ -61,14 +54,7 @@ PARENTS_TRIED: Final = 3
 _RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
 
-
-class Stage(Enum):
-    """Where the answer is; the table is in the module's docstring."""
-
-    AWAITED = "awaited"
-    BODY = "body"
-    COMPLETE = "complete"
-    SWITCHED = "switched"
+_HEAD, _END = Part.HEAD, Part.END
 
 
 class Exchange:
@@ -127,7 +113,7 @@ class Exchange:
         self.bytes_in = size
         self.bytes_out = 0
         self.answer: ResponseHead | None = None
-        self.stage = Stage.AWAITED
+        self.stage = AWAITED
         self.persists = False
         self.reused = False
         self.rest = b""
@@ -182,7 +168,8 @@ class Exchange:
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
         """Pass on bytes of the body; what is behind its end comes back. Raises `Refused`."""
         body = self.request_body
-        assert body is not None
+        if body is None:
+            raise IllegalEventError(Phase.EXCHANGE, Event.CLIENT_DATA)
         content, rest = body.feed(data)
         self.bytes_in += len(data) - len(rest)
         coded = content if isinstance(body, ContentLengthBody) else chunk(content)
@@ -204,7 +191,8 @@ class Exchange:
     def request_relayed(self, count: int) -> None:
         """So many bytes of the body have been moved by the kernel."""
         body = self.request_body
-        assert isinstance(body, ContentLengthBody)
+        if not isinstance(body, ContentLengthBody):
+            raise IllegalEventError(Phase.EXCHANGE, Event.REQUEST_RELAYED)
         body.remaining -= count
         self.bytes_in += count
         if body.complete:
@@ -218,32 +206,34 @@ class Exchange:
 
         What is behind the answer's end is left in `rest`. Raises `Refused` (502).
         """
-        if self.stage is Stage.BODY:
-            self._content(data, b"", out)
-        elif self.stage is Stage.AWAITED:
+        body = self._answer_body
+        if body is not None and self.stage is BODY:
+            self._content(body, data, b"", out)
+        elif self.stage is AWAITED:
             self._heads(data, now, may_persist, out)
         else:
             self.rest += data
 
     def relayed(self, count: int) -> None:
         """So many bytes of the answer's body have been moved by the kernel."""
+        self.stage = STAGES[self.stage][Part.RELAYED]
         self.bytes_out += count
         body = self._answer_body
         if isinstance(body, ContentLengthBody):
             body.remaining -= count
             if body.complete:
-                self.stage = Stage.COMPLETE
+                self.stage = STAGES[self.stage][_END]
 
     def origin_ended(self) -> bool:
         """The origin has closed. Is the answer complete with that?"""
-        if self.stage is Stage.BODY and isinstance(self._answer_body, CloseDelimitedBody):
-            self.stage = Stage.COMPLETE
-        return self.stage is Stage.COMPLETE
+        if self.stage is BODY and isinstance(self._answer_body, CloseDelimitedBody):
+            self.stage = STAGES[self.stage][_END]
+        return self.stage is COMPLETE
 
     @property
     def untouched(self) -> bool:
         """Has the origin said nothing at all, on a connection that may have been dead already?"""
-        return self.reused and self.stage is Stage.AWAITED and not self._answer_in and not self._interim
+        return self.reused and self.stage is AWAITED and not self._answer_in and not self._interim
 
     @property
     def origin_persists(self) -> bool:
@@ -295,7 +285,7 @@ class Exchange:
     def _heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
         """Take the heads that are there."""
         held = self._held(data) if self._answer_in else data
-        while self.stage is Stage.AWAITED:
+        while self.stage is AWAITED:
             end = self._head_end(held)
             if end < 0:
                 self._answer_in = held
@@ -341,7 +331,7 @@ class Exchange:
             raise failures.bad_answer("the origin switches protocols before it has the request")
         self.answer = answer
         self.answered = now
-        self.stage = Stage.SWITCHED
+        self.stage = STAGES[self.stage][Part.SWITCH]
         self.say(answer_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
 
     def _begin_answer(
@@ -368,13 +358,13 @@ class Exchange:
         let_go(self.head)
         let_go(answer)
         if body is None:
-            self.stage = Stage.COMPLETE
+            self.stage = STAGES[self.stage][Part.HEAD_ALONE]
             self.rest = data
             self.say(start, out)
         else:
-            self.stage = Stage.BODY
+            self.stage = STAGES[self.stage][_HEAD]
             self._answer_body = body
-            self._content(data, start, out)
+            self._content(body, data, start, out)
 
     def _body_of(self, answer: ResponseHead) -> Body | None:
         """The answer's body (RFC 9112 6.3); None when it has none."""
@@ -387,10 +377,8 @@ class Exchange:
             return CloseDelimitedBody()
         return ContentLengthBody(length) if length else None
 
-    def _content(self, data: bytes, start: bytes, out: list[Command]) -> None:
+    def _content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""
-        body = self._answer_body
-        assert body is not None
         if data:
             try:
                 content, self.rest = body.feed(data)
@@ -398,7 +386,7 @@ class Exchange:
                 raise failures.bad_answer(refused.failure.detail) from None
             start += chunk(content) if self._recoded else content
         if body.complete:
-            self.stage = Stage.COMPLETE
+            self.stage = STAGES[self.stage][_END]
             self.say(start + LAST_CHUNK if self._recoded else start, out)
             return
         self.say(start, out)

@@ -1,24 +1,14 @@
-"""The conversation on one client connection, without sockets: a sequence of exchanges, perhaps ending in a tunnel.
+"""The session on one client connection that speaks HTTP, without sockets: a sequence of exchanges, perhaps a tunnel.
 
-========== ============================================ ===================================================
-phase      waits for                                    and then
-========== ============================================ ===================================================
-IDLE       the first byte of a head                     HEAD; the end of the connection is fine here
-HEAD       the rest of the head                         AUTHORIZE or OPEN; 400, 408, 431 and close
-AUTHORIZE  `authorized`                                 OPEN, or 407
-OPEN       `opened`, `failed`                           EXCHANGE, TUNNEL; or an error answer
-EXCHANGE   the answer, and meanwhile the rest of the    IDLE when both sides may go on, else CLOSED;
-           request's body                               TUNNEL after 101; OPEN again when a reused
-                                                        connection was dead
-TUNNEL     nothing: the driver joins both sides         (for good)
-CLOSED     nothing                                      (for good)
-========== ============================================ ===================================================
-
-Every input takes the time and gives a list of commands. `deadline` is when `timed_out` is to be called, and
-`reads_client`, `reads_origin` say whether bytes of that side are wanted now: back-pressure is the answer no.
+`states` has the table that it runs on: every input, and what the session concludes from it, is an event of the table,
+and nothing else changes the phase. Every input takes the time and returns a list of commands. `deadline` is when
+`timed_out` is to be called; `reads_client` and `reads_origin` say whether bytes of that side are wanted now, which is
+the back-pressure.
 """
 
 from __future__ import annotations
+
+from typing import Final, cast
 
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
@@ -34,83 +24,161 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure, ParentRefusesUs, Refused, error_response
 from actors.forwarding.protocols.http.basic_auth import read_basic
-from actors.forwarding.protocols.http.conversation import Conversation, Phase
 from actors.forwarding.protocols.http.date_header import dated
-from actors.forwarding.protocols.http.exchange import Exchange, Stage
+from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
-from actors.forwarding.protocols.http.head_parser import RequestHead, find_end
+from actors.forwarding.protocols.http.head_parser import RequestHead
 from actors.forwarding.protocols.http.head_rewriting import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED
+from actors.forwarding.protocols.http.session_buffer import SessionBuffer
+from actors.forwarding.protocols.http.states import (
+    AUTHORIZE,
+    AWAITED,
+    BODY,
+    CLOSED,
+    COMPLETE,
+    EXCHANGE,
+    HEAD,
+    IDLE,
+    OPEN,
+    SWITCHED,
+    TRANSITIONS,
+    Event,
+)
 from actors.forwarding.protocols.http.via import passed_here
+from actors.forwarding.protocols.session_config import Policy
 
-EMPTY_LINES_MAX = 8
-"""Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
+# The events of each request; through the class they cost more than the look-up (see `state_machine`).
+_CLIENT_DATA, _HEAD_BEGINS, _REQUEST = Event.CLIENT_DATA, Event.HEAD_BEGINS, Event.REQUEST
+_OPENED, _ORIGIN_DATA, _DONE = Event.OPENED, Event.ORIGIN_DATA, Event.DONE
+
+_NO_EXCHANGE: Final = cast("Exchange", None)
+"""Before a head is whole and after its exchange. The table admits no event there that would need an exchange."""
 
 
-class HttpSession(Conversation):
+class HttpSession(SessionBuffer):
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
 
-    __slots__ = ()
+    __slots__ = ("_client_ended", "_exchange", "_is_last", "_policy", "_started", "deadline", "has_request", "phase")
+
+    def __init__(self, policy: Policy, now: float) -> None:
+        super().__init__()
+        self._policy = policy
+        self.phase = IDLE
+        self.deadline = now + policy.handshake_timeout
+        self.has_request = False
+        self._started = now
+        self._client_ended = False
+        self._is_last = False
+        self._exchange = _NO_EXCHANGE
+
+    # --- what the driver asks ---
+
+    @property
+    def reads_client(self) -> bool:
+        """True while bytes of the client are wanted."""
+        phase = self.phase
+        if self._client_ended or phase is CLOSED:
+            return False
+        if phase is EXCHANGE and self._exchange.request_body is not None:
+            return self._exchange.takes_content
+        if phase is IDLE or phase is HEAD:
+            return self._has_room
+        return not self._in  # what is behind a request waits in the kernel, but for one read
+
+    @property
+    def reads_origin(self) -> bool:
+        """True while bytes of the origin are wanted."""
+        return self.phase is EXCHANGE
+
+    @property
+    def closed(self) -> bool:
+        """True once the session has ended with the client's connection."""
+        return self.phase is CLOSED
+
+    @property
+    def authorizing(self) -> bool:
+        """True while `authorized` is awaited."""
+        return self.phase is AUTHORIZE
+
+    @property
+    def opening(self) -> bool:
+        """True while `opened` or `failed` is awaited."""
+        return self.phase is OPEN
+
+    @property
+    def idle(self) -> bool:
+        """True between two exchanges."""
+        return self.phase is IDLE
+
+    def note_progress(self, now: float) -> None:
+        """Bytes have moved on their way to the client, so the deadline of silence is put off."""
+        if self.phase is not HEAD:  # a head has an absolute deadline
+            self.deadline = max(self.deadline, now + self._policy.timeout)
+
+    def disable_keep_alive(self) -> None:
+        """Close the client's connection after the exchange that is under way."""
+        self._is_last = True
+
+    def adopt(self, policy: Policy) -> None:
+        """Use this configuration from the next request on."""
+        self._policy = policy
 
     # --- the client ---
 
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
         """Bytes of the client; `b""` for the end of what it sends."""
         out: list[Command] = []
-        exchange = self._exchange
         if not data:
             self._end_of_client(out, now)
-        elif self.phase is Phase.EXCHANGE and exchange is not None and exchange.request_body is not None:
-            self._request_content(exchange, data, out, now)
+            return out
+        phase = self.phase = TRANSITIONS[self.phase][_CLIENT_DATA]
+        if phase is EXCHANGE and self._exchange.request_body is not None:
+            self._request_content(self._exchange, data, out, now)
         else:
             self._hold(data)
-            if self.phase is Phase.IDLE or self.phase is Phase.HEAD:
+            if phase is IDLE or phase is HEAD:
                 self._next_head(out, now)
         return out
 
     def client_disconnected(self, now: float) -> list[Command]:
-        """The client's connection broke; nothing can be said to it any more."""
-        if self.phase in (Phase.IDLE, Phase.HEAD, Phase.CLOSED):
-            self.phase = Phase.CLOSED
+        """The client's connection broke; nothing can be sent to it any more."""
+        if self.phase is IDLE or self.phase is HEAD or self.phase is CLOSED:
+            self._on(Event.CLIENT_LOST)
             return [CloseClient(abort=True)]
-        return self.abort("connection_terminated", now)
+        return self._end_at_once(Event.CLIENT_LOST, "connection_terminated", now)
+
+    def _on(self, event: Event) -> None:
+        """Go over to the phase that the table names. Raises `IllegalEventError`, and changes nothing then."""
+        self.phase = TRANSITIONS[self.phase][event]
 
     def _next_head(self, out: list[Command], now: float) -> None:
         """Begin an exchange when a whole head is there."""
-        if self.phase is Phase.IDLE:
-            while self._empty_lines < EMPTY_LINES_MAX and self._in.startswith(b"\r\n"):
-                self._empty_lines += 1
-                self._take(2)
-            if not self._in or self._in == b"\r":
+        if self.phase is IDLE:
+            if not self._head_begins():
                 return
-            self.phase = Phase.HEAD
-            self._empty_lines = 0
-            self._exchange = None
+            self.phase = TRANSITIONS[self.phase][_HEAD_BEGINS]
+            self._exchange = _NO_EXCHANGE
             self._started = now
             self.deadline = now + self._policy.handshake_timeout
-            self._searched = self._head_size = 0
         try:
-            end = find_end(self._in, self._searched)
-            if end < 0:
-                self._searched = len(self._in)
-                return
-            self._head_size = end
-            head = request_head(self._take(end))
-            self._begin(Exchange(head, self._policy.via, self._started, end), out, now)
+            head = self._take_head()
+            if head is not None:
+                self._begin(Exchange(request_head(head), self._policy.via, self._started, len(head)), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange
-        self._has_request = True
-        fields = exchange.head.fields
-        if passed_here(fields.via, self._policy.pseudonym):
+        self.has_request = True
+        policy, fields = self._policy, exchange.head.fields
+        if passed_here(fields.via, policy.pseudonym):
             raise Refused(failures.LOOP_DETECTED)
-        self.phase = Phase.AUTHORIZE
-        self.deadline = now + self._policy.timeout
-        policy = self._policy
+        self.deadline = now + policy.timeout
         if policy.wants_credentials or (policy.hears_users and fields.credentials is not None):
+            self._on(Event.CREDENTIALS)
             out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
         else:
+            self.phase = TRANSITIONS[self.phase][_REQUEST]
             self._open(exchange, out, now)
 
     def _request_content(self, exchange: Exchange, data: bytes, out: list[Command], now: float) -> None:
@@ -125,27 +193,29 @@ class HttpSession(Conversation):
         exchange.relay_request(out)
 
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """The driver has moved `count` bytes of the request's body; `ended`: the client's side ended before."""
-        self._must().request_relayed(count)
+        """The driver has moved `count` bytes of the request's body; `ended`: the client's side ended before its end."""
+        self._on(Event.REQUEST_RELAYED)
+        self._exchange.request_relayed(count)
         self.deadline = now + self._policy.timeout
-        if ended and self._must().request_body is not None:
+        if ended and self._exchange.request_body is not None:
             return self.abort("http_request_error", now)
         return []
 
     def _end_of_client(self, out: list[Command], now: float) -> None:
+        self._on(Event.CLIENT_END)
         self._client_ended = True
-        if self.phase in (Phase.IDLE, Phase.HEAD):
-            self.phase = Phase.CLOSED
-            out.append(CloseClient())
-        elif self.phase is Phase.EXCHANGE and self._must().request_body is not None:
+        if self.phase is IDLE or self.phase is HEAD:
+            self._close(out)
+        elif self.phase is EXCHANGE and self._exchange.request_body is not None:
             out.extend(self.abort("http_request_error", now))
 
-    # --- answers of the driver ---
+    # --- replies of the driver ---
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        """The credentials are those of `user`; None: they are not good."""
+        """The credentials are those of `user`; None when they are wrong or missing."""
+        self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
         out: list[Command] = []
-        exchange = self._must()
+        exchange = self._exchange
         if user is None:
             tried = read_basic(exchange.head.fields.credentials)
             exchange.user = "" if tried is None else tried[0]
@@ -160,24 +230,23 @@ class HttpSession(Conversation):
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
             self._answer_as_recipient(exchange, out, now)  # RFC 9110 7.6.2
             return
-        self.phase = Phase.OPEN
         out.append(Open(exchange.target, not exchange.retriable, False, not exchange.is_connect, head.fields.via))
 
     def _answer_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """OPTIONS and TRACE that end at this proxy."""
+        """Respond to OPTIONS and TRACE that end at this proxy."""
         trace = exchange.head.method == b"TRACE"
         exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._policy.date(now)), out)
         out.append(exchange.report(405 if trace else 200, "", now))
-        if self.phase is Phase.OPEN:
+        if self.phase is EXCHANGE:
             out.append(LeaveOrigin(reusable=True))
-        self.phase = Phase.CLOSED
-        out.append(CloseClient())
+        self._close(out)
 
     def opened(
         self, reused: bool, now: float, _address: tuple[str, int] | None = None, hop: bytes | None = None
     ) -> list[Command]:
         """The connection to the origin is there."""
-        exchange = self._must()
+        self.phase = TRANSITIONS[self.phase][_OPENED]
+        exchange = self._exchange
         out: list[Command] = []
         self.deadline = now + self._policy.timeout
         if exchange.is_connect:
@@ -187,43 +256,48 @@ class HttpSession(Conversation):
         if hop and exchange.head.method == b"TRACE":
             self._answer_as_recipient(exchange, out, now)  # an echo would show our credentials to the client
             return out
-        self.phase = Phase.EXCHANGE
         exchange.begin(reused, out, hop)
         if exchange.request_body is not None:
-            held, self._in = bytes(self._in), b""
-            if held:
-                self._request_content(exchange, held, out, now)
-            else:
-                exchange.relay_request(out)
+            self._first_content(exchange, out, now)
             if exchange.request_body is not None and self._client_ended:
                 return self.abort("http_request_error", now)
         return out
 
+    def _first_content(self, exchange: Exchange, out: list[Command], now: float) -> None:
+        """Pass on what has come of the body already."""
+        held = self._take_all()
+        if held:
+            self._request_content(exchange, held, out, now)
+        else:
+            exchange.relay_request(out)
+
     def failed(self, failure: Failure, now: float) -> list[Command]:
         """There is no connection to the origin."""
+        self._on(Event.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
         return out
 
     def _tunnel(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """Hand what the client has sent already to the origin, once, and let go."""
-        self.phase = Phase.TUNNEL
+        """Send the origin what the client has sent already, and leave both sides to the driver."""
+        self._on(Event.SWITCHED)
         exchange.answered = now
         if self._in:
-            early, self._in = bytes(self._in), b""
+            early = self._take_all()
             exchange.bytes_in += len(early)
             out.append(ToOrigin(early))
         report = exchange.report(200, "", now)
         # one b"CONNECT" for all tunnels, since each keeps its report for as long as it lives
         out.append(Tunnel(report._replace(method=b"CONNECT") if exchange.is_connect else report))
-        self._exchange = None
+        self._exchange = _NO_EXCHANGE
 
     # --- the origin ---
 
     def receive_from_origin(self, data: bytes, now: float) -> list[Command]:
         """Bytes of the origin; `b""` for the end of what it sends."""
+        self.phase = TRANSITIONS[self.phase][_ORIGIN_DATA if data else Event.ORIGIN_END]
         out: list[Command] = []
-        exchange = self._must()
+        exchange = self._exchange
         self.deadline = now + self._policy.timeout
         try:
             if data:
@@ -239,48 +313,50 @@ class HttpSession(Conversation):
 
     def _ask_another_parent(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
         if exchange.try_another_parent():
-            self._open_fresh(exchange, out)
+            self._retry(exchange, out)
         else:
             self._broken(refused.failure, out, now)
 
-    def _open_fresh(self, exchange: Exchange, out: list[Command]) -> None:
-        """Another connection for the same request."""
-        self.phase = Phase.OPEN
+    def _retry(self, exchange: Exchange, out: list[Command]) -> None:
+        """Send the request again, on a connection made for it."""
+        self._on(Event.RETRY)
         via = exchange.head.fields.via
         out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
 
     def origin_disconnected(self, now: float) -> list[Command]:
-        """The origin's connection broke: an answer that would end with it has not ended well."""
-        exchange = self._must()
-        if exchange.stage is Stage.BODY:
+        """The origin's connection broke: a response that would end with it has not ended well."""
+        self._on(Event.ORIGIN_LOST)
+        exchange = self._exchange
+        if exchange.stage is BODY:
             return self.abort("http_response_incomplete", now)
         out: list[Command] = []
         self._end_of_origin(exchange, out, now)
         return out
 
     def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """The driver has moved `count` bytes of the answer's body; `ended`: the origin's side ended then."""
+        """The driver has moved `count` bytes of the response's body; `ended`: the origin's side ended then."""
+        self._on(Event.RESPONSE_RELAYED)
         out: list[Command] = []
-        exchange = self._must()
+        exchange = self._exchange
         exchange.relayed(count)
         self.deadline = now + self._policy.timeout
-        if ended and exchange.stage is not Stage.COMPLETE:
+        if ended and exchange.stage is not COMPLETE:
             self._end_of_origin(exchange, out, now)
         else:
             self._after_answer(exchange, out, now)
         return out
 
     def _after_answer(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """Go on when the answer is complete or has become a tunnel."""
-        if exchange.stage is Stage.COMPLETE:
+        """End the exchange when its response is complete or has become a tunnel."""
+        if exchange.stage is COMPLETE:
             self._finish(exchange, out, now)
-        elif exchange.stage is Stage.SWITCHED:
+        elif exchange.stage is SWITCHED:
             self._tunnel(exchange, out, now)
 
     def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         if exchange.untouched:
-            self._open_fresh(exchange, out)
-        elif exchange.stage is Stage.AWAITED:
+            self._retry(exchange, out)
+        elif exchange.stage is AWAITED:
             self._broken(failures.connection_lost("the origin closed without an answer"), out, now)
         elif exchange.origin_ended():
             self._finish(exchange, out, now)
@@ -293,18 +369,25 @@ class HttpSession(Conversation):
         if exchange.persists and not self._client_ended and self._keeps_alive:
             self._await_next(out, now)
         else:
-            self.phase = Phase.CLOSED
-            out.append(CloseClient())
+            self._close(out)
 
     def _await_next(self, out: list[Command], now: float) -> None:
-        self.phase = Phase.IDLE
-        self._exchange = None
+        self.phase = TRANSITIONS[self.phase][_DONE]
+        self._exchange = _NO_EXCHANGE
         self.deadline = now + self._policy.keep_alive_timeout
         if self._in:
             self._next_head(out, now)
 
+    def _close(self, out: list[Command]) -> None:
+        self._on(Event.CLOSE)
+        out.append(CloseClient())
+
+    @property
+    def _keeps_alive(self) -> bool:
+        return self._policy.keep_alive and not self._is_last
+
     def _may_persist(self, head: RequestHead) -> bool:
-        """May the client's connection go on after this exchange?
+        """True when the client's connection may be kept after this exchange.
 
         Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
         it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
@@ -316,46 +399,51 @@ class HttpSession(Conversation):
 
     def timed_out(self, now: float) -> list[Command]:
         """`deadline` has passed."""
+        self._on(Event.TIMED_OUT)
         out: list[Command] = []
-        phase, exchange = self.phase, self._exchange
-        if phase is Phase.IDLE:
-            self.phase = Phase.CLOSED
-            out.append(CloseClient())
-        elif phase is Phase.HEAD:
+        phase = self.phase
+        if phase is IDLE:
+            self._close(out)
+        elif phase is HEAD:
             self._refuse(Failure(408, "http_request_error", "the head did not come in time", close=True), out, now)
-        elif exchange is not None and exchange.answer is not None:
-            out.extend(self.abort("connection_read_timeout", now))
-        elif phase is Phase.EXCHANGE:
+        elif phase is EXCHANGE:
+            if self._exchange.answer is not None:
+                return self.abort("connection_read_timeout", now)
             self._broken(failures.answer_timed_out(), out, now)
-        elif phase in (Phase.AUTHORIZE, Phase.OPEN):
+        elif phase is not CLOSED:
             self._refuse(failures.connection_timed_out("the origin could not be reached in time"), out, now)
         return out
 
     def abort(self, reason: str, now: float) -> list[Command]:
-        """What was begun can't be completed: cut both sides, so that nobody takes the part for the whole."""
-        if self.phase is Phase.CLOSED:
+        """Cut both sides, so that an incomplete message isn't taken for a whole one; report it with `reason`."""
+        return self._end_at_once(Event.ABORT, reason, now)
+
+    def _end_at_once(self, event: Event, reason: str, now: float) -> list[Command]:
+        if self.phase is CLOSED:
             return []
-        self.phase = Phase.CLOSED
-        told: list[Command] = [] if self._exchange is None else [self._exchange.report(502, reason, now)]
-        return [*told, LeaveOrigin(reusable=False), CloseClient(abort=True)]
+        self._on(event)
+        out: list[Command] = []
+        if self._exchange is not _NO_EXCHANGE:
+            out.append(self._exchange.report(502, reason, now))
+        return [*out, LeaveOrigin(reusable=False), CloseClient(abort=True)]
 
     def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
-        """One of the two sides broke the rules, or fell silent: say so if that is still possible."""
-        if self._must().answer is not None:
+        """One of the two sides broke the rules, or fell silent: report it to the client if that is still possible."""
+        if self._exchange.answer is not None:
             out.extend(self.abort(failure.reason, now))
             return
         out.append(LeaveOrigin(reusable=False))
         self._refuse(failure, out, now)
 
     def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
-        """Answer with an error of our own; go on when nothing of the request is left unread."""
+        """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
         exchange = self._exchange
-        if exchange is None:
+        if exchange is _NO_EXCHANGE:
             reply = dated(error_response(failure, keep_alive=False), self._policy.date(now))
             size = self._head_size or len(self._in)
             report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
-            out.extend((ToClient(reply), report.because(failure), CloseClient()))
-            self.phase = Phase.CLOSED
+            out.extend((ToClient(reply), report.because(failure)))
+            self._close(out)
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
         # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
@@ -368,12 +456,7 @@ class HttpSession(Conversation):
         if persists:
             self._await_next(out, now)
         else:
-            self.phase = Phase.CLOSED
-            out.append(CloseClient())
-
-    def _must(self) -> Exchange:
-        assert self._exchange is not None
-        return self._exchange
+            self._close(out)
 
     def __repr__(self) -> str:
         return f"<HttpSession {self.phase.value}, {len(self._in)} bytes held, {self._exchange!r}>"

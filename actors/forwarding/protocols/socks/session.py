@@ -1,25 +1,8 @@
-"""What SOCKS4 and SOCKS5 have in common: from a complete request to its end, without sockets.
+"""The parts that SOCKS4 and SOCKS5 sessions share, without sockets: from a whole request to the end.
 
-========== ============================================ ===================================================
-phase      waits for                                    and then
-========== ============================================ ===================================================
-(a phase   bytes of the handshake; `v4` and `v5` have   AUTHORIZE, or `_begin` with a whole request; the end
-of the     tables of their own for these                of the connection is fine here
-version)
-AUTHORIZE  `authorized`                                 what the version says; a refusal
-OPEN       `opened`, `failed` (CONNECT)                 TUNNEL, or a refusal
-LISTEN     `opened` with the address that listens, or   PEER after the first reply, or a refusal
-           `failed` (BIND)
-PEER       `opened` with the address of the peer, or    TUNNEL after the second reply, or a refusal
-           `failed` (BIND)
-RELAY      `opened` with the address of the UDP socket  TUNNEL: the driver relays datagrams from then on
-           or `failed` (UDP ASSOCIATE)
-TUNNEL     nothing: the driver has it                   (for good)
-CLOSED     nothing                                      (for good)
-========== ============================================ ===================================================
-
-The handshake has one absolute deadline, whatever comes meanwhile; from the request on `settings.timeout` holds. Bytes
-behind the request are held and given to the origin once, after the reply.
+`states` has the table that both run on; `v4` and `v5` read the messages of the handshake and write the replies. The
+handshake has one absolute deadline; from the request on `settings.timeout` holds. Bytes behind the request are held
+and sent to the origin once, after the reply.
 """
 
 from __future__ import annotations
@@ -45,25 +28,25 @@ from actors.forwarding.protocols.commands import (
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.socks.states import (
+    AUTHORIZE,
+    CLOSED,
+    GREETING,
+    LISTEN,
+    OPEN,
+    PASSWORD,
+    PEER,
+    RELAY,
+    REQUEST,
+    TRANSITIONS,
+    Event,
+    Phase,
+)
+from actors.forwarding.protocols.state_machine import IllegalEventError
 from actors.net.socks_wire import UNSPECIFIED, Endpoint
 
 HELD_MAX = 64 * 1024
 """Bytes held behind a request before the client is read no more."""
-
-
-class Phase(Enum):
-    """Where the conversation is; the tables are in the docstrings of this module, `v4` and `v5`."""
-
-    GREETING = "greeting"
-    CREDENTIALS = "credentials"
-    REQUEST = "request"
-    AUTHORIZE = "authorize"
-    OPEN = "open"
-    LISTEN = "listen"
-    PEER = "peer"
-    RELAY = "relay"
-    TUNNEL = "tunnel"
-    CLOSED = "closed"
 
 
 class Operation(Enum):
@@ -75,9 +58,10 @@ class Operation(Enum):
 
 
 _METHODS = {each: each.name.encode("ascii") for each in Operation}
-_HANDSHAKE = frozenset((Phase.GREETING, Phase.CREDENTIALS, Phase.REQUEST))
-_ASKED = frozenset((Phase.OPEN, Phase.LISTEN, Phase.PEER, Phase.RELAY))
-_BEGUN = {Operation.CONNECT: Phase.OPEN, Operation.BIND: Phase.LISTEN, Operation.UDP: Phase.RELAY}
+_EVENTS = {Operation.CONNECT: Event.CONNECT, Operation.BIND: Event.BIND, Operation.UDP: Event.UDP}
+_HANDSHAKE = frozenset((GREETING, PASSWORD, REQUEST))
+_OPENING = frozenset((OPEN, LISTEN, PEER, RELAY))
+_FOR_THIRD_PARTY = frozenset((LISTEN, PEER, RELAY))
 
 
 class SocksSession(ABC):
@@ -117,71 +101,71 @@ class SocksSession(ABC):
         self._tried = ""
         self._user = ""
 
-    # --- what a version says ---
+    # --- what differs between the versions ---
 
     @abstractmethod
     def _step(self, out: list[Command]) -> bool:
-        """Take one message of the handshake from what is held, if it is there whole. Raises `Refused`."""
+        """Read one message of the handshake and return True; False when it is not there whole. Raises `Refused`."""
 
     @abstractmethod
     def _admitted(self, out: list[Command]) -> None:
-        """The credentials were good."""
+        """The credentials were accepted."""
 
     @abstractmethod
     def _granted(self, bound: Endpoint) -> bytes:
         """The reply of success."""
 
     @abstractmethod
-    def _refusal(self, failure: Failure, /) -> bytes:
-        """What this phase has to say to a failure; empty when the protocol has no word for it."""
+    def _rejection(self, failure: Failure, /) -> bytes:
+        """The reply to a failure in this phase; empty where the protocol has none."""
 
     # --- what the driver asks ---
 
     @property
     def reads_client(self) -> bool:
-        """Are bytes of the client wanted now?"""
-        return not self._client_ended and self.phase is not Phase.CLOSED and len(self._in) <= HELD_MAX
+        """True while bytes of the client are wanted."""
+        return not self._client_ended and self.phase is not CLOSED and len(self._in) <= HELD_MAX
 
     @property
     def reads_origin(self) -> bool:
-        """Never: what the origin says is the tunnel's."""
+        """False: the bytes of the origin are the tunnel's."""
         return False
 
     @property
     def idle(self) -> bool:
-        """Has the client said nothing yet?"""
+        """True until the first byte of the client."""
         return self._bytes_in == 0 and self.phase in _HANDSHAKE
 
     @property
     def authorizing(self) -> bool:
-        """Is `authorized` awaited?"""
-        return self.phase is Phase.AUTHORIZE
+        """True while `authorized` is awaited."""
+        return self.phase is AUTHORIZE
 
     @property
     def opening(self) -> bool:
-        """Is `opened` or `failed` awaited?"""
-        return self.phase in _ASKED
+        """True while `opened` or `failed` is awaited."""
+        return self.phase in _OPENING
 
     @property
     def closed(self) -> bool:
-        """Is there nothing more to say?"""
-        return self.phase is Phase.CLOSED
+        """True once the session has ended with the client's connection."""
+        return self.phase is CLOSED
 
     @property
     def has_request(self) -> bool:
-        """Has anything been asked for?"""
+        """True once a request has come."""
         return self._operation is not None
 
     def note_progress(self, _now: float) -> None:
-        """Replies are a few octets; no deadline waits for them."""
+        """No effect: replies are a few octets, and no deadline waits for them."""
         return
 
     def adopt(self, policy: Policy) -> None:
-        """What the configuration says from now on; a method of authentication that was agreed on stays agreed on."""
+        """Use this configuration from now on; a method of authentication that was agreed on stays agreed on."""
         self._policy = policy
 
     def disable_keep_alive(self) -> None:
-        """There is never more than one."""
+        """No effect: there is never more than one request."""
         return
 
     # --- the client ---
@@ -190,45 +174,51 @@ class SocksSession(ABC):
         """Bytes of the client; `b""` for the end of what it sends."""
         if not data:
             return self._end_of_client(now)
+        self._on(Event.CLIENT_DATA)
         self._bytes_in += len(data)
         self._in += data
         return self._read(now)
 
+    def _on(self, event: Event) -> None:
+        """Go over to the phase that the table names. Raises `IllegalEventError`, and changes nothing then."""
+        self.phase = TRANSITIONS[self.phase][event]
+
     def _read(self, now: float) -> list[Command]:
-        """Take messages of the handshake as long as there are whole ones."""
+        """Read the messages of the handshake that are there whole."""
         out: list[Command] = []
         try:
             while self.phase in _HANDSHAKE and self._step(out):
                 pass
         except Refused as refused:
             self._refuse(refused.failure, out, now)
-        if self.phase in _ASKED:
+        if self.phase in _OPENING:
             self.deadline = now + self._policy.timeout
         elif self.phase in _HANDSHAKE and self._client_ended:
-            self.phase = Phase.CLOSED
+            self._on(Event.CLOSE)
             out.append(CloseClient())
         return out
 
     def _end_of_client(self, now: float) -> list[Command]:
+        self._on(Event.CLIENT_END)
         self._client_ended = True
         if self.phase in _HANDSHAKE:
-            self.phase = Phase.CLOSED
+            self._on(Event.CLOSE)
             return [CloseClient()]
-        if self.phase in (Phase.LISTEN, Phase.PEER, Phase.RELAY):
-            # What waits for others ends with the control connection. In OPEN an end is half of one, and passed on; in
-            # AUTHORIZE the rest of the handshake may be held already.
+        if self.phase in _FOR_THIRD_PARTY:
+            # These end with the control connection. In OPEN the end is one of a direction, and passed on; in AUTHORIZE
+            # the rest of the handshake may be held already.
             return self.abort("connection_terminated", now)
         return []
 
-    def client_disconnected(self, now: float) -> list[Command]:
+    def client_disconnected(self, _now: float) -> list[Command]:
         """The client's connection broke."""
         if self._operation is None:
-            self.phase = Phase.CLOSED
+            self._on(Event.CLIENT_LOST)
             return [CloseClient(abort=True)]
-        return self.abort("connection_terminated", now)
+        return self._end_at_once(Event.CLIENT_LOST, "connection_terminated")
 
     def _take(self, count: int) -> bytes:
-        """Remove and give the first `count` bytes of what is held."""
+        """Remove the first `count` bytes of what is held and return them."""
         taken = bytes(self._in[:count])
         del self._in[:count]
         return taken
@@ -241,51 +231,47 @@ class SocksSession(ABC):
         if operation is Operation.CONNECT and target.port == 0:
             raise malformed("there is no port 0 to connect to")
 
-    def _begin(self, out: list[Command]) -> None:
-        """Do what the request asks for."""
-        operation, target = self._operation, self._target
-        assert operation is not None
-        assert target is not None
+    def _begin(self, operation: Operation, target: Authority, out: list[Command]) -> None:
+        """Ask the driver for what the request names."""
         if self._client_ended and operation is not Operation.CONNECT:
-            out.extend(self._cut("connection_terminated"))
+            out.extend(self._end_at_once(Event.ABORT, "connection_terminated"))
             return
-        self.phase = _BEGUN[operation]
+        self._on(_EVENTS[operation])
         if operation is Operation.CONNECT:
             out.append(Open(target, fresh=True, tell_address=True))
         else:
             out.append(Listen(target) if operation is Operation.BIND else Associate())
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        """The credentials are those of `user`; None: they are not good."""
+        """The credentials are those of `user`; None when they are wrong."""
+        out: list[Command] = []
+        self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
         if user is None:
-            out: list[Command] = []
             self._user = self._tried
             self._refuse(failures.CREDENTIALS_WRONG, out, now)
             return out
         self._user = user
-        out = []
         self._admitted(out)
         return out + self._read(now)
 
-    def _ask(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
-        self.phase = Phase.AUTHORIZE
+    def _check(self, user: str | None, password: bytes | None, out: list[Command]) -> None:
+        self._on(Event.CHECK)
         self._tried = user or ""
         out.append(Authorize(user, password))
 
     def opened(
         self, _reused: bool, now: float, address: Endpoint | None = None, _hop: bytes | None = None
     ) -> list[Command]:
-        """What was asked for is there; the table says whose `address` it is."""
+        """What was asked for is there: the phase says what `address` is of (see `states`)."""
+        was = self.phase
+        self._on(Event.OPENED)
         out: list[Command] = []
-        self._say(self._granted(address or UNSPECIFIED), out)
-        if self.phase is Phase.LISTEN:
-            self.phase = Phase.PEER
+        self._send(self._granted(address or UNSPECIFIED), out)
+        if was is LISTEN:
             self.deadline = now + self._policy.timeout
             return out
-        relays = self.phase is Phase.RELAY
-        self.phase = Phase.TUNNEL
         self._answered = now
-        if relays and self._target is not None:
+        if was is RELAY and self._target is not None:
             out.append(RelayDatagrams(self._target, self._report(200, "")))
             return out
         if self._in:
@@ -295,6 +281,7 @@ class SocksSession(ABC):
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
         """What was asked for can't be had."""
+        self._on(Event.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
         return out
@@ -303,11 +290,12 @@ class SocksSession(ABC):
 
     def timed_out(self, now: float) -> list[Command]:
         """`deadline` has passed."""
+        self._on(Event.TIMED_OUT)
         out: list[Command] = []
         if self.idle:
-            self.phase = Phase.CLOSED
+            self._on(Event.CLOSE)
             out.append(CloseClient())
-        elif self.phase in _ASKED:
+        elif self.phase in _OPENING:
             self._refuse(failures.connection_timed_out("it did not come about in time"), out, now)
         elif not self.closed:
             late = Failure(408, "http_request_error", "the handshake did not come in time", close=True)
@@ -315,30 +303,29 @@ class SocksSession(ABC):
         return out
 
     def abort(self, reason: str, _now: float) -> list[Command]:
-        """End it from outside."""
-        return self._cut(reason)
+        """End it from outside; a request that has come is reported with `reason`."""
+        return self._end_at_once(Event.ABORT, reason)
 
-    def _cut(self, reason: str) -> list[Command]:
-        if self.phase is Phase.CLOSED:
+    def _end_at_once(self, event: Event, reason: str) -> list[Command]:
+        if self.phase is CLOSED:
             return []
-        began = self._operation is not None
-        self.phase = Phase.CLOSED
-        told: list[Command] = [self._report(502, reason)] if began else []
-        return [*told, CloseClient(abort=True)]
+        self._on(event)
+        out: list[Command] = [] if self._operation is None else [self._report(502, reason)]
+        return [*out, CloseClient(abort=True)]
 
     def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
-        """Say no, as far as the protocol can, and close."""
-        refusal = self._refusal(failure)
-        if refusal:
-            self._say(refusal, out)
+        """Reply with the failure, as far as the protocol can, and close."""
+        reply = self._rejection(failure)
+        if reply:
+            self._send(reply, out)
         self._end(failure, out, now)
 
     def _end(self, failure: Failure, out: list[Command], now: float) -> None:
         self._answered = now
-        self.phase = Phase.CLOSED
+        self._on(Event.CLOSE)
         out.extend((self._report(failure.status, failure.reason).because(failure), CloseClient()))
 
-    def _say(self, data: bytes, out: list[Command]) -> None:
+    def _send(self, data: bytes, out: list[Command]) -> None:
         self._bytes_out += len(data)
         out.append(ToClient(data))
 
@@ -346,7 +333,7 @@ class SocksSession(ABC):
         operation, target = self._operation, self._target
         return Report(
             b"" if operation is None else _METHODS[operation],
-            "" if target is None else _shown(target.text),
+            "" if target is None else _text_of(target.text),
             status,
             reason,
             self._user,
@@ -356,29 +343,32 @@ class SocksSession(ABC):
             self._bytes_out,
         )
 
-    # --- the origin: it is the tunnel's from its first byte on ---
+    # --- the origin: its bytes are the tunnel's from the first one on ---
 
     def receive_from_origin(self, _data: bytes, _now: float) -> list[Command]:
-        """Not called, since `reads_origin` is never true."""
-        return []
+        """Raises `IllegalEventError`, as do the three below."""
+        return self._never(Event.ORIGIN_DATA)
 
-    def origin_disconnected(self, now: float) -> list[Command]:
-        """Not called, as above; there would be nothing left to do."""
-        return self.abort("connection_terminated", now)
+    def origin_disconnected(self, _now: float) -> list[Command]:
+        """See above."""
+        return self._never(Event.ORIGIN_LOST)
 
     def request_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        """Not called: nothing is relayed piece by piece."""
-        return []
+        """See above."""
+        return self._never(Event.REQUEST_RELAYED)
 
     def response_relayed(self, _count: int, _now: float, _ended: bool) -> list[Command]:
-        """Not called, as above."""
-        return []
+        """See above."""
+        return self._never(Event.RESPONSE_RELAYED)
+
+    def _never(self, event: Event) -> list[Command]:
+        raise IllegalEventError(self.phase, event)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.phase.value}, {len(self._in)} bytes held, {self._target!r}>"
 
 
 @lru_cache(maxsize=256)
-def _shown(text: bytes) -> str:
+def _text_of(text: bytes) -> str:
     """One text for all tunnels to a target."""
     return text.decode("ascii")

@@ -1,14 +1,8 @@
 """SOCKS4 (Ying-Da Lee, "SOCKS: A protocol for TCP proxy across firewalls") and 4a, without sockets.
 
-=========== ========================================= ======================================================
-phase       waits for                                 and then
-=========== ========================================= ======================================================
-REQUEST     VN, CD, DSTPORT, DSTIP, USERID, NUL; and  AUTHORIZE when a USERID is wanted, else OPEN or LISTEN;
-            with DSTIP 0.0.0.x (4a) a name and NUL    or 91 and close
-AUTHORIZE   `authorized`                              OPEN or LISTEN; or 91 and close
-=========== ========================================= ======================================================
-
-The rest is in `session`. A USERID is no secret: it only says who the client claims to be.
+The request is the whole handshake: VN, CD, DSTPORT, DSTIP, USERID, NUL; with DSTIP 0.0.0.x (4a) a name and NUL behind
+it. The USERID is checked where one is required; every rejection is 91. A USERID is no secret: it only says who the
+client claims to be.
 """
 
 from __future__ import annotations
@@ -18,7 +12,8 @@ from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority, authority_of_literal, authority_of_name
 from actors.forwarding.protocols.session_config import Policy
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v4_failed, v4_granted
-from actors.forwarding.protocols.socks.session import Operation, Phase, SocksSession
+from actors.forwarding.protocols.socks.session import Operation, SocksSession
+from actors.forwarding.protocols.socks.states import Phase
 from actors.net.socks_wire import Endpoint
 
 VERSION = 4
@@ -26,8 +21,8 @@ USERID_MAX = 512
 NAME_MAX = 255
 _FIXED = 8
 
-TURNED_AWAY = v4_failed()
-"""What a client hears that comes when no connection more is served."""
+REJECTION = v4_failed()
+"""The reply to a client that is not served, before its request is read."""
 
 
 class Socks4Session(SocksSession):
@@ -58,13 +53,13 @@ class Socks4Session(SocksSession):
         self._take(end)
         self._request(self._operation, target)
         if self._policy.wants_credentials or self._policy.hears_users:
-            self._ask(_decoded(user), None, out)
+            self._check(_decoded(user), None, out)
         else:
-            self._begin(out)
+            self._begin(self._operation, target, out)
         return True
 
     def _destination(self, at: int) -> tuple[Authority, int] | None:
-        """Where to, and the index behind the request; None when the name is not there whole."""
+        """The target and the index behind the request; None when the name is not there whole."""
         held = self._in
         port, address = int.from_bytes(held[2:4], "big"), bytes(held[4:8])
         if address[:3] != b"\0\0\0" or not address[3]:
@@ -75,19 +70,20 @@ class Socks4Session(SocksSession):
         return authority_of_name(bytes(held[at:end]), port), end + 1
 
     def _text_end(self, start: int, longest: int) -> int:
-        """Where the NUL of the text is that begins at `start`; -1 when it hasn't come yet."""
+        """The index of the NUL that ends the text at `start`; -1 when it hasn't come yet."""
         end = self._in.find(0, start, start + longest + 1)
         if end < 0 and len(self._in) > start + longest:
             raise malformed("a text of the request is too long")
         return end
 
     def _admitted(self, out: list[Command]) -> None:
-        self._begin(out)
+        if self._operation is not None and self._target is not None:
+            self._begin(self._operation, self._target, out)
 
     def _granted(self, bound: Endpoint) -> bytes:
         return v4_granted(bound)
 
-    def _refusal(self, _failure: Failure) -> bytes:
+    def _rejection(self, _failure: Failure) -> bytes:
         other_protocol = self._operation is None and self._in[0] != VERSION
         return b"" if other_protocol else v4_failed()
 

@@ -1,16 +1,8 @@
 """SOCKS5 (RFC 1928) with user names and passwords (RFC 1929), without sockets.
 
-=========== ========================================= ======================================================
-phase       waits for                                 and then
-=========== ========================================= ======================================================
-GREETING    version and methods                       REQUEST (0), CREDENTIALS (2); or `05 FF` and close
-CREDENTIALS user name and password                    AUTHORIZE; status 1 and close when they can't be read
-AUTHORIZE   `authorized`                              REQUEST after status 0; or status 1 and close
-REQUEST     command, address and port                 OPEN, LISTEN or RELAY; or a reply and close
-=========== ========================================= ======================================================
-
-The rest is in `session`. Read strictly: the version octets are 5, 1 and 5, reserved octets 0, counts of names and
-passwords not 0. Whoever opens with another version speaks something else and is left without an answer.
+The greeting is replied to with method 0 or 2, or with `05 FF` and the end; user name and password with status 0, or
+with status 1 and the end; the request with a reply. Read strictly: the version octets are 5, 1 and 5, reserved octets
+0, counts of names and passwords not 0. A client that begins with another version gets no reply.
 """
 
 from __future__ import annotations
@@ -20,7 +12,8 @@ from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.session_config import Policy
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
-from actors.forwarding.protocols.socks.session import Operation, Phase, SocksSession
+from actors.forwarding.protocols.socks.session import Operation, SocksSession
+from actors.forwarding.protocols.socks.states import AUTHORIZE, GREETING, PASSWORD, Event, Phase
 from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address, read_source
 
 VERSION = 5
@@ -28,8 +21,8 @@ NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF
 ADMITTED, NOT_ADMITTED = b"\x01\x00", b"\x01\x01"
 _ADDRESS_TYPES = (1, 3, 4)
 
-TURNED_AWAY = bytes((VERSION, NOTHING_ACCEPTABLE))
-"""What a client hears that comes when no connection more is served."""
+REJECTION = bytes((VERSION, NOTHING_ACCEPTABLE))
+"""The reply to a client that is not served, before its greeting is read."""
 
 
 class Socks5Session(SocksSession):
@@ -41,9 +34,9 @@ class Socks5Session(SocksSession):
         super().__init__(policy, now, Phase.GREETING)
 
     def _step(self, out: list[Command]) -> bool:
-        if self.phase is Phase.GREETING:
+        if self.phase is GREETING:
             return self._greeting(out)
-        if self.phase is Phase.CREDENTIALS:
+        if self.phase is PASSWORD:
             return self._credentials(out)
         return self._whole_request(out)
 
@@ -55,12 +48,12 @@ class Socks5Session(SocksSession):
             return False
         methods = self._take(2 + held[1])[2:]
         policy = self._policy
-        heard = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
-        method = USERNAME_PASSWORD if heard else NO_CREDENTIALS
+        with_user = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
+        method = USERNAME_PASSWORD if with_user else NO_CREDENTIALS
         if method not in methods:
             raise Refused(failures.CREDENTIALS_WANTED)
-        self._say(bytes((VERSION, method)), out)
-        self.phase = Phase.CREDENTIALS if method else Phase.REQUEST
+        self._send(bytes((VERSION, method)), out)
+        self._on(Event.PASSWORD if method else Event.NO_CREDENTIALS)
         return True
 
     def _credentials(self, out: list[Command]) -> bool:
@@ -81,12 +74,11 @@ class Socks5Session(SocksSession):
             user = name.decode()
         except UnicodeDecodeError:
             raise Refused(failures.CREDENTIALS_WRONG) from None
-        self._ask(user, password, out)
+        self._check(user, password, out)
         return True
 
     def _admitted(self, out: list[Command]) -> None:
-        self._say(ADMITTED, out)
-        self.phase = Phase.REQUEST
+        self._send(ADMITTED, out)
 
     def _whole_request(self, out: list[Command]) -> bool:
         """VER, CMD, RSV, then an address (RFC 1928 section 4)."""
@@ -108,15 +100,15 @@ class Socks5Session(SocksSession):
         target, end = found
         self._take(end)
         self._request(self._operation, target)
-        self._begin(out)
+        self._begin(self._operation, target, out)
         return True
 
     def _granted(self, bound: Endpoint) -> bytes:
         return v5_granted(bound)
 
-    def _refusal(self, failure: Failure, /) -> bytes:
-        if self.phase is Phase.GREETING:
-            return TURNED_AWAY if failure is failures.CREDENTIALS_WANTED else b""
-        if self.phase in (Phase.CREDENTIALS, Phase.AUTHORIZE):
+    def _rejection(self, failure: Failure, /) -> bytes:
+        if self.phase is GREETING:
+            return REJECTION if failure is failures.CREDENTIALS_WANTED else b""
+        if self.phase in (PASSWORD, AUTHORIZE):
             return NOT_ADMITTED
         return v5_failed(failure)

@@ -1,0 +1,71 @@
+"""The client's bytes that an HTTP session has received and not used yet, and how far they have been searched."""
+
+from __future__ import annotations
+
+from actors.forwarding.protocols.http.head_parser import HEAD_MAX, find_end
+
+EMPTY_LINES_MAX = 8
+"""Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
+
+
+class SessionBuffer:
+    """The part of `HttpSession` that has its bytes."""
+
+    __slots__ = ("_empty_lines", "_head_size", "_in", "_searched")
+
+    def __init__(self) -> None:
+        self._in: bytes | bytearray = b""
+        self._searched = 0
+        self._head_size = 0
+        self._empty_lines = 0
+
+    @property
+    def _has_room(self) -> bool:
+        """More of a head may be read."""
+        return len(self._in) <= HEAD_MAX
+
+    def _hold(self, data: bytes) -> None:
+        if not self._in:
+            self._in = data
+        elif isinstance(self._in, bytearray):
+            self._in += data
+        else:
+            self._in = bytearray(self._in) + data
+
+    def _take(self, count: int) -> bytes:
+        """Remove the first `count` bytes and return them.
+
+        The rest is cut in place: a thousand requests in one piece are not copied a thousand times.
+        """
+        held = self._in
+        if len(held) == count:
+            self._in = b""
+            return bytes(held)
+        if not isinstance(held, bytearray):
+            held = self._in = bytearray(held)
+        taken = bytes(held[:count])
+        del held[:count]
+        return taken
+
+    def _take_all(self) -> bytes:
+        held, self._in = bytes(self._in), b""
+        return held
+
+    def _head_begins(self) -> bool:
+        """Skip empty lines; True when the first byte of a head is there."""
+        while self._empty_lines < EMPTY_LINES_MAX and self._in.startswith(b"\r\n"):
+            self._empty_lines += 1
+            self._take(2)
+        if not self._in or self._in == b"\r":
+            return False
+        self._empty_lines = self._searched = self._head_size = 0
+        return True
+
+    def _take_head(self) -> bytes | None:
+        """The whole head, or None while its end is to come. Raises `Refused` when it can't become one."""
+        end = find_end(self._in, self._searched)
+        if end < 0:
+            self._searched = len(self._in)
+            return None
+        self._head_size = end
+        return self._take(end)
