@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from actors.bus.events import event_topic
-from actors.bus.messages.events import Event
+from actors.bus.events import event_topic, new_event
 from actors.net.own_requests import OutgoingGuard
 from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference, field_names
@@ -42,6 +40,7 @@ from api.services.webhooks import Webhooks
 from api.store import Store, StoreError
 from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
+from config.model.events import checked
 from config.model.webhooks import tells_of_people
 from config.settings.groups import Logging
 from config.settings.groups import Webhooks as WebhookSettings
@@ -212,7 +211,7 @@ class Services:
             data["changed"] = sorted(current.changes.get(data[_CHANGES[kind]], ()))
         if current.request_id is not None:
             data = {**data, "request_id": current.request_id}
-        event = Event("evt_" + secrets.token_hex(12), kind, time.time(), data)
+        event = new_event(kind, checked(kind, data))
         self.bridge.publish(event_topic(event), event)
 
 

@@ -38,6 +38,7 @@ from actors.metrics.totals import Totals
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.throttled_log import ThrottledLog
+from config.model.events import checked
 from config.settings.groups import Alerts as AlertSettings
 from config.settings.types import tcp_parts
 
@@ -188,7 +189,7 @@ class MetricsActor(Actor):
     def _judge(self) -> None:
         """Say what has become of error rates."""
         for kind, data in self._alerts.judge(self._totals.stats()):
-            event = new_event(kind, data)
+            event = new_event(kind, checked(kind, data))
             self.events.publish(event_topic(event), event)
         try:
             self._alerts.save()

@@ -11,6 +11,7 @@ from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.specs import ProxySpec
 from actors.supervision.processes.lifecycle import Lifecycle
+from config.model.events import checked
 
 log = logging.getLogger(__name__)
 
@@ -79,5 +80,5 @@ class ProxyEventPublisher:
     def _publish(self, kind: str, proxy_id: str, **data: Any) -> None:
         spec = self._spec_of(proxy_id)
         about = {"name": "", "port": None} if spec is None else {"name": spec.name, "port": spec.port}
-        event = new_event(kind, {"proxy_id": proxy_id, **about, **data})
+        event = new_event(kind, checked(kind, {"proxy_id": proxy_id, **about, **data}))
         self._events.publish(event_topic(event), event)

@@ -26,6 +26,7 @@ from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import DeliveryQueue, Sending, Target
 from actors.webhooks.retry_policy import AttemptResult, judge
 from actors.webhooks.slot_scheduler import SlotScheduler
+from config.model.events import checked
 from config.model.webhooks import matches
 from config.settings.groups import Webhooks as Settings
 
@@ -141,7 +142,7 @@ class Sender:
         if target is None:
             return False
         by = {"request_id": request_id} if request_id else {}
-        event = new_event(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by})
+        event = new_event(TEST, checked(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by}))
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
         self._probes[delivery.number] = on_probed
         self._start(target, DeliveryQueue(), delivery)

@@ -12,6 +12,7 @@ from api.openapi.examples import BODIES, example_of
 from api.openapi.schemas.references import Schemas
 from api.operations.operation import Operation
 from config import VERSION
+from config.model.events import EVENT_DATA
 
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{([a-z_]+)\}")
@@ -53,7 +54,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
     told = tuple(operations)
     schemas = Schemas(
         (each.body for each in told if each.body is not None),
-        (each.response for each in told if each.response is not None),
+        (*(each.response for each in told if each.response is not None), *EVENT_DATA.values()),
     )
     paths: dict[str, dict[str, Any]] = {}
     for operation in told:
@@ -69,12 +70,32 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "tags": [{"name": tag} for tag in dict.fromkeys(_tag(each) for each in told)],
         "paths": paths,
+        "webhooks": {kind: {"post": _event(kind, schemas)} for kind in EVENT_DATA},
         "components": {
             "schemas": schemas.all,
             "responses": error_responses.responses(),
             "securitySchemes": _SCHEMES,
         },
         "security": _ANY_CREDENTIAL,
+    }
+
+
+def _event(kind: str, schemas: Schemas) -> dict[str, Any]:
+    """The request to the webhooks that have subscribed to this event."""
+    payload = {
+        "type": "object",
+        "required": ["id", "type", "timestamp", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "The same at every attempt"},
+            "type": {"const": kind},
+            "timestamp": {"type": "string", "format": "date-time"},
+            "data": schemas.reference(EVENT_DATA[kind]),
+        },
+    }
+    return {
+        "summary": f"The event {kind}",
+        "requestBody": {"required": True, "content": {JSON: {"schema": payload}}},
+        "responses": {"2XX": {"description": "The event was received"}},
     }
 
 

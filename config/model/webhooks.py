@@ -17,35 +17,12 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, WithJsonSchema, model_validator
 
 from config.model import json_patterns
+from config.model.events import EVENT_DATA
 from config.model.fields import Input, plain_text, refuse_nulls
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
-EVENTS = (
-    "proxy.created",
-    "proxy.updated",
-    "proxy.deleted",
-    "proxy.started",
-    "proxy.stopped",
-    "proxy.restarted",
-    "proxy.down",
-    "proxy.up",
-    "proxy.error",
-    "proxy.recovered",
-    "high_error_rate",
-    "error_rate.recovered",
-    "user.created",
-    "user.updated",
-    "user.deleted",
-    "api_key.created",
-    "api_key.revoked",
-    "auth.login_failed",
-    "auth.locked",
-    "settings.updated",
-    "webhook.disabled",
-    "webhook.test",
-)
-"""Everything that is told of."""
+EVENTS = tuple(EVENT_DATA)
 EVERYTHING = "*"
 PATTERNS = (*EVENTS, *dict.fromkeys(f"{name.partition('.')[0]}.*" for name in EVENTS if "." in name), EVERYTHING)
 """Everything that can be subscribed to."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
+from config.model.events import EVENT_DATA, EventAuthor, checked
 from tests.api.support import PASSWORD, Api
 
 SECRET = "a secret that no receiver may see"
@@ -79,3 +84,33 @@ def test_a_change_by_an_api_key_names_the_key_and_one_of_the_settings_the_user(a
     assert data["changed"] == ["logging.level"]
     assert headers["X-API-Key"] not in str(api.fleet.events)
     assert PASSWORD not in str(api.fleet.events)
+
+
+def test_every_event_and_field_is_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    section = text[text.index("## Events and webhooks") :]
+    for kind, model in EVENT_DATA.items():
+        for name in (kind, *model.model_fields, *EventAuthor.model_fields):
+            assert f"`{name}`" in section, f"docs/api.md does not name {name} of {kind}"
+
+
+def test_data_that_are_not_those_of_the_event_are_refused() -> None:
+    data = {"proxy_id": "prx_1", "name": "p", "port": 1, "restarts": 0}
+    assert checked("proxy.up", data) == data
+    for wrong in ({**data, "password": "x"}, {**data, "port": "1"}, {"proxy_id": "prx_1"}):
+        with pytest.raises(ValidationError):
+            checked("proxy.up", wrong)
+
+
+def test_the_description_has_every_event_with_its_data(api: Api) -> None:
+    described = api.client.simulate_get("/api/v1/openapi.json").json
+    assert described["webhooks"].keys() == EVENT_DATA.keys()
+    schema = described["webhooks"]["proxy.down"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    name = schema["properties"]["data"]["$ref"].rpartition("/")[2]
+    assert set(described["components"]["schemas"][name]["required"]) == {
+        "proxy_id",
+        "name",
+        "port",
+        "restarts",
+        "error",
+    }

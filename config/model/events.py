@@ -1,0 +1,184 @@
+"""The events: what each is called and what its data hold. Data are checked against this where an event is published.
+
+A new event is a row of `EVENT_DATA`, a class if no other has its fields, one call that publishes it, and a line of the
+table in docs/api.md. Subscriptions, the description of the API and the check follow the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+_ABSENT: Any = Field(default="", json_schema_extra=_without_default)
+"""Of a field that is left out where it says nothing."""
+
+
+class EventData(BaseModel):
+    """Data of an event. A field with `_ABSENT` may be missing."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EventAuthor(EventData):
+    """Who caused an event. `username` is in events about users and keys only, `key_id` where a key was used."""
+
+    type: Literal["user", "command_line", "anonymous", "system"]
+    user_id: str | None
+    method: Literal["bearer", "basic", "api_key", "password", "oauth2"] | None
+    username: str = _ABSENT
+    key_id: str = _ABSENT
+
+
+class _Requested(EventData):
+    request_id: str = _ABSENT
+    """Of the request that caused it, if one did."""
+
+
+class _Caused(_Requested):
+    by: EventAuthor
+
+
+class ProxyAction(_Caused):
+    """A caller did something with a proxy."""
+
+    proxy_id: str
+    name: str
+    host: str
+    port: int
+    protocol: Literal["http", "https", "socks4", "socks5"]
+    status: Literal["active", "inactive"]
+
+
+class ProxyChange(ProxyAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
+class ProxyProcess(EventData):
+    """Of a proxy; without name and port if it was deleted meanwhile. `restarts` counts starts after a failure."""
+
+    proxy_id: str
+    name: str
+    port: int | None
+    restarts: int
+
+
+class ProxyDown(ProxyProcess):
+    """`error` says why its process does not run."""
+
+    error: str
+
+
+class ProxyProblem(EventData):
+    """`error` is the reason of a degraded proxy, `detail` its text, `upstream` the name of the upstream, if any."""
+
+    proxy_id: str
+    name: str
+    port: int | None
+    error: str
+    detail: str
+    upstream: str = _ABSENT
+
+
+class ErrorRate(EventData):
+    """`error_rate` in percent of the `requests` within `window` seconds; `threshold` is the one that was crossed."""
+
+    proxy_id: str
+    error_rate: float
+    requests: int
+    errors: int
+    window: int
+    threshold: float
+
+
+class UserAction(_Caused):
+    """A user was created or deleted."""
+
+    user_id: str
+    username: str
+    role: str
+    status: str
+
+
+class UserChange(UserAction):
+    """`changed` are the names of the fields that differ."""
+
+    changed: list[str]
+
+
+class KeyAction(_Caused):
+    """An API key was created or revoked; `prefix` is the beginning of the key."""
+
+    key_id: str
+    name: str
+    prefix: str
+    user_id: str
+
+
+class FailedSignIn(_Requested):
+    """`username` as it was given, at most 64 characters; empty for a person from an identity provider."""
+
+    username: str
+    client_ip: str
+
+
+class SettingsChange(_Caused):
+    """`changed` are the keys; `source` is `file` after a reload of the configuration."""
+
+    changed: list[str]
+    source: Literal["api", "file"]
+
+
+class WebhookDisabled(_Requested):
+    """`reason` says why it was given up."""
+
+    webhook_id: str
+    name: str
+    reason: str
+
+
+class WebhookTest(_Requested):
+    """Sent by a test to one webhook."""
+
+    webhook_id: str
+    name: str
+
+
+EVENT_DATA: Mapping[str, type[EventData]] = {
+    "proxy.created": ProxyAction,
+    "proxy.updated": ProxyChange,
+    "proxy.deleted": ProxyAction,
+    "proxy.started": ProxyAction,
+    "proxy.stopped": ProxyAction,
+    "proxy.restarted": ProxyAction,
+    "proxy.down": ProxyDown,
+    "proxy.up": ProxyProcess,
+    "proxy.error": ProxyProblem,
+    "proxy.recovered": ProxyProblem,
+    "high_error_rate": ErrorRate,
+    "error_rate.recovered": ErrorRate,
+    "user.created": UserAction,
+    "user.updated": UserChange,
+    "user.deleted": UserAction,
+    "api_key.created": KeyAction,
+    "api_key.revoked": KeyAction,
+    "auth.login_failed": FailedSignIn,
+    "auth.locked": FailedSignIn,
+    "settings.updated": SettingsChange,
+    "webhook.disabled": WebhookDisabled,
+    "webhook.test": WebhookTest,
+}
+
+
+def checked(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """`data`, if they are those of an event of this kind. Raises `KeyError` or `pydantic.ValidationError`."""
+    EVENT_DATA[kind].model_validate(data)
+    return data
