@@ -23,7 +23,7 @@ from typing import Any
 
 import zmq
 
-from actors.bus.events import Forwarder
+from actors.bus.events import Forwarder, event_topic, new_event
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import (
@@ -66,6 +66,7 @@ from actors.supervision.upgrade.preflight import own_command
 from actors.supervision.upgrade.upgrade import ProgramUpgrade
 from config import VERSION
 from config.files.paths import DataDir, RunDir
+from config.model.events import checked
 from config.settings.runtime import InvalidOverride, Stored
 from config.settings.settings import ConfigError, Settings, plain
 from config.settings.types import tcp_parts
@@ -318,13 +319,19 @@ class SupervisorProcess:
             log.error("the configuration is not taken over: %s", error)
             notify("READY=1", "STATUS=the configuration was not taken over; see the log")
             return
-        self._take_over(before, lambda: notify("READY=1", f"STATUS={self._actors.summary}"))
+        self._take_over(before, lambda: self._reloaded(waiting))
         self._router.tell(API, SetSettings(self._shown()))
         log.info("the configuration was read again")
         if waiting:
             log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
         for sentence in shadowed_keys(self._effective.base, self._effective.stored):
             log.warning("%s", sentence)
+
+    def _reloaded(self, waiting: list[str]) -> None:
+        """All actors have acknowledged the reloaded configuration."""
+        notify("READY=1", f"STATUS={self._actors.summary}")
+        event = new_event("settings.reloaded", checked("settings.reloaded", {"needs_restart": waiting}))
+        self._events.publish(event_topic(event), event)
 
     # --- settings of the API ---
 

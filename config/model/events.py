@@ -137,6 +137,12 @@ class SettingsChange(_Caused):
     source: Literal["api", "file"]
 
 
+class SettingsReload(EventData):
+    """The configuration was read again and is in effect. The changed keys of `needs_restart` wait for a restart."""
+
+    needs_restart: list[str]
+
+
 class WebhookDisabled(_Requested):
     """`reason` says why it was given up."""
 
@@ -173,6 +179,7 @@ EVENT_DATA: Mapping[str, type[EventData]] = {
     "auth.login_failed": FailedSignIn,
     "auth.locked": FailedSignIn,
     "settings.updated": SettingsChange,
+    "settings.reloaded": SettingsReload,
     "webhook.disabled": WebhookDisabled,
     "webhook.test": WebhookTest,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.http_origins import Origin
+from tests.kit.live_metrics import live_event
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.kit.wire import Client
@@ -45,3 +46,14 @@ def test_a_bad_file_changes_nothing_and_is_named(tmp_path: Path) -> None:
         os.kill(product.process.pid, signal.SIGHUP)
         wait_until(lambda: "server.drain_timeout" in product.log, "the bad key is named")
         assert product.api("GET", "/health").status_code == 200
+
+
+def test_a_reload_that_took_effect_is_an_event_with_the_keys_that_wait_for_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(BEFORE)
+    with Product(env={"PROXYFLEET_CONFIG": str(file)}) as product:
+        assert product.process is not None
+        pid = product.process.pid
+        file.write_text(AFTER + "[telemetry.otlp]\ninterval = 60\n")
+        event = live_event(product, "settings.reloaded", lambda: os.kill(pid, signal.SIGHUP))
+        assert event["data"] == {"needs_restart": ["telemetry"]}
