@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Alive, HealthReport, SmallHealth, SystemStatus
+from api.openapi.schemas.resources import Alive, HealthReport, SmallHealth, SystemStatus, Version
 from api.operations.operation import ANY, NONE, V1, get, resource
 from api.resources import health
 
@@ -15,5 +15,6 @@ TABLE = (
     *resource(V1)(
         get("/health", "getHealth", health.report, HealthReport, ANY, answers_503=True, scoped=True),
         get("/status", "getStatus", health.system_status, SystemStatus, "metrics.read"),
+        get("/version", "getVersion", health.version, Version, ANY, scoped=True),
     ),
 )

@@ -7,6 +7,7 @@ Unhealthy is only a product that can't do its work: no store or no supervisor. W
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from api.container import Services
 from api.services import condition
 from api.services.runtime_view import NO_STATS
 from api.store import StoreError
+from api.store.migrations import DATA_FORMAT
 from config import VERSION
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
@@ -91,6 +93,15 @@ def system_status(call: Call) -> Reply:
     services = call.services
     fleet = services.fleet.whole()
     return Reply(_system(services, fleet))
+
+
+def version(_call: Call) -> Reply:
+    """Show the version.
+
+    Returns the release that runs, the format of its data directory and the version of Python. A release restores a
+    backup of its own or of an older data format.
+    """
+    return Reply({"version": VERSION, "data_format": DATA_FORMAT, "python": platform.python_version()})
 
 
 # --- the checks ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from actors.bus.messages.events import QueryWebhookSender, WebhookSenderState
 from actors.bus.messages.fleet import RestartProxy, Runtime
 from actors.bus.messages.problems import Problem
 from actors.bus.messages.webhooks import WebhookStatus, WebhookStatuses
+from api.store.migrations import DATA_FORMAT
+from config import VERSION
 from tests.api.support import PROXY, Api, error_of
 from tests.kit.certificates import make_ended_pair, make_pair
 
@@ -119,3 +122,12 @@ def test_a_restart_with_a_certificate_that_has_ended_is_refused_while_the_proces
     assert not any(isinstance(message, RestartProxy) for _to, message in api.fleet.heard)
     api.fleet.certificate_ends = time.time() - 3600
     assert api.post(f"/proxies/{made['id']}/restart", None, api.token()).status_code == 200, "none is worse"
+
+
+def test_the_version_names_release_data_format_and_python(api: Api) -> None:
+    assert api.get("/version", api.token()).json["data"] == {
+        "version": VERSION,
+        "data_format": DATA_FORMAT,
+        "python": platform.python_version(),
+    }
+    assert api.get("/version").status_code == 401

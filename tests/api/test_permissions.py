@@ -36,6 +36,7 @@ REQUIRED: dict[str, dict[str, str]] = {
     f"{V1}/auth/logout": {"POST": TOKEN},
     f"{V1}/auth/signing-key/rotate": {"POST": "admin"},
     f"{V1}/auth/test": {"GET": ANYBODY},
+    f"{V1}/version": {"GET": ANYBODY},
     f"{V1}/auth/oauth2/authorize": {"GET": OPEN},
     f"{V1}/auth/oauth2/callback": {"POST": OPEN},
     f"{V1}/api-keys": {"GET": PERSON, "POST": PERSON},
@@ -109,6 +110,7 @@ ABOUT_THEIR_PROXIES = {
     ("metrics.read", "/metrics"),
     (ANYBODY, f"{V1}/health"),
     (ANYBODY, f"{V1}/auth/test"),
+    (ANYBODY, f"{V1}/version"),
 }
 """What a key of some proxies may ask beside those proxies themselves, which these requests don't name."""
 BEYOND_SCOPES = frozenset(("users.write", "users.delete", "settings.write", "admin"))

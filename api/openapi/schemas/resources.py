@@ -203,6 +203,14 @@ class SystemStatus(Form):
     problems: list[FlawForm]
 
 
+class Version(Form):
+    """The release that runs, the format of its data directory, and the version of Python that runs it."""
+
+    version: str
+    data_format: int
+    python: str
+
+
 # --- credentials --------------------------------------------------------------------------------------------------
 
 
