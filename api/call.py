@@ -68,7 +68,7 @@ class Document(NamedTuple):
 class Reply:
     """A success: `data` for the envelope. `revision` becomes the ETag. `cookie` is a `Set-Cookie`.
 
-    A `document` is the body itself. `then` is called when the answer was written.
+    A `document` is the body itself. `after_response` is called when the response was written.
     """
 
     data: dict[str, Any]
@@ -76,7 +76,7 @@ class Reply:
     revision: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     cookie: str | None = None
-    then: Callable[[], None] | None = None
+    after_response: Callable[[], None] | None = None
     document: Document | None = None
 
     def plain(self) -> dict[str, Any]:

@@ -18,11 +18,9 @@ from api.audit import Origin, serving
 from api.container import Services
 from api.errors import Denied, TooBusy, Unauthenticated
 from api.http.body_limits import BodyGate
-from api.http.client import client_address, is_cross_site, is_secure, is_within, request_id
+from api.http.client import SAFE, client_address, is_cross_site, is_secure, is_within, request_id
 from api.http.environ import BODY_GATE
 
-SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing (RFC 9110, section 9.2.1)."""
 requests_log = logging.getLogger("api.requests")
 
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+SAFE = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing (RFC 9110, section 9.2.1)."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~+/=:-]{1,128}", re.ASCII)
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from actors.sqlite import open_database
 from api.errors import Invalid, TooBusy
@@ -31,6 +31,16 @@ from config.files.secret_box import SecretBox, SecretBoxError
 log = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
+
+
+class Replayable(Protocol):
+    """A reply that can be kept."""
+
+    def plain(self) -> Answer:
+        """As JSON-like data."""
+
+
+R = TypeVar("R", bound=Replayable)
 
 HEADER = "Idempotency-Key"
 KEPT = 24 * 3600.0
@@ -62,10 +72,10 @@ class Idempotency:
         except (sqlite3.Error, PathError, OSError) as error:
             raise StoreError(f"{data.idempotency}: {error}") from error
 
-    def once(self, caller: str, key: str, request: Any, execute: Callable[[], Answer]) -> tuple[Answer, bool]:
-        """What `execute` gives, or gave when `caller` sent `key` before, and whether that was before.
+    def once(self, caller: str, key: str, request: Any, execute: Callable[[], R]) -> R | Answer:
+        """The reply of `execute`, or, when `caller` sent `key` before, the plain form of the reply to that request.
 
-        `request` is what must be the same; it and the answer are JSON-like. Raises `Invalid` for a bad key or one of
+        `request` is what must be the same; it is JSON-like. Raises `Invalid` for a bad key or one of
         another request, `TooBusy` while the first one takes long, and what `execute` raises.
         """
         if not _KEY.fullmatch(key):
@@ -74,12 +84,12 @@ class Idempotency:
         with self._turn(mark):
             kept = self._find(mark)
             if kept is None:
-                answer = execute()
-                self._keep(mark, {"request": _digest(request), "answer": answer})
-                return answer, False
+                reply = execute()
+                self._keep(mark, {"request": _digest(request), "answer": reply.plain()})
+                return reply
         if kept["request"] != _digest(request):
             raise Invalid(HEADER, "was used for another request within the last 24 hours")
-        return dict(kept["answer"]), True
+        return dict(kept["answer"])
 
     def close(self) -> None:
         """Give the file back."""

@@ -94,11 +94,6 @@ class Operation:
         return getdoc(self.handler) or ""
 
     @property
-    def names_proxy(self) -> bool:
-        """Whether a query parameter names the proxy that it is about."""
-        return self.query is not None and "proxy_id" in self.query.parameters
-
-    @property
     def within_scope(self) -> bool:
         """Whether a key with a scope of proxies may do it, as far as it is about these proxies."""
         return self.scoped or "{proxy_id}" in self.path or self.access == NONE

@@ -35,5 +35,5 @@ def unset_setting(call: Call) -> Reply:
 
 def _changed(call: Call, shown: Shown, moved: bool) -> Reply:
     # A new address is used as soon as this response is written.
-    then = call.services.on_moved if moved else None
-    return Reply(dict(shown.groups), revision=shown.revision, then=then)
+    after = call.services.on_moved if moved else None
+    return Reply(dict(shown.groups), revision=shown.revision, after_response=after)

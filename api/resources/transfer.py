@@ -70,8 +70,8 @@ def import_config(call: Call) -> Reply:
         if_match=call.if_match,
     )
     outcome = run(call.services, order)
-    then = call.services.on_moved if outcome.moved else None
-    return Reply(_shown(outcome, order.dry_run), revision=outcome.mark, then=then)
+    after = call.services.on_moved if outcome.moved else None
+    return Reply(_shown(outcome, order.dry_run), revision=outcome.mark, after_response=after)
 
 
 def _unsealed(call: Call) -> Secrets:

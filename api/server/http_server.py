@@ -159,23 +159,23 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         return sum(client_key(channel.addr[0]) == client for channel in tuple(self.active_channels.values()))
 
 
-class _Telling:
-    """An answer's body; `then` is called when all of it was written."""
+class _NotifyingBody:
+    """The body of a response; `after_response` is called when all of it was written."""
 
-    def __init__(self, body: Iterable[bytes], then: Callable[[], None]) -> None:
+    def __init__(self, body: Iterable[bytes], after_response: Callable[[], None]) -> None:
         self._body = body
-        self._then = then
+        self._after_response = after_response
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._body)
 
     def close(self) -> None:
-        self._then()
+        self._after_response()
 
 
-def _telling(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
-    then = environ.get(AFTER_RESPONSE)
-    return body if then is None else _Telling(body, then)
+def _notifying(environ: dict[str, Any], body: Iterable[bytes]) -> Iterable[bytes]:
+    after = environ.get(AFTER_RESPONSE)
+    return body if after is None else _NotifyingBody(body, after)
 
 
 def _of_no_interest(_refused: Refused) -> dict[str, str]:
@@ -218,7 +218,7 @@ class ApiServer:
         self._dispatcher = ThreadedTaskDispatcher()
         self._dispatcher.set_thread_count(THREADS)
         self._server = _Server(
-            lambda environ, start: _telling(environ, application(environ, start)),
+            lambda environ, start: _notifying(environ, application(environ, start)),
             self._map,
             _sock=listener,
             dispatcher=self._dispatcher,

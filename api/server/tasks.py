@@ -95,9 +95,8 @@ class Answer(WSGITask):  # type: ignore[misc]
         return environ
 
     def build_response_header(self) -> bytes:
-        leaves = (
-            self.environ is not None and AFTER_RESPONSE in self.environ
-        )  # it is by this very answer that the API moves
+        # With this very response the API moves to another address.
+        leaves = self.environ is not None and AFTER_RESPONSE in self.environ
         if leaves or self.channel.server.last_requests_since is not None or self.channel.outdated_since is not None:
             self.request.headers["CONNECTION"] = "close"
         return spelled(super().build_response_header())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from falcon.testing import Result
 
+from api.call import Reply
 from api.http.idempotency import KEPT, Idempotency
 from config.files.secret_box import secret_box_of
 from tests.api.support import PASSWORD, PROXY, Api, error_of
@@ -103,9 +104,9 @@ def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
     answers: list[Any] = []
     gate = threading.Barrier(8)
 
-    def execute() -> dict[str, Any]:
+    def execute() -> Reply:
         done.append(1)
-        return {"data": len(done)}
+        return Reply({"number": len(done)})
 
     def send() -> None:
         gate.wait()
@@ -117,16 +118,17 @@ def test_of_many_at_once_one_is_done_and_all_get_its_answer(api: Api) -> None:
     for thread in threads:
         thread.join()
     assert done == [1]
-    assert sorted(answers, key=lambda each: bool(each[1])) == [({"data": 1}, False)] + [({"data": 1}, True)] * 7
+    first = Reply({"number": 1})
+    assert sorted(answers, key=lambda each: isinstance(each, dict)) == [first] + [first.plain()] * 7
     assert kept._turns == {}
     kept.close()
 
 
 def test_an_answer_that_can_not_be_read_any_more_is_made_anew(api: Api) -> None:
     kept = Idempotency(api.data, secret_box_of(api.data))
-    kept.once("usr_1", "k", [], lambda: {"data": 1})
+    kept.once("usr_1", "k", [], lambda: Reply({"number": 1}))
     (api.data.keys / "secrets.key").write_text("00" * 32)
     other = Idempotency(api.data, secret_box_of(api.data))
-    assert other.once("usr_1", "k", [], lambda: {"data": 2}) == ({"data": 2}, False)
+    assert other.once("usr_1", "k", [], lambda: Reply({"number": 2})) == Reply({"number": 2})
     kept.close()
     other.close()

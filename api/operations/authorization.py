@@ -1,0 +1,67 @@
+"""Who may do an operation: credentials, permission and scope, in this order (401 before 403)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import falcon
+
+from api.container import Services
+from api.errors import Denied, MissingPermission, Unauthenticated
+from api.operations.operation import BEARER, NONE, PERSON, Operation
+from api.security.caller import Caller
+
+
+def authorize(
+    services: Services, operation: Operation, req: falcon.Request, params: Mapping[str, str]
+) -> Caller | None:
+    """The caller; None for an operation that is open to this request without one.
+
+    Raises `Unauthenticated`, `Denied`, `MissingPermission`.
+    """
+    caller: Caller | None = req.context.caller
+    if operation.prometheus_token and caller is None and _has_prometheus_token(services, req):
+        return None
+    if operation.public_if is not None and getattr(services.settings.security, operation.public_if):
+        return caller
+    if operation.access == NONE:
+        return None
+    if caller is None:
+        raise req.context.refusal or Unauthenticated()
+    _check_permission(operation, caller, params)
+    _check_scope(operation, caller, [params.get("proxy_id"), _proxy_in_query(operation, req)])
+    return caller
+
+
+def _has_prometheus_token(services: Services, req: falcon.Request) -> bool:
+    scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
+    return scheme.lower() == "bearer" and services.settings.is_prometheus_token(token.strip(" "))
+
+
+def _check_permission(operation: Operation, caller: Caller, params: Mapping[str, str]) -> None:
+    if operation.access == BEARER and caller.method != "bearer":
+        raise Unauthenticated("A bearer token is required")
+    if operation.access == PERSON and caller.key is not None:
+        raise Denied("an API key can't make, list or revoke API keys")
+    allowed = operation.permission is None or caller.may(operation.permission)
+    by_role = operation.role is not None and caller.acts_as(operation.role)
+    is_self = operation.allows_self and caller.key is None and params.get("user_id") == caller.user.id
+    if not (allowed or by_role or is_self):
+        raise MissingPermission(operation.access, by_key=caller.key is not None)
+
+
+def _check_scope(operation: Operation, caller: Caller, named: list[str | None]) -> None:
+    """`named` are the ids of the proxies that path and query name."""
+    if caller.key is not None and caller.key.scope is not None and operation.beyond_scope:
+        raise Denied("a key with a scope can't do this: it would reach more than it has")
+    if caller.scope is None:
+        return
+    if not operation.within_scope:
+        raise Denied("a key with a scope of proxies can only do what is about these proxies")
+    if any(each is not None and each not in caller.scope for each in named):
+        raise Denied("the proxy is not in the key's scope")
+
+
+def _proxy_in_query(operation: Operation, req: falcon.Request) -> str | None:
+    given = req.params.get("proxy_id") if operation.query and "proxy_id" in operation.query.parameters else None
+    return given if isinstance(given, str) else None  # a list is refused with the rest of the query

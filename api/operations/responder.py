@@ -1,0 +1,128 @@
+"""One operation as a responder of Falcon: from the request to a `Call`, from the `Reply` to the response.
+
+In this order: authentication, permission, scope, validation, existence (401 before 403 before 400 before 404).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import falcon
+from pydantic_core import to_json
+
+from actors.net.client_key import client_key
+from api.audit import origin, resource_named
+from api.call import Call, Reply
+from api.container import Services
+from api.errors import Denied, MissingPermission, StaleRevision
+from api.http.body import read_body, read_model
+from api.http.client import SAFE
+from api.http.environ import AFTER_RESPONSE
+from api.http.errors import invalid, translated
+from api.http.idempotency import HEADER
+from api.operations.authorization import authorize
+from api.operations.operation import Operation
+
+REPLAYED = {"Idempotency-Replayed": "true"}
+
+
+class Responder:
+    """Called by Falcon with a request, the response to fill in and the parameters of the path."""
+
+    def __init__(self, services: Services, operation: Operation) -> None:
+        self._services = services
+        self._operation = operation
+
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        """Raises the errors of `api.http.errors.TABLE`."""
+        req.context.origin.operation = self._operation.id
+        try:
+            call = self._call(req, params)
+            reply = self._reply(call, req)
+        except (Denied, MissingPermission) as error:
+            self._note_refusal(error, req, params)
+            raise
+        if req.method in SAFE and reply.revision is not None and call.if_match not in (None, reply.revision):
+            raise StaleRevision(reply.revision)  # operations that change something compare before they do
+        if reply.after_response is not None:
+            req.env[AFTER_RESPONSE] = reply.after_response
+        _respond(resp, reply)
+
+    def _call(self, req: falcon.Request, params: dict[str, str]) -> Call:
+        operation = self._operation
+        caller = authorize(self._services, operation, req, params)
+        media_type = "*/*" if operation.redirects else operation.produces
+        if "*" not in media_type and not req.client_accepts(media_type):
+            raise invalid("Accept", f"the answer is {media_type}", 406)
+        return Call(
+            services=self._services,
+            params=params,
+            body=self._body(req),
+            query=operation.query(req.params) if operation.query is not None else None,
+            address=req.context.address,
+            request_id=req.context.request_id,
+            identified=caller,
+            if_match_header=req.get_header("If-Match"),
+            headers=req.headers_lower,
+        )
+
+    def _body(self, req: falcon.Request) -> Any:
+        operation = self._operation
+        if operation.body is not None:
+            return read_model(req, operation.body, operation.read_only, operation.optional_body, operation.max_body)
+        read_body(req, operation.max_body)  # unused, but the next request of the connection is behind it
+        return None
+
+    def _reply(self, call: Call, req: falcon.Request) -> Reply:
+        """What the handler replies, or replied to the first request with the same `Idempotency-Key`."""
+        key = req.get_header(HEADER)
+        if key is None or not self._operation.idempotency_key:
+            return self._handle(call)
+        body = call.body.model_dump(mode="json", exclude_unset=True) if call.body else None
+        request = [self._operation.id, call.params, req.params, body]
+        reply = self._services.idempotency.once(call.caller.identity, key, request, lambda: self._handle(call))
+        if isinstance(reply, Reply):
+            return reply
+        first = Reply.of_plain(reply)
+        return replace(first, headers={**first.headers, **REPLAYED})
+
+    def _handle(self, call: Call) -> Reply:
+        """Actions that change no document get an audit entry here; the store wrote those of changed documents."""
+        operation = self._operation
+        reply = operation.handler(call)
+        acts = operation.method in ("POST", "DELETE") and operation.audit is not False
+        if acts and not origin().rows and reply.data.get("changed") is not False:
+            resource = resource_named(self._services.store, call.params)
+            self._services.audit.append(operation.audit or operation.id, resource)
+        return reply
+
+    def _note_refusal(self, error: Denied | MissingPermission, req: falcon.Request, params: dict[str, str]) -> None:
+        caller = req.context.caller
+        who = caller.user.id if caller else client_key(req.context.address)
+        response = translated(error, req.context.request_id)
+        details = response.details if response else {}
+        self._services.refused_actions.note(who, resource_named(self._services.store, params), details)
+
+
+def _respond(resp: falcon.Response, reply: Reply) -> None:
+    resp.status = reply.status
+    if reply.revision is not None:
+        resp.set_header("ETag", f'"{reply.revision}"')
+    resp.set_headers(reply.headers)
+    if reply.cookie is not None:
+        resp.append_header("Set-Cookie", reply.cookie)
+    if reply.document is None:
+        write_json(resp, {"success": True, "data": reply.data})
+        return
+    content, resp.content_type = reply.document
+    if isinstance(content, bytes):
+        resp.data = content
+    else:
+        resp.stream = content
+
+
+def write_json(resp: falcon.Response, envelope: dict[str, Any]) -> None:
+    """Make it the body of the response."""
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = to_json(envelope)
