@@ -56,7 +56,7 @@ class RunDir:
     @property
     def api_door(self) -> Path:
         """Unix datagram socket of the API, by which the supervisor hands it a new listening socket."""
-        return self.path / "api.server.listener_handover"
+        return self.path / "api.door"
 
     @property
     def api_inner(self) -> Path:
@@ -173,7 +173,7 @@ def default_data_dir() -> Path:
     For a user who isn't root and where there is no such service it is `proxyfleet` in `$XDG_DATA_HOME`, or
     `~/.local/share/proxyfleet`.
     """
-    checkout = Path(__file__).resolve().parent.parent
+    checkout = Path(__file__).resolve().parents[2]
     if (checkout / "pyproject.toml").is_file():
         return checkout / "data"
     if os.geteuid() == 0 or os.path.lexists(SERVICE_DATA_DIR):

@@ -76,7 +76,7 @@ def stray_files(product: Installation) -> list[str]:
     """Files of writes that were cut off, and deleted ones that are still open."""
     data, run = product.files()
     told = [str(path.relative_to(product.directory)) for path in data if _EXPECTED.search(path.name)]
-    wanted = {"mailbox", "events.in", "events.out", "records", "api.server.listener_handover", "api.sock", "lock"}
+    wanted = {"mailbox", "events.in", "events.out", "records", "api.door", "api.sock", "lock"}
     told += [str(path.relative_to(product.directory)) for path in run if path.name not in wanted]
     for process in [psutil.Process(product.pid), *product.processes()]:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
