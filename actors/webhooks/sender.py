@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import Deliveries, DeliveryAttempt, TestEventSent, WebhookSpec, WebhookStatus
+from actors.bus.messages.webhooks import Deliveries, DeliveryAttempt, WebhookSpec, WebhookStatus, WebhookTried
 from actors.net.own_requests import OutgoingGuard
 from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog
@@ -42,7 +42,7 @@ DISK_PAUSE = 5.0
 TEST = "webhook.test"
 BUG = "the request could not be made"
 
-OnProbed = Callable[[TestEventSent], None]
+OnProbed = Callable[[WebhookTried], None]
 
 
 class Sender:
@@ -362,10 +362,10 @@ class Sender:
         if on_probed is not None:
             self._probes[delivery.number] = _told  # until it is noted, it isn't to be sent by anybody else
             answered = None if attempt.status_code is None else attempt.response_time
-            on_probed(TestEventSent(attempt.error is None, attempt.status_code, answered, attempt.error))
+            on_probed(WebhookTried(attempt.error is None, attempt.status_code, answered, attempt.error))
 
 
-def _told(_probed: TestEventSent) -> None:
+def _told(_probed: WebhookTried) -> None:
     """Whoever asked for the test has its answer."""
 
 

@@ -23,7 +23,7 @@ from api.backup.manifest import BadArchive, Manifest
 from api.security import tokens, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR
-from api.services.proxies import read_specs
+from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import RECOVERY_STEP, Store, StoreError, check_files, migration, migrations, open_store, start_over
 from config.files.data_format import NAME, DataFormatError, Mark, write_mark

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.security.users import User
-from api.services.proxy_views import account_form
+from api.services.proxy_views import account_form, configuration
 from config.model.proxies import ProxyRecord
 from config.model.upstreams import ProxyUpstream, shown
 from config.model.webhooks import WebhookRecord
@@ -35,28 +35,17 @@ def bare(value: Any) -> Any:
 
 def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
     """An entry of `proxies`."""
-    entry: dict[str, Any] = {
-        "name": record.name,
-        "status": record.status,
-        "host": record.host,
-        "port": record.port,
-        "protocol": record.protocol,
+    accounts = [
+        {**_without(account_form(each), "created_at"), **_password(each.password_hash)} for each in record.accounts
+    ]
+    entry = {
+        **_without(configuration(record), "id", "created_at", "updated_at"),
         "auth": _auth(record),
-        "settings": record.settings.model_dump(),
-        "access": record.access.model_dump(),
         "upstreams": [_parent(parent) for parent in record.upstreams],
-        "upstream_policy": record.upstream_policy,
-        "upstream_check": record.upstream_check.model_dump(),
-        "limits": record.limits.model_dump(),
-        "accounts": [
-            {**_without(account_form(each), "created_at"), **_password(each.password_hash)} for each in record.accounts
-        ],
+        "accounts": accounts,
         "tags": list(record.tags),
-        "accept_proxy_protocol": record.accept_proxy_protocol,
-        "bind_address": record.bind_address,
-        "headers": record.headers.model_dump(),
     }
-    return entry if record.tls is None else {**entry, "tls": record.tls.model_dump()}
+    return entry if record.tls is not None else _without(entry, "tls")
 
 
 def _auth(record: ProxyRecord) -> dict[str, Any]:
@@ -102,5 +91,5 @@ def _password(stored: str | None) -> dict[str, SecretValue]:
     return {} if stored is None else {"password": SecretValue(stored)}
 
 
-def _without(form: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in form.items() if key != name}
+def _without(form: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in form.items() if key not in names}

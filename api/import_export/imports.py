@@ -37,7 +37,7 @@ from api.security import api_keys, users
 from api.security.api_keys import ApiKey
 from api.security.users import ADMINISTRATOR, User
 from api.services import settings
-from api.services.proxies import read_specs
+from api.services.proxy_specs import read_specs
 from api.services.revocation import commit_and_revoke
 from api.services.settings import moves
 from api.store import StoreError, Write

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.bus.messages.specs import ProxySpec
-from api.services.proxies import read_specs
+from api.services.proxy_specs import read_specs
 from api.services.settings import read_stored
 from api.store import StoreDamaged, open_store
 from config.files.paths import DataDir

@@ -28,18 +28,17 @@ from actors.bus.messages.fleet import (
     ReserveListener,
     RestartProxy,
 )
-from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
+from actors.bus.messages.specs import ProxySpec
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
-from api.services.proxy_upstreams import upstreams_spec, with_parents
+from api.services.proxy_specs import spec_of, specs_of
+from api.services.proxy_upstreams import with_parents
 from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
-from api.store import NotStored, RevisionConflict, Store, StoreDamaged, StoreWriteError
+from api.store import NotStored, RevisionConflict, Store, StoreWriteError
 from api.store.records import is_same
 from config.files.secret_box import SecretBox, SecretBoxError
-from config.model.access import ProxyAccess
-from config.model.accounts import ProxyAccount, ProxyLimits
 from config.model.exposure_warnings import warnings
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
@@ -52,78 +51,6 @@ LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
 Status = Literal["active", "inactive"]
-
-
-def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
-    """What supervisor and forwarding actor need of it. Raises `SecretBoxError`."""
-    record = proxy.record
-    with_auth = record.auth.enabled
-    return ProxySpec(
-        id=record.id,
-        name=record.name,
-        host=record.host,
-        port=record.port,
-        protocol=record.protocol,
-        active=record.status == "active",
-        revision=proxy.revision,
-        timeout=float(record.settings.timeout),
-        keep_alive=record.settings.keep_alive,
-        max_connections=record.settings.max_connections,
-        auth_username=record.auth.username if with_auth else None,
-        auth_hash=record.auth.password_hash if with_auth else None,
-        tls=(record.tls.cert_file, record.tls.key_file) if record.tls else None,
-        access=_access_spec(record.access),
-        upstreams=upstreams_spec(record, seal),
-        auth_required=with_auth,
-        accounts=tuple(map(_account_spec, record.accounts)) if with_auth else (),
-        limits=_limits_spec(record.limits),
-        accept_proxy_protocol=record.accept_proxy_protocol,
-        bind_address=record.bind_address,
-        via=record.headers.via,
-    )
-
-
-def _access_spec(access: ProxyAccess) -> AccessSpec:
-    return AccessSpec(
-        tuple(access.allow_clients),
-        tuple(access.deny_clients),
-        tuple(access.allow_destinations),
-        tuple(access.deny_destinations),
-        access.mode,
-    )
-
-
-def _limits_spec(limits: ProxyLimits) -> LimitsSpec:
-    return LimitsSpec(
-        limits.bandwidth_in, limits.bandwidth_out, limits.connections_per_client, limits.requests_per_minute
-    )
-
-
-def _account_spec(account: ProxyAccount) -> AccountSpec:
-    limits = account.limits
-    return AccountSpec(
-        id=account.id,
-        username=account.username,
-        password_hash=account.password_hash,
-        enabled=account.enabled,
-        limits=LimitsSpec(limits.bandwidth_in, limits.bandwidth_out, limits.connections, limits.requests_per_minute),
-        quota=account.quota.bytes,
-        period=account.quota.period,
-        expires_at=account.expires_at or 0.0,
-        allow_clients=tuple(account.allow_clients),
-    )
-
-
-def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
-    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
-    return _specs(ProxyCache(store), seal)
-
-
-def _specs(catalogue: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
-    try:
-        return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
-    except SecretBoxError as error:
-        raise StoreDamaged(str(error)) from error
 
 
 class Proxies:
@@ -175,7 +102,7 @@ class Proxies:
 
     def specs(self) -> tuple[ProxySpec, ...]:
         """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
-        return _specs(self._catalogue, self._seal)
+        return specs_of(self._catalogue, self._seal)
 
     def get(self, proxy_id: str) -> StoredProxy:
         """One proxy. Raises `NotFound`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from pydantic import BaseModel
 
 from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats
@@ -13,9 +15,13 @@ from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
 from api.services.runtime_view import NO_STATS, Fleet
 from config.model.accounts import ProxyAccount
+from config.model.declaration import visible
+from config.model.proxies import ProxyRecord
 from config.model.upstreams import shown
 from config.text.formatting import size_text, timestamp_text, uptime_text
 
+BRIEF = ("id", "name", "host", "port", "protocol", "status", "tags", "created_at", "updated_at")
+"""Fields of the configuration that a list has."""
 RUNNING_STATES = ("running", "degraded", "draining")
 
 
@@ -38,53 +44,50 @@ def detail(fleet: Fleet, proxy: StoredProxy) -> dict[str, Any]:
 
 def created(proxy: StoredProxy) -> dict[str, Any]:
     """The create form: the configuration alone. There is no password in it."""
-    return {**proxy.once(_brief), **proxy.once(_at_length)}
+    return proxy.once(_configuration)
+
+
+def _configuration(proxy: StoredProxy) -> dict[str, Any]:
+    return configuration(proxy.record)
 
 
 def _brief(proxy: StoredProxy) -> dict[str, Any]:
-    record = proxy.record
-    return {
-        "id": record.id,
-        "name": record.name,
-        "host": record.host,
-        "port": record.port,
-        "protocol": record.protocol,
-        "status": record.status,
-        "tags": record.tags,
-        "created_at": timestamp_text(record.created_at),
-        "updated_at": timestamp_text(record.updated_at),
-    }
+    return _view(proxy.record, BRIEF, _PROXY)
 
 
-def _at_length(proxy: StoredProxy) -> dict[str, Any]:
-    record = proxy.record
-    return {
-        "auth": {"enabled": record.auth.enabled, "username": record.auth.username},
-        "tls": record.tls.model_dump() if record.tls else None,
-        "settings": record.settings.model_dump(),
-        "access": record.access.model_dump(),
-        "upstreams": [shown(parent) for parent in record.upstreams],
-        "upstream_policy": record.upstream_policy,
-        "upstream_check": record.upstream_check.model_dump(),
-        "limits": record.limits.model_dump(),
-        "accounts": [account_form(account) for account in record.accounts],
-        "accept_proxy_protocol": record.accept_proxy_protocol,
-        "bind_address": record.bind_address,
-        "headers": record.headers.model_dump(),
-    }
+def configuration(record: ProxyRecord) -> dict[str, Any]:
+    """Every field of a proxy that a response has; there is no password in it."""
+    return _view(record, _FIELDS, _PROXY)
 
 
 def account_form(account: ProxyAccount) -> dict[str, Any]:
-    """The configuration of an account, without its password."""
-    return {
-        "username": account.username,
-        "enabled": account.enabled,
-        "limits": account.limits.model_dump(),
-        "quota": account.quota.model_dump(),
-        "expires_at": timestamp_text(account.expires_at) if account.expires_at is not None else None,
-        "allow_clients": account.allow_clients,
-        "created_at": timestamp_text(account.created_at),
-    }
+    """The configuration of an account, without its id and its password."""
+    return _view(account, _ACCOUNT_FIELDS, _ACCOUNT)
+
+
+def _view(stored: BaseModel, names: Iterable[str], special: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    return {name: special.get(name, _plain)(getattr(stored, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump() if isinstance(value, BaseModel) else value
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else timestamp_text(seconds)
+
+
+_FIELDS = tuple(name for name, _ in visible(ProxyRecord))
+_ACCOUNT_FIELDS = tuple(name for name, _ in visible(ProxyAccount) if name != "id")
+_ACCOUNT = {"expires_at": _moment, "created_at": _moment}
+_PROXY: Mapping[str, Callable[[Any], Any]] = {
+    "auth": lambda auth: {"enabled": auth.enabled, "username": auth.username},
+    "upstreams": lambda upstreams: [shown(each) for each in upstreams],
+    "accounts": lambda accounts: [account_form(each) for each in accounts],
+    "created_at": _moment,
+    "updated_at": _moment,
+}
+"""Fields that are shown otherwise than they are stored."""
 
 
 def _present(

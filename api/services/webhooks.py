@@ -24,10 +24,10 @@ from actors.bus.messages.webhooks import (
     Redeliver,
     SendTestEvent,
     SetWebhooks,
-    TestEventSent,
     WebhookSpec,
     WebhookStatus,
     WebhookStatuses,
+    WebhookTried,
 )
 from api.audit.context import on_behalf_of
 from api.bus_bridge import Bridge, reason_of, request
@@ -221,10 +221,10 @@ class Webhooks:
         reply = self._bridge.ask(WEBHOOKS, QueryWebhookSender(), TOLD_MAX)
         return reply if isinstance(reply, WebhookSenderState) else None
 
-    def probe(self, webhook_id: str, timeout: float, request_id: str) -> TestEventSent:
+    def probe(self, webhook_id: str, timeout: float, request_id: str) -> WebhookTried:
         """Send `webhook.test` now, and wait for it as long as the sender may take."""
         message = SendTestEvent(webhook_id, request_id)
-        return request(self._bridge, WEBHOOKS, message, TestEventSent, timeout=timeout + ASK_TIMEOUT)
+        return request(self._bridge, WEBHOOKS, message, WebhookTried, timeout=timeout + ASK_TIMEOUT)
 
     def deliveries(self, question: QueryDeliveries) -> Deliveries:
         """A page of the delivery log."""

@@ -86,7 +86,10 @@ Moment = Annotated[
 
 
 class ProxyLimits(Group):
-    """Limits of a proxy. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of a proxy, 0 for none. Bandwidth is bytes per second; `in` is what clients send.
+
+    Bandwidth is shared by the whole proxy; connections and requests are counted for each client address.
+    """
 
     bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
     bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
@@ -95,7 +98,7 @@ class ProxyLimits(Group):
 
 
 class AccountLimits(Group):
-    """Limits of an account. Bandwidth is bytes per second; `in` is what clients send."""
+    """Limits of an account, 0 for none. Bandwidth is bytes per second; `in` is what clients send."""
 
     bandwidth_in: Annotated[int, Given(Bandwidth)] = 0
     bandwidth_out: Annotated[int, Given(Bandwidth)] = 0
@@ -104,7 +107,7 @@ class AccountLimits(Group):
 
 
 class Quota(Group):
-    """The quota of an account: bytes in both directions together."""
+    """The quota of an account: bytes in both directions together in each period, 0 for none."""
 
     bytes: Annotated[int, Given(Annotated[StrictInt, Field(ge=0, le=10**18)])] = 0
     period: Annotated[Period, Given(Annotated[Period, BeforeValidator(_period)])] = "total"

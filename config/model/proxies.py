@@ -20,7 +20,7 @@ from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_acc
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
 from config.model.headers import ProxyHeaders
-from config.model.upstreams import ParentProtocol, Parents, Policy, ProxyUpstream, UpstreamCheck
+from config.model.upstreams import ParentProtocol, Parents, Policy, PolicyName, ProxyUpstream, UpstreamCheck
 from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
 
@@ -144,7 +144,7 @@ class ProxyRecord(BaseModel):
     settings: ProxySettings
     access: ProxyAccess = ProxyAccess()
     upstreams: list[ProxyUpstream] = []
-    upstream_policy: Annotated[str, Given(Policy)] = "failover"
+    upstream_policy: Annotated[PolicyName, Given(Policy)] = "failover"
     upstream_check: UpstreamCheck = UpstreamCheck()
     limits: ProxyLimits = ProxyLimits()
     accounts: list[ProxyAccount] = []

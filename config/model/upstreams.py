@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, get_args
 
 from pydantic import (
     AfterValidator,
@@ -35,7 +35,8 @@ from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
 from config.model.upstream_fields import OrText, listed, no_nulls, read_parent
 
 PARENTS_MAX = 10_000
-POLICIES = ("failover", "round_robin", "least_connections", "sticky")
+PolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 PURPOSE = "the password of a parent proxy"
 
 _PROTOCOLS = ("http", "https", "socks4", "socks5")

@@ -18,7 +18,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
 from actors.bus.messages.events import Event
-from actors.bus.messages.webhooks import Delivery, TestEventSent
+from actors.bus.messages.webhooks import Delivery, WebhookTried
 from actors.webhooks import slot_scheduler
 from actors.webhooks.outbox import Outbox
 from actors.webhooks.sender import Sender
@@ -347,7 +347,7 @@ def test_more_slow_targets_than_places_leave_half_of_them_to_those_that_are_quic
         office.until(lambda: len(well.received) == 21, "the quick one has all", 30)
         assert well.ids[1:] == ids
         office.until(lambda: len(slow.received) == 2, "half of the places")
-        probed: list[TestEventSent] = []
+        probed: list[WebhookTried] = []
         assert office.sender.probe("wh_well", probed.append)
         office.until(lambda: probed, "a test doesn't wait for them")
         assert len(slow.received) == 2
@@ -395,7 +395,7 @@ def test_when_the_target_is_back_what_waited_for_a_long_pause_goes_on_at_once(tm
     office.sender.set_webhooks((target.spec(),))
     ids = office.take(2)
     office.until(lambda: office.log() and office.log()[0].attempts, "the first attempt")
-    probed: list[TestEventSent] = []
+    probed: list[WebhookTried] = []
     assert office.sender.probe("wh_1", probed.append)
     office.settle()
     assert probed[0].delivered
@@ -409,7 +409,7 @@ def test_when_the_target_is_back_what_waited_for_a_long_pause_goes_on_at_once(tm
 def test_a_test_is_sent_once_whatever_comes_back_also_to_a_disabled_webhook(office: Office, target: Target) -> None:
     target.answers = answers(500)
     office.sender.set_webhooks((target.spec(enabled=False, events=("user.created",)),))
-    probed: list[TestEventSent] = []
+    probed: list[WebhookTried] = []
     assert office.sender.probe("wh_1", probed.append)
     assert not office.sender.probe("wh_2", probed.append)
     office.until(lambda: probed, "the answer")

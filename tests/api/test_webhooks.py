@@ -19,10 +19,10 @@ from actors.bus.messages.webhooks import (
     Redeliver,
     SendTestEvent,
     SetWebhooks,
-    TestEventSent,
     WebhookSpec,
     WebhookStatus,
     WebhookStatuses,
+    WebhookTried,
 )
 from config.model.webhooks import EVENTS, PATTERNS, masked_url, matches
 from tests.api.support import Api, error_of
@@ -45,7 +45,7 @@ class FakeSender:
             self.told.append(message)
             return Done()
         if isinstance(message, SendTestEvent):
-            return TestEventSent(True, 204, 12, None)
+            return WebhookTried(True, 204, 12, None)
         if isinstance(message, QueryWebhookStatus):
             return WebhookStatuses(self.statuses)
         return Deliveries(self.deliveries, len(self.deliveries))

@@ -58,7 +58,7 @@ class DisableWebhook:
 
 @message
 class SendTestEvent:
-    """API → webhook sender: send `webhook.test` once, now. Answered by `TestEventSent`, or `Failed` when unknown.
+    """API → webhook sender: send `webhook.test` once, now. Answered by `WebhookTried`, or `Failed` when unknown.
 
     `request_id` is that of the API's request, and stands in the event's data.
     """
@@ -68,7 +68,7 @@ class SendTestEvent:
 
 
 @message
-class TestEventSent:
+class WebhookTried:
     """Webhook sender → API: how the test went. `response_time` is in milliseconds."""
 
     delivered: bool

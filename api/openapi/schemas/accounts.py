@@ -1,48 +1,20 @@
-"""The forms of limits and accounts."""
+"""Responses about accounts."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from api.openapi.schemas.derived import shows
 from api.openapi.schemas.resources import Form, Moment
-
-Period = Literal["day", "week", "month", "total"]
-
-
-class LimitsForm(Form):
-    """Limits of a proxy, 0 for none; bandwidth in bytes per second, connections and requests for each client."""
-
-    bandwidth_in: int
-    bandwidth_out: int
-    connections_per_client: int
-    requests_per_minute: int
+from config.model.accounts import ProxyAccount
+from config.model.quotas import Period
 
 
-class AccountLimitsForm(Form):
-    """Limits of an account, 0 for none."""
-
-    bandwidth_in: int
-    bandwidth_out: int
-    connections: int
-    requests_per_minute: int
-
-
-class QuotaForm(Form):
-    """Bytes in both directions in each period, 0 for no limit."""
-
-    bytes: int
-    period: Period
-
-
+@shows(ProxyAccount, but=("id",))
 class AccountForm(Form):
     """An account's configuration. There is no password in it."""
 
-    username: str
-    enabled: bool
-    limits: AccountLimitsForm
-    quota: QuotaForm
     expires_at: Moment | None
-    allow_clients: list[str]
     created_at: Moment
 
 

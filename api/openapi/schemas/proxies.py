@@ -7,8 +7,10 @@ from typing import Any, Literal
 from pydantic import Field, create_model
 
 from actors.counters import COUNTERS
-from api.openapi.schemas.accounts import AccountForm, LimitsForm
+from api.openapi.schemas.accounts import AccountForm
+from api.openapi.schemas.derived import shows
 from api.openapi.schemas.resources import Form, Moment, Protocol, Reason, Wish
+from config.model.proxies import ProxyRecord
 
 
 class AuthForm(Form):
@@ -23,30 +25,6 @@ class TlsForm(Form):
 
     cert_file: str
     key_file: str
-
-
-class SettingsForm(Form):
-    """`timeout` in seconds."""
-
-    timeout: int
-    keep_alive: bool
-    max_connections: int
-
-
-class HeadersForm(Form):
-    """Which header fields the proxy adds; `via` is its entry in `Via`."""
-
-    via: Literal["pseudonym", "on", "off"]
-
-
-class AccessForm(Form):
-    """The access rules."""
-
-    allow_clients: list[str]
-    deny_clients: list[str]
-    allow_destinations: list[str]
-    deny_destinations: list[str]
-    mode: Literal["enforce", "report"]
 
 
 class UpstreamAuthForm(Form):
@@ -74,14 +52,6 @@ class UpstreamForm(Form):
     auth: UpstreamAuthForm | None = None
     tls: UpstreamTlsForm | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
-
-
-class UpstreamCheckForm(Form):
-    """How parents are checked, seconds."""
-
-    enabled: bool
-    interval: float
-    timeout: float
 
 
 class UpstreamStateForm(Form):
@@ -159,28 +129,14 @@ class ListedProxy(Form):
     stats: StatsForm
 
 
+@shows(ProxyRecord)
 class CreatedProxy(Form):
     """A proxy's configuration."""
 
-    id: str
-    name: str
-    host: str
-    port: int
-    protocol: Protocol
-    status: Wish
     auth: AuthForm
     tls: TlsForm | None
-    settings: SettingsForm
-    access: AccessForm
     upstreams: list[UpstreamForm]
-    upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
-    upstream_check: UpstreamCheckForm
-    limits: LimitsForm
     accounts: list[AccountForm]
-    accept_proxy_protocol: bool
-    bind_address: str
-    headers: HeadersForm
-    tags: list[str]
     created_at: Moment
     updated_at: Moment
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.accounts import AccountLimitsForm, LimitsForm, QuotaForm
-from api.openapi.schemas.proxies import (
-    AccessForm,
-    HeadersForm,
-    SettingsForm,
-    TlsForm,
-    UpstreamCheckForm,
-    UpstreamTlsForm,
-)
-from api.openapi.schemas.resources import Form, Moment, Protocol, Wish
+from api.openapi.schemas.derived import shows
+from api.openapi.schemas.proxies import TlsForm, UpstreamTlsForm
+from api.openapi.schemas.resources import Form, Moment, Protocol
+from config.model.accounts import ProxyAccount
+from config.model.proxies import ProxyRecord
 
 
 class ExportedAuth(Form):
@@ -24,15 +19,11 @@ class ExportedAuth(Form):
     password: None = None
 
 
+@shows(ProxyAccount, but=("id", "created_at"))
 class ExportedAccount(Form):
     """An account of an exported proxy."""
 
-    username: str
-    enabled: bool
-    limits: AccountLimitsForm
-    quota: QuotaForm
     expires_at: Moment | None
-    allow_clients: list[str]
     password: None = None
 
 
@@ -56,26 +47,13 @@ class ExportedUpstream(Form):
     proxy_protocol: Literal["v1", "v2"] | None = None
 
 
+@shows(ProxyRecord, but=("id", "created_at", "updated_at"))
 class ExportedProxy(Form):
     """A proxy."""
 
-    name: str
-    status: Wish
-    host: str
-    port: int
-    protocol: Protocol
     auth: ExportedAuth
-    settings: SettingsForm
-    access: AccessForm
     upstreams: list[ExportedUpstream]
-    upstream_policy: Literal["failover", "round_robin", "least_connections", "sticky"]
-    upstream_check: UpstreamCheckForm
-    limits: LimitsForm
     accounts: list[ExportedAccount]
-    tags: list[str]
-    accept_proxy_protocol: bool
-    bind_address: str
-    headers: HeadersForm
     tls: TlsForm | None = None
 
 

@@ -1,0 +1,78 @@
+"""Proxies as the supervisor and the forwarding actors need them: messages made of what is stored."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from actors.bus.messages.specs import AccessSpec, AccountSpec, LimitsSpec, ProxySpec
+from api.services.proxy_cache import ProxyCache, StoredProxy
+from api.services.proxy_upstreams import upstreams_spec
+from api.store import Store, StoreDamaged
+from config.files.secret_box import SecretBox, SecretBoxError
+from config.model.accounts import ProxyAccount
+
+T = TypeVar("T")
+
+
+def spec_of(proxy: StoredProxy, seal: SecretBox) -> ProxySpec:
+    """What supervisor and forwarding actor need of it. Raises `SecretBoxError`."""
+    record = proxy.record
+    with_auth = record.auth.enabled
+    special: dict[str, Any] = {
+        "active": record.status == "active",
+        "revision": proxy.revision,
+        "timeout": float(record.settings.timeout),
+        "auth_username": record.auth.username if with_auth else None,
+        "auth_hash": record.auth.password_hash if with_auth else None,
+        "auth_required": with_auth,
+        "tls": (record.tls.cert_file, record.tls.key_file) if record.tls else None,
+        "access": _spec(AccessSpec, record.access),
+        "upstreams": upstreams_spec(record, seal),
+        "accounts": tuple(map(_account_spec, record.accounts)) if with_auth else (),
+        "limits": _spec(LimitsSpec, record.limits, connections=record.limits.connections_per_client),
+    }
+    return _spec(ProxySpec, record, record.settings, record.headers, **special)
+
+
+def _account_spec(account: ProxyAccount) -> AccountSpec:
+    return _spec(
+        AccountSpec,
+        account,
+        account.quota,
+        limits=_spec(LimitsSpec, account.limits),
+        quota=account.quota.bytes,
+        expires_at=account.expires_at or 0.0,
+    )
+
+
+def _spec(kind: type[T], *stored: BaseModel, **special: Any) -> T:
+    """A message of this kind, whose fields are those of the same name in one of the models, but for the `special`."""
+    for name, index in _sources(kind, tuple(map(type, stored))):  # type: ignore[arg-type]  # classes are hashable
+        if name not in special:
+            value = getattr(stored[index], name)
+            special[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**special)
+
+
+@cache
+def _sources(kind: type[Any], models: tuple[type[BaseModel], ...]) -> tuple[tuple[str, int], ...]:
+    """Which of the models has each field of the message."""
+    names = [each.name for each in dataclasses.fields(kind)]
+    found = ((name, index) for name in names for index, model in enumerate(models) if name in model.model_fields)
+    return tuple(found)
+
+
+def read_specs(store: Store, seal: SecretBox) -> tuple[ProxySpec, ...]:
+    """The whole wish. Raises `StoreDamaged` when a secret in it can't be opened."""
+    return specs_of(ProxyCache(store), seal)
+
+
+def specs_of(catalogue: ProxyCache, seal: SecretBox) -> tuple[ProxySpec, ...]:
+    try:
+        return tuple(spec_of(proxy, seal) for proxy in catalogue.all())
+    except SecretBoxError as error:
+        raise StoreDamaged(str(error)) from error
