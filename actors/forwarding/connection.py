@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from actors.forwarding.limits.meter import MeteredConnection
 from actors.forwarding.net.timer_wheel import Expirable
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 
 
 class ConnectionInfo(NamedTuple):
@@ -30,7 +30,7 @@ class Connection(Expirable, MeteredConnection, Protocol):
     def info(self) -> ConnectionInfo:
         """What it is doing now."""
 
-    def reconfigure(self, policy: Policy) -> None:
+    def reconfigure(self, policy: SessionConfig) -> None:
         """Apply another configuration, to further requests."""
 
     def drop(self) -> None:

@@ -37,7 +37,7 @@ from actors.forwarding.protocols.http.date_header import DateLine
 from actors.forwarding.protocols.http.pseudonym import pseudonym_of, received_by
 from actors.forwarding.protocols.registry import new_session
 from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, Policy
+from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, SessionConfig
 from actors.forwarding.proxy_policy import ProxyPolicy
 from actors.forwarding.reporting import trace
 from actors.forwarding.stats import ConnectionStats
@@ -96,7 +96,9 @@ class ForwardingContext:
         self._egress = _EGRESS
         self._auth: tuple[str, str | None] | None = None
         """The user of `auth` with the hash of the password, as of the last configuration that wants credentials."""
-        session = Policy(keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine())
+        session = SessionConfig(
+            keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine()
+        )
         self.policy = ProxyPolicy(AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec())), session)
 
     @property
@@ -143,12 +145,12 @@ class ForwardingContext:
             return self.policy.access
         return AccessPolicy(EgressGuard(egress), Rules(spec))
 
-    def _new_session_config(self, spec: ProxySpec) -> Policy:
+    def _new_session_config(self, spec: ProxySpec) -> SessionConfig:
         return replace(
             self.policy.session,
             keep_alive=spec.keep_alive,
             wants_credentials=spec.wants_credentials,
-            hears_users=self.upstreams is not None and not spec.wants_credentials,
+            accepts_optional_user=self.upstreams is not None and not spec.wants_credentials,
             timeout=spec.timeout,
             pseudonym=pseudonym_of(spec),
             via=received_by(spec),
@@ -193,10 +195,12 @@ class ForwardingContext:
         """The session of a client that has just come, in the proxy's protocol."""
         return new_session(self.policy.protocol, self._session_config(), self.loop.now)
 
-    def _session_config(self) -> Policy:
+    def _session_config(self) -> SessionConfig:
         config = self.policy.session
         if self.testers and not config.wants_credentials:
-            config = replace(config, hears_users=True)  # the next client may be a test, known by its user name
+            config = replace(
+                config, accepts_optional_user=True
+            )  # the next client may be a test, known by its user name
         return config
 
     def _reconfigure_sessions(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class ProxyPolicy:
     """
 
     access: AccessPolicy
-    session: Policy
+    session: SessionConfig
     protocol: str = "http"
     max_connections: int = 0
     accept_proxy_protocol: bool = False

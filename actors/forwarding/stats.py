@@ -23,8 +23,8 @@ from actors.counters import (
 from actors.forwarding.access.rules import REASONS, REPORTED
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import (
-    BAD_ANNOUNCEMENT,
-    LATE_ANNOUNCEMENT,
+    BAD_PROXY_HEADER,
+    LATE_PROXY_HEADER,
     LIMIT_REASONS,
     TLS_REASONS,
     Failure,
@@ -38,8 +38,8 @@ DENIALS = frozenset(
     (
         "destination_ip_prohibited",
         "http_request_denied",
-        BAD_ANNOUNCEMENT,
-        LATE_ANNOUNCEMENT,
+        BAD_PROXY_HEADER,
+        LATE_PROXY_HEADER,
         *TLS_REASONS,
         *REASONS,
         *LIMIT_REASONS,

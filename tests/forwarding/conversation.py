@@ -9,10 +9,10 @@ from actors.forwarding.protocols.commands import (
     Report,
 )
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from tests.forwarding.talk import Conversation
 
-POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
+POLICY = SessionConfig(timeout=30, handshake_timeout=10, keep_alive_timeout=60, pseudonym=b"us", via=b"us")
 
 
 GET = b"GET http://a.example/x HTTP/1.1\r\nHost: other.example\r\nAccept: */*\r\n\r\n"

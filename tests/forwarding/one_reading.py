@@ -30,7 +30,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from tests.forwarding.witnesses import ANSWER_WITNESSES, REQUEST_WITNESSES, Field, Message, NotRead, Witness
 
 _END = b"\r\n\r\n"
@@ -54,7 +54,7 @@ class Passed:
 
 def requests_passed(data: bytes) -> list[Passed]:
     """The requests that ours takes of `data`, with an origin that answers each as soon as it is whole."""
-    session = HttpSession(Policy(via=b"us"), 0.0)
+    session = HttpSession(SessionConfig(via=b"us"), 0.0)
     passed: list[Passed] = []
     commands = session.receive_from_client(data, 0.0)
     while commands:
@@ -127,7 +127,7 @@ class Answered:
 
 def answer_passed(data: bytes, method: str = "GET") -> Answered:
     """What ours makes of an origin that says `data` and then closes."""
-    session = HttpSession(Policy(via=b"us"), 0.0)
+    session = HttpSession(SessionConfig(via=b"us"), 0.0)
     session.receive_from_client(f"{method} http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n".encode(), 0.0)
     commands = session.opened(False, 0.0)
     if data:

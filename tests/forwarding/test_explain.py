@@ -16,7 +16,7 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import explain, read_target
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.resolver import Answer, Found, Resolver, new_threads
+from actors.forwarding.net.resolver import Answer, Resolved, Resolver, new_threads
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, Refused
 from tests.forwarding.harness import Rig, spec
@@ -108,10 +108,10 @@ def test_an_unknown_user_and_a_bad_target_are_told(rig: Rig) -> None:
 # --- generated cases, without any network ---
 
 ZONE: dict[str, Answer] = {
-    "a.test": Found(("127.0.0.1", "127.0.1.1")),
-    "b.a.test": Found(("127.0.1.1", "10.0.0.1")),
-    "private.test": Found(("10.0.0.1",)),
-    "six.test": Found(("::1", "127.0.2.1")),
+    "a.test": Resolved(("127.0.0.1", "127.0.1.1")),
+    "b.a.test": Resolved(("127.0.1.1", "10.0.0.1")),
+    "private.test": Resolved(("10.0.0.1",)),
+    "six.test": Resolved(("::1", "127.0.2.1")),
     "gone.test": failures.dns_failed("gone.test does not resolve"),
 }
 TARGETS = (*ZONE, "127.0.0.1", "127.0.2.1", "10.0.0.1", "[::1]", "[::ffff:127.0.0.1]")

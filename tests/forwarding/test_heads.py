@@ -15,8 +15,8 @@ from actors.forwarding.protocols.http.head_parser import (
     HEAD_MAX,
     LINE_MAX,
     find_end,
-    parse_answer,
     parse_request,
+    parse_response,
 )
 
 GOOD = b"GET http://a.example/x?y=1 HTTP/1.1\r\nHost: a.example\r\nAccept: */*\r\n\r\n"
@@ -172,7 +172,7 @@ def test_a_bare_lf_is_found_on_the_border_of_two_reads() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_head_or_a_refusal(data: bytes) -> None:
-    for parse in (parse_request, parse_answer):
+    for parse in (parse_request, parse_response):
         with contextlib.suppress(Refused):
             parse(data + b"\r\n\r\n")
 
@@ -208,10 +208,10 @@ def test_what_is_taken_here_llhttp_takes_too(fields: list[tuple[bytes, bytes]]) 
 )
 def test_an_answer_that_two_parsers_could_read_differently_is_502(head: bytes) -> None:
     with pytest.raises(Refused) as caught:
-        parse_answer(head)
+        parse_response(head)
     assert caught.value.failure.status == 502
 
 
 def test_an_answer_may_have_an_empty_phrase_or_none() -> None:
-    assert parse_answer(b"HTTP/1.1 204 \r\n\r\n").status == 204
-    assert parse_answer(b"HTTP/1.0 204\r\n\r\n").minor == 0
+    assert parse_response(b"HTTP/1.1 204 \r\n\r\n").status == 204
+    assert parse_response(b"HTTP/1.0 204\r\n\r\n").minor == 0

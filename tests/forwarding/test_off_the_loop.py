@@ -20,7 +20,7 @@ from actors.forwarding.access import authenticator as credentials_module
 from actors.forwarding.access.authenticator import REMEMBERED, THREADS, Authenticator, prehash
 from actors.forwarding.access.guess_limit import FAILURES_OF_CLIENT, FAILURES_OF_USER, PAUSE
 from actors.forwarding.net.hosts_file import LOOKED_AT_EVERY, HostsFile
-from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Found, Resolver, new_threads
+from actors.forwarding.net.resolver import SHARE_OF_CLIENT, SHARE_OF_ZONE, Answer, Resolved, Resolver, new_threads
 from actors.forwarding.protocols.failures import Failure
 from actors.thread_pool import ThreadPool
 from tests.forwarding.harness import spec
@@ -197,7 +197,7 @@ class Names:
         self.looked_up.append(name)
         if name.endswith((".dead.example", ".dead")):
             self.released.wait(DEADLINE)
-        return Found(("192.0.2.1",))
+        return Resolved(("192.0.2.1",))
 
 
 @pytest.fixture
@@ -230,9 +230,9 @@ def test_many_dead_zones_stall_no_name_of_another_client(loop: Loop, names: Name
 def test_names_of_this_machine_need_no_thread(loop: Loop, names: Names) -> None:
     for name in ("known.example", "KNOWN.example.", "alias", "localhost", "localhost.", "x.localhost"):
         names.ask(name, Client("192.0.2.9"))
-    assert names.answers["known.example"] == names.answers["KNOWN.example."] == [Found(("192.0.2.7", "2001:db8::7"))]
-    assert names.answers["alias"] == [Found(("192.0.2.7",))]
-    assert names.answers["localhost"] == names.answers["x.localhost"] == [Found(("127.0.0.1", "::1"))]
+    assert names.answers["known.example"] == names.answers["KNOWN.example."] == [Resolved(("192.0.2.7", "2001:db8::7"))]
+    assert names.answers["alias"] == [Resolved(("192.0.2.7",))]
+    assert names.answers["localhost"] == names.answers["x.localhost"] == [Resolved(("127.0.0.1", "::1"))]
     assert names.looked_up == []
 
 
@@ -257,12 +257,12 @@ def test_a_name_that_nobody_waits_for_any_more_is_not_looked_up(loop: Loop, name
     names.released.set()
     run_until(loop, lambda: names.answers["gone.dead.example"] and len(names.answers["both.dead.example"]) == 2)
     assert isinstance(names.answers["gone.dead.example"][0], Failure)
-    assert names.answers["both.dead.example"][1] == Found(("192.0.2.1",))
+    assert names.answers["both.dead.example"][1] == Resolved(("192.0.2.1",))
     assert "gone.dead.example" not in names.looked_up
     assert names.looked_up.count("both.dead.example") == 1
     names.ask("gone.dead.example", stays)
     run_until(loop, lambda: len(names.answers["gone.dead.example"]) == 2)
-    assert names.answers["gone.dead.example"][1] == Found(("192.0.2.1",))
+    assert names.answers["gone.dead.example"][1] == Resolved(("192.0.2.1",))
 
 
 # --- passwords ---

@@ -22,14 +22,14 @@ from actors.forwarding.protocols.commands import (
     Tunnel,
 )
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.session import HELD_MAX, SocksSession
 from actors.forwarding.protocols.socks.states import Phase
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.forwarding.talk import Conversation
 
-POLICY = Policy(timeout=30, handshake_timeout=10)
+POLICY = SessionConfig(timeout=30, handshake_timeout=10)
 LOCAL = ("192.0.2.7", 4660)
 BOUND = b"\x01\xc0\x00\x02\x07\x12\x34"
 

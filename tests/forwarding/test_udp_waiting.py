@@ -8,7 +8,7 @@ import pytest
 
 from actors.forwarding.connections.udp_targets import Share
 from actors.forwarding.connections.udp_waiting import COST, OCTETS_MAX, Datagram, WaitingDatagrams
-from actors.forwarding.net.resolver import Answer, Found
+from actors.forwarding.net.resolver import Answer, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
@@ -28,7 +28,7 @@ def test_names_that_do_not_resolve_keep_no_other_target_waiting() -> None:
     def look_up(name: str) -> Answer:
         if name.endswith(".dead.example"):
             released.wait(60)
-        return Found(("127.0.0.1",))
+        return Resolved(("127.0.0.1",))
 
     with Inside(protocol="socks5") as rig, responder() as port, datagram_socket() as client:
         rig.look(lambda shared: setattr(shared.dialer.resolver, "_lookup", look_up))

@@ -20,12 +20,12 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.http.framing import Chunked
 from actors.forwarding.protocols.http.session import HttpSession
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from tests.forwarding.one_reading import check_answer, check_requests
 from tests.fuzzing.input import read_input
 from tests.fuzzing.invariants import check, check_held, check_work
 
-POLICY = Policy(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
+POLICY = SessionConfig(timeout=30, handshake_timeout=10, keep_alive_timeout=60, via=b"us")
 LONGEST_WAIT = 60.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
@@ -49,7 +49,7 @@ class Turn:
 class ClientSide:
     """A session that is told what a client sends; the origin answers as soon as it has a whole request."""
 
-    def __init__(self, policy: Policy, switches: bool) -> None:
+    def __init__(self, policy: SessionConfig, switches: bool) -> None:
         self.session = HttpSession(policy, 0.0)
         self.said: list[Command] = []
         self.outcome: list[tuple[Any, ...]] = []

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 
 HELD_MAX = 256 * 1024
 """Octets that one connection may take, its session's objects included."""
@@ -19,7 +19,7 @@ CALLS_PER_OCTET = 8
 """The shortest request has some thirty octets and takes about a hundred calls, the fuzzer's own among them."""
 CALLS_AT_ONCE = 2_000
 
-_SHARED = (Policy, Enum, type)
+_SHARED = (SessionConfig, Enum, type)
 
 
 def held(thing: object, seen: set[int] | None = None) -> int:

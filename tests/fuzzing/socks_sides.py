@@ -19,14 +19,14 @@ from actors.forwarding.protocols.commands import (
     Tunnel,
 )
 from actors.forwarding.protocols.failures import prohibited
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.session import SocksSession
 from actors.forwarding.protocols.socks.v4 import Socks4Session
 from actors.forwarding.protocols.socks.v5 import Socks5Session
 from tests.fuzzing.input import Input, read_input
 from tests.fuzzing.invariants import check, check_held, check_work
 
-POLICY = Policy(timeout=30, handshake_timeout=10)
+POLICY = SessionConfig(timeout=30, handshake_timeout=10)
 LONGEST_WAIT = 30.0
 LOCAL = ("192.0.2.7", 4660)
 

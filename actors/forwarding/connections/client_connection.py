@@ -24,7 +24,7 @@ from actors.forwarding.net.dialer import ENDED, READABLE
 from actors.forwarding.net.timer_wheel import NEVER, QUANTUM
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.proxy_protocol import Ends
 from actors.net.send_buffer import push
 from actors.net.transport import Transport, reset_on_close, unsent
@@ -479,9 +479,9 @@ class ClientConnection:
             return "connecting"
         return "idle" if session.idle else "active"
 
-    def reconfigure(self, policy: Policy) -> None:
+    def reconfigure(self, policy: SessionConfig) -> None:
         """See `Connection`."""
-        self.session.adopt(policy)
+        self.session.apply_config(policy)
 
     # --- ends ---
 

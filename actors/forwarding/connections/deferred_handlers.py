@@ -121,7 +121,7 @@ def _account(client: ClientConnection, user: str | None) -> str | None:
     if (
         user is None
         or context.upstreams is None
-        or (not context.policy.session.hears_users and context.is_known_user(user))
+        or (not context.policy.session.accepts_optional_user and context.is_known_user(user))
     ):
         return user
     account, word = split_session(user)

@@ -20,7 +20,7 @@ from actors.forwarding.net.dialer import EDGE
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, Header, read_header
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class ProxyHeaderReader:
         context.timers.schedule(self)
         context.loop.watch(sock.fileno(), EDGE, self._look)
 
-    def reconfigure(self, policy: Policy) -> None:
+    def reconfigure(self, policy: SessionConfig) -> None:
         """See `Connection`: its session begins later, by what is in force then."""
 
     def measure(self, meter: Meter) -> None:
@@ -80,7 +80,7 @@ class ProxyHeaderReader:
             if header is None and mask & _ENDED:
                 raise BadHeader("the connection ends within it")
         except BadHeader as error:
-            self._refuse(failures.bad_announcement(f"no header of the PROXY protocol: {error}"))
+            self._refuse(failures.bad_proxy_header(f"no header of the PROXY protocol: {error}"))
             return
         if header is not None:
             self._take(header)
@@ -99,7 +99,7 @@ class ProxyHeaderReader:
     @isolated
     def expire(self) -> None:
         """The header did not come in time."""
-        self._refuse(failures.late_announcement())
+        self._refuse(failures.late_proxy_header())
 
     def info(self) -> ConnectionInfo:
         """Nobody's yet: its client is still the peer."""

@@ -13,7 +13,7 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.net.splice import AnyFlow, PipesExhausted, Progress
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import Report
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.transport import Transport, unsent
 
 _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -131,7 +131,7 @@ class Tunnel:
             self._context.loop.forget(sock.fileno())
             sock.close()
 
-    def reconfigure(self, policy: Policy) -> None:
+    def reconfigure(self, policy: SessionConfig) -> None:
         """See `Connection`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:

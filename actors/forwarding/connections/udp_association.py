@@ -24,12 +24,12 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.resolver import Answer, Found
+from actors.forwarding.net.resolver import Answer, Resolved
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.net.socks_wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
 
 DATAGRAM_MAX = 65535
@@ -197,7 +197,7 @@ class UdpAssociation:
         share = self._targets.share(target.text)
         share.bytes_in += len(data)
         resolver = self._context.dialer.resolver
-        answer = Found((target.host,)) if target.literal else resolver.known(target.host)
+        answer = Resolved((target.host,)) if target.literal else resolver.known(target.host)
         if answer is not None:
             self._answered(Datagram(target, payload, share), answer)
         elif self._waiting.add(Datagram(target, payload, share)):
@@ -299,7 +299,7 @@ class UdpAssociation:
         for sock in () if self._over else paused:
             self._watch(sock)
 
-    def reconfigure(self, policy: Policy) -> None:
+    def reconfigure(self, policy: SessionConfig) -> None:
         """See `Connection`: there is no further request."""
 
     def measure(self, meter: Meter) -> None:

@@ -18,7 +18,7 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.net.requester import OURSELVES, Requester
-from actors.forwarding.net.resolver import Answer, Found, OnAnswer, Resolver
+from actors.forwarding.net.resolver import Answer, OnResolved, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
@@ -89,21 +89,21 @@ class Dialer:
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def look_up(self, target: Authority, done: OnAnswer, asker: Requester) -> bool:
+    def look_up(self, target: Authority, done: OnResolved, asker: Requester) -> bool:
         """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
 
         True when that is a matter of the resolver, and so of time.
         """
         return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)), asker)
 
-    def find(self, target: Authority, done: OnAnswer, asker: Requester) -> bool:
+    def find(self, target: Authority, done: OnResolved, asker: Requester) -> bool:
         """As `look_up`, but `done` is called in this very call when the answer is known."""
         assert self.judge is not None
         refused = self.judge.name(target)
         if refused is not None and refused.failure is not None:
             answer: Answer = refused.failure
         elif target.literal:
-            answer = Found((target.host,))
+            answer = Resolved((target.host,))
         else:
             self.resolver.resolve(target.host, done, asker)
             return True

@@ -32,17 +32,17 @@ SHARE_OF_ZONE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Resolved:
     """The addresses of a name in the order to try them."""
 
     addresses: tuple[str, ...]
 
 
-Answer = Found | Failure
-OnAnswer = Callable[[Answer], None]
+Answer = Resolved | Failure
+OnResolved = Callable[[Answer], None]
 Lookup = Callable[[str], Answer]
 
-_LOOPBACK = Found(LOOPBACK)
+_LOOPBACK = Resolved(LOOPBACK)
 
 
 def look_up(host: str) -> Answer:
@@ -54,7 +54,7 @@ def look_up(host: str) -> Answer:
         return dns_failed(f"{host} does not resolve: {reason}")
     except OSError as error:  # EAI_SYSTEM, for one when no descriptor is left
         return dns_failed(f"{host} can't be resolved: {error.strerror or error}")
-    return Found(tuple(dict.fromkeys(str(entry[4][0]) for entry in entries)))
+    return Resolved(tuple(dict.fromkeys(str(entry[4][0]) for entry in entries)))
 
 
 def new_threads(loop: Loop) -> FairThreadPool:
@@ -66,7 +66,7 @@ def new_threads(loop: Loop) -> FairThreadPool:
 class _Pending:
     """A lookup that waits or runs: who wants it, and for which clients it waits."""
 
-    askers: list[tuple[Requester, OnAnswer]] = field(default_factory=list)
+    askers: list[tuple[Requester, OnResolved]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     running: bool = False
 
@@ -84,7 +84,7 @@ class Resolver:
         self._memory: dict[str, tuple[float, Answer]] = {}
         self._pending: dict[str, _Pending] = {}
 
-    def resolve(self, host: str, done: OnAnswer, asker: Requester = OURSELVES) -> None:
+    def resolve(self, host: str, done: OnResolved, asker: Requester = OURSELVES) -> None:
         """Call `done` with the answer, in this very call when it is known.
 
         When the asker doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
@@ -110,7 +110,7 @@ class Resolver:
             return _LOOPBACK
         addresses = self._hosts.find(host, self._loop.now)
         if addresses is not None:
-            return Found(addresses)
+            return Resolved(addresses)
         until, answer = self._memory.get(host, (0.0, None))
         return answer if until > self._loop.now else None
 
@@ -118,8 +118,8 @@ class Resolver:
         if result is DROPPED:
             self._dropped(host, pending, key)
             return
-        answer = result if isinstance(result, (Found, Failure)) else dns_failed(f"{host} can't be resolved")
-        kept = KEPT if isinstance(answer, Found) else FAILURE_KEPT
+        answer = result if isinstance(result, (Resolved, Failure)) else dns_failed(f"{host} can't be resolved")
+        kept = KEPT if isinstance(answer, Resolved) else FAILURE_KEPT
         keep(self._memory, host, (self._loop.now + kept, answer), MEMORY_SIZE)
         del self._pending[host]
         for _asker, done in pending.askers:

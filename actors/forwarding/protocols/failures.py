@@ -55,7 +55,7 @@ def too_large(detail: str) -> Refused:
     return Refused(Failure(431, "http_request_error", detail, close=True))
 
 
-def bad_answer(detail: str) -> Refused:
+def bad_response(detail: str) -> Refused:
     """The origin's message is not HTTP that everybody reads alike: 502."""
     return Refused(Failure(502, "http_protocol_error", detail))
 
@@ -106,7 +106,7 @@ def connection_lost(detail: str) -> Failure:
     return Failure(502, "connection_terminated", detail)
 
 
-def answer_timed_out() -> Failure:
+def response_timed_out() -> Failure:
     """The origin has the request and says nothing."""
     return Failure(504, "http_response_timeout", "the origin did not answer in time")
 
@@ -201,19 +201,19 @@ def source_lost() -> Failure:
     return Failure(503, "proxy_internal_error", "the source address of this proxy is not there")
 
 
-BAD_ANNOUNCEMENT = "proxy_protocol_error"
-LATE_ANNOUNCEMENT = "proxy_protocol_timeout"
+BAD_PROXY_HEADER = "proxy_protocol_error"
+LATE_PROXY_HEADER = "proxy_protocol_timeout"
 
 
-def bad_announcement(detail: str) -> Failure:
+def bad_proxy_header(detail: str) -> Failure:
     """The connection does not begin with a header of the PROXY protocol."""
-    return Failure(400, "http_request_error", detail, close=True, rule=BAD_ANNOUNCEMENT)
+    return Failure(400, "http_request_error", detail, close=True, rule=BAD_PROXY_HEADER)
 
 
-def late_announcement() -> Failure:
+def late_proxy_header() -> Failure:
     """The header of the PROXY protocol did not come in time."""
     detail = "no header of the PROXY protocol in time"
-    return Failure(408, "http_request_error", detail, close=True, rule=LATE_ANNOUNCEMENT)
+    return Failure(408, "http_request_error", detail, close=True, rule=LATE_PROXY_HEADER)
 
 
 TLS_NOT_SPOKEN = "tls_not_spoken"

@@ -8,10 +8,10 @@ from actors.forwarding.protocols.failures import Failure, error_response
 from actors.forwarding.protocols.http.date_header import dated
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session import Session
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks import v4, v5
 
-_SESSIONS: dict[str, Callable[[Policy, float], Session]] = {
+_SESSIONS: dict[str, Callable[[SessionConfig, float], Session]] = {
     "http": HttpSession,
     "https": HttpSession,
     "socks4": v4.Socks4Session,
@@ -20,9 +20,9 @@ _SESSIONS: dict[str, Callable[[Policy, float], Session]] = {
 _REJECTIONS = {"socks4": v4.REJECTION, "socks5": v5.REJECTION}
 
 
-def new_session(protocol: str, policy: Policy, now: float) -> Session:
+def new_session(protocol: str, config: SessionConfig, now: float) -> Session:
     """The conversation with a client that has just come."""
-    return _SESSIONS[protocol](policy, now)
+    return _SESSIONS[protocol](config, now)
 
 
 def rejection_reply(protocol: str, failure: Failure, date: bytes) -> bytes:

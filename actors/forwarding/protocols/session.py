@@ -10,7 +10,7 @@ from typing import Protocol
 
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 
 
 class Session(Protocol):
@@ -88,7 +88,7 @@ class Session(Protocol):
     def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client: that is no idleness."""
 
-    def adopt(self, policy: Policy) -> None:
+    def apply_config(self, config: SessionConfig) -> None:
         """What the configuration says from now on; what has been asked for already goes on."""
 
     def disable_keep_alive(self) -> None:

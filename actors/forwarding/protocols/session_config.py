@@ -13,17 +13,17 @@ HANDSHAKE_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SessionConfig:
     """Shared by all sessions of a proxy. Times are seconds.
 
-    `hears_users`: no credentials are wanted, but a user name that comes all the same may choose a parent.
+    `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose a parent.
     `date` gives the `Date` line of an answer at a time of the session's clock. `pseudonym` names this very proxy, so
     that chains of our own proxies are no loops; `via` is what is added to `Via` behind the version, empty for nothing.
     """
 
     keep_alive: bool = True
     wants_credentials: bool = False
-    hears_users: bool = False
+    accepts_optional_user: bool = False
     timeout: float = 30.0
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0

@@ -10,7 +10,7 @@ import base64
 import re
 
 from actors.forwarding.protocols.failures import Failure, Refused
-from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_answer
+from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.handshake import Blame, ParentFailed, Step, unusable, wrong_credentials
 
@@ -104,7 +104,7 @@ class ConnectHandshake:
 
     def _parse(self, head: bytes) -> ResponseHead:
         try:
-            return parse_answer(head)
+            return parse_response(head)
         except Refused as refused:
             raise unusable(f"its answer is not HTTP: {refused.failure.detail}") from None
 

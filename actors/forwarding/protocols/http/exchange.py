@@ -29,15 +29,15 @@ from actors.forwarding.protocols.http.framing import (
     chunk,
 )
 from actors.forwarding.protocols.http.head_cache import (
-    answer_head,
-    let_go,
+    drop_lines,
     passed_to_client,
     passed_to_origin,
+    response_head,
     route_of,
     url_of,
 )
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
-from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, answer_to_client, request_to_parent
+from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, request_to_parent, response_to_client
 from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.protocols.state_machine import IllegalEventError
@@ -291,7 +291,7 @@ class Exchange:
                 self._answer_in = held
                 self._searched = len(held)
                 return
-            answer = answer_head(bytes(held[:end]))
+            answer = response_head(bytes(held[:end]))
             held = data = bytes(held[end:])
             self._answer_in = b""
             self._searched = 0
@@ -314,25 +314,25 @@ class Exchange:
         try:
             return find_end(data, self._searched)
         except Refused as refused:
-            raise failures.bad_answer(refused.failure.detail) from None
+            raise failures.bad_response(refused.failure.detail) from None
 
     def _interim_passes(self, answer: ResponseHead, out: list[Command]) -> None:
         self._interim += 1
         if self._interim > INTERIM_MAX:
-            raise failures.bad_answer("the origin floods with interim answers")
+            raise failures.bad_response("the origin floods with interim answers")
         if self.head.minor:  # RFC 9110 15.2: none of them to an HTTP/1.0 client
-            self.say(answer_to_client(answer, self.via, chunked=False, connection=None), out)
+            self.say(response_to_client(answer, self.via, chunked=False, connection=None), out)
 
     def _switch(self, answer: ResponseHead, data: bytes, now: float, out: list[Command]) -> None:
         """101: what follows is another protocol, joined byte for byte."""
         if not (self._wants_upgrade and answer.fields.upgrade):
-            raise failures.bad_answer("the origin switches protocols though nobody asked")
+            raise failures.bad_response("the origin switches protocols though nobody asked")
         if self.request_body is not None:
-            raise failures.bad_answer("the origin switches protocols before it has the request")
+            raise failures.bad_response("the origin switches protocols before it has the request")
         self.answer = answer
         self.answered = now
         self.stage = STAGES[self.stage][Part.SWITCH]
-        self.say(answer_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
+        self.say(response_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
 
     def _begin_answer(
         self, answer: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
@@ -355,8 +355,8 @@ class Exchange:
         start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
         # An answer may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""
-        let_go(self.head)
-        let_go(answer)
+        drop_lines(self.head)
+        drop_lines(answer)
         if body is None:
             self.stage = STAGES[self.stage][Part.HEAD_ALONE]
             self.rest = data
@@ -383,7 +383,7 @@ class Exchange:
             try:
                 content, self.rest = body.feed(data)
             except Refused as refused:
-                raise failures.bad_answer(refused.failure.detail) from None
+                raise failures.bad_response(refused.failure.detail) from None
             start += chunk(content) if self._recoded else content
         if body.complete:
             self.stage = STAGES[self.stage][_END]

@@ -7,7 +7,7 @@ cookies are not remembered, nor are requests with a query, which may hold a toke
 an application sends in a field of its own name can't be told from other fields: it stays in memory until newer heads
 have taken its place.
 
-What is remembered is shared by all connections. Nobody changes a head after it was read, but by `let_go`.
+What is remembered is shared by all connections. Nobody changes a head after it was read, but by `drop_lines`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from actors.bounded import keep
-from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, parse_answer, parse_request
-from actors.forwarding.protocols.http.head_rewriting import answer_to_client, request_to_origin
+from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, parse_request, parse_response
+from actors.forwarding.protocols.http.head_rewriting import request_to_origin, response_to_client
 from actors.forwarding.protocols.http.targets import Authority, parse_absolute
 
 HEADS_KEPT = 128
@@ -27,7 +27,7 @@ _SECRETS = (b"cookie:", b"set-cookie:", b"authorization:", b"x-api-key:", b"api-
 Head = TypeVar("Head", RequestHead, ResponseHead)
 
 
-class Memory(Generic[Head]):
+class HeadCache(Generic[Head]):
     """Calls `read` for a head that is not remembered; what it raises is raised each time."""
 
     def __init__(self, read: Callable[[bytes], Head]) -> None:
@@ -41,7 +41,7 @@ class Memory(Generic[Head]):
             return known
         head = self._read(written)
         if len(written) <= HEAD_SIZE_MAX and not _is_secret(head):
-            head.worked_out = {}
+            head.derived = {}
             keep(self._known, written, head, HEADS_KEPT)
         return head
 
@@ -58,13 +58,13 @@ def _is_secret(head: RequestHead | ResponseHead) -> bool:
     return any(line.lower().startswith(_SECRETS) for line in fields.lines)
 
 
-request_head = Memory(parse_request)
-answer_head = Memory(parse_answer)
+request_head = HeadCache(parse_request)
+response_head = HeadCache(parse_response)
 
 
 def route_of(head: RequestHead) -> tuple[Authority, bytes]:
     """`parse_absolute` of its target."""
-    known = head.worked_out
+    known = head.derived
     if known is None:
         return parse_absolute(head.target)
     route: tuple[Authority, bytes] | None = known.get("route")
@@ -75,7 +75,7 @@ def route_of(head: RequestHead) -> tuple[Authority, bytes]:
 
 def url_of(head: RequestHead) -> str:
     """Its target as text: one for all the tunnels to one target, each of which keeps it for as long as it lives."""
-    known = head.worked_out
+    known = head.derived
     if known is None:
         return head.target.decode("latin-1")
     url: str | None = known.get("url")
@@ -86,7 +86,7 @@ def url_of(head: RequestHead) -> str:
 
 def passed_to_origin(head: RequestHead, via: bytes, *, upgrade: bool) -> bytes:
     """`request_to_origin` of the head and its own target."""
-    known, key = head.worked_out, (via, upgrade)
+    known, key = head.derived, (via, upgrade)
     passed: bytes | None = None if known is None else known.get(key)
     if passed is None:
         passed = request_to_origin(head, *route_of(head), via, upgrade=upgrade)
@@ -96,17 +96,17 @@ def passed_to_origin(head: RequestHead, via: bytes, *, upgrade: bool) -> bytes:
 
 
 def passed_to_client(head: ResponseHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
-    """`answer_to_client` of the head."""
-    known, key = head.worked_out, (via, chunked, connection)
+    """`response_to_client` of the head."""
+    known, key = head.derived, (via, chunked, connection)
     passed: bytes | None = None if known is None else known.get(key)
     if passed is None:
-        passed = answer_to_client(head, via, chunked=chunked, connection=connection)
+        passed = response_to_client(head, via, chunked=chunked, connection=connection)
         if known is not None:
             known[key] = passed
     return passed
 
 
-def let_go(head: RequestHead | ResponseHead) -> None:
+def drop_lines(head: RequestHead | ResponseHead) -> None:
     """Its lines are not wanted any more: give their memory back, unless others share them."""
-    if head.worked_out is None:
+    if head.derived is None:
         head.fields.lines = []

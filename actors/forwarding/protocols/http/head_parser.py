@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.bounded import keep
-from actors.forwarding.protocols.failures import Refused, bad_answer, malformed, too_large
+from actors.forwarding.protocols.failures import Refused, bad_response, malformed, too_large
 
 HEAD_MAX = 64 * 1024
 LINE_MAX = 16 * 1024
@@ -25,7 +25,7 @@ FIELDS_MAX = 100
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _FIELDS = rb"((?:" + _TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+)\r\n"
 _REQUEST = re.compile(rb"(" + _TOKEN + rb"++) ([\x21-\x7e]++) HTTP/1\.([01])\r\n" + _FIELDS)
-_ANSWER = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
+_RESPONSE = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: ([\t\x20-\x7e\x80-\xff]*+))?\r\n" + _FIELDS)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _FOREIGN = re.compile(rb"[^\r]\n|\r[^\n]|^\n|\x00")
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+,;=%]*+|\[[0-9A-Fa-f:.]++\])(?::[0-9]*+)?")
@@ -47,7 +47,7 @@ AUTHORIZATION = 11
 CHALLENGE = 12
 HOP_CHALLENGE = 13
 
-_MEANING = {
+_FIELD_KINDS = {
     b"connection": CONNECTION,
     b"proxy-connection": CONNECTION,
     b"content-length": LENGTH,
@@ -113,7 +113,7 @@ class RequestHead:
     target: bytes
     minor: int
     fields: Fields
-    worked_out: dict[object, Any] | None = field(default=None, compare=False, repr=False)
+    derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """What else follows from it (`again`); None when it is not remembered."""
 
 
@@ -125,7 +125,7 @@ class ResponseHead:
     status: int
     phrase: bytes
     fields: Fields
-    worked_out: dict[object, Any] | None = field(default=None, compare=False, repr=False)
+    derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """As with a request."""
 
 
@@ -157,7 +157,7 @@ def parse_request(head: bytes) -> RequestHead:
     method, target, minor, block = match.groups()
     if match.start(4) > LINE_MAX + 2:
         raise too_large(f"the request line is over {LINE_MAX} bytes")
-    fields = _sort(block)
+    fields = _parse_fields(block)
     request = RequestHead(method, target, 1 if minor == b"1" else 0, fields)
     if request.minor and fields.host is None:
         raise malformed("HTTP/1.1 wants a Host field")
@@ -166,43 +166,43 @@ def parse_request(head: bytes) -> RequestHead:
     return request
 
 
-def parse_answer(head: bytes) -> ResponseHead:
+def parse_response(head: bytes) -> ResponseHead:
     """The answer whose whole head is `head`. Raises `Refused` (502)."""
-    match = _ANSWER.fullmatch(head)
+    match = _RESPONSE.fullmatch(head)
     if match is None:
-        raise bad_answer("the origin's head is not HTTP/1.x as RFC 9112 writes it")
+        raise bad_response("the origin's head is not HTTP/1.x as RFC 9112 writes it")
     minor, status, phrase, block = match.groups()
     if match.start(4) > LINE_MAX + 2:
-        raise bad_answer(f"the status line is over {LINE_MAX} bytes")
+        raise bad_response(f"the status line is over {LINE_MAX} bytes")
     try:
-        fields = _sort(block)
+        fields = _parse_fields(block)
     except Refused as refused:
-        raise bad_answer(refused.failure.detail) from None
+        raise bad_response(refused.failure.detail) from None
     if not b"100" <= status <= b"599":
-        raise bad_answer("the origin's status is not one from 100 to 599")  # RFC 9110 15
+        raise bad_response("the origin's status is not one from 100 to 599")  # RFC 9110 15
     answer = ResponseHead(1 if minor == b"1" else 0, int(status), phrase or b"", fields)
     if fields.chunked and (fields.length is not None or not answer.minor):
-        raise bad_answer("Transfer-Encoding with Content-Length or with HTTP/1.0")
+        raise bad_response("Transfer-Encoding with Content-Length or with HTTP/1.0")
     if fields.chunked and (answer.status < 200 or answer.status == 204):
-        raise bad_answer("Transfer-Encoding in an answer that has no content")  # RFC 9112 6.1
+        raise bad_response("Transfer-Encoding in an answer that has no content")  # RFC 9112 6.1
     return answer
 
 
 _NAMES_KEPT = 1024
 _NAME_KEPT_MAX = 32
-_seen_names: dict[bytes, int | None] = {}
+_known_names: dict[bytes, int | None] = {}
 """What names mean in the spelling in which they come; senders spell them in few ways."""
 
 
-def _meaning(name: bytes) -> int | None:
+def _field_kind(name: bytes) -> int | None:
     """What a name means that has not been seen in this spelling."""
-    meaning = _MEANING.get(name.lower())
+    meaning = _FIELD_KINDS.get(name.lower())
     if len(name) <= _NAME_KEPT_MAX:
-        keep(_seen_names, name, meaning, _NAMES_KEPT)
+        keep(_known_names, name, meaning, _NAMES_KEPT)
     return meaning
 
 
-def _sort(block: bytes) -> Fields:
+def _parse_fields(block: bytes) -> Fields:
     """Take what a proxy must understand out of the field lines."""
     lines = block.split(b"\r\n")
     lines.pop()
@@ -213,22 +213,22 @@ def _sort(block: bytes) -> Fields:
     fields = Fields([])
     keep = fields.lines.append
     options: list[bytes] = []
-    seen = _seen_names
+    seen = _known_names
     for line in lines:
         name, _, value = line.partition(b":")
-        meaning = seen[name] if name in seen else _meaning(name)
+        meaning = seen[name] if name in seen else _field_kind(name)
         if meaning is None:
             keep(line)
         elif meaning == CONNECTION:
             options += value.lower().split(b",")
         elif meaning != HOP:
-            _understand(fields, meaning, value.strip(b" \t"), line)
+            _apply_field(fields, meaning, value.strip(b" \t"), line)
     if options:
         _apply_options(fields, [option.strip(b" \t") for option in options])
     return fields
 
 
-def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None:
+def _apply_field(fields: Fields, meaning: int, value: bytes, line: bytes) -> None:
     """One field that decides something; a second one of its kind is refused where it could be read differently."""
     if meaning == LENGTH:
         if fields.length is not None or not _LENGTH.fullmatch(value):
@@ -246,7 +246,7 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
             raise malformed("Host is not a host and a port")
         fields.host = value
     elif meaning == UPGRADE:
-        _offer(fields, value)
+        _apply_upgrade(fields, value)
     elif meaning == CREDENTIALS:
         if fields.credentials is not None:
             raise malformed("more than one Proxy-Authorization field")
@@ -257,7 +257,7 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
     elif meaning == VIA:
         fields.via = value if fields.via is None else fields.via + b", " + value
     elif meaning == MAX_FORWARDS:
-        _limit_forwards(fields, value)
+        _apply_max_forwards(fields, value)
     elif meaning == AUTHORIZATION:
         fields.per_connection |= not _PER_REQUEST.match(value)
         fields.lines.append(line)
@@ -267,7 +267,7 @@ def _understand(fields: Fields, meaning: int, value: bytes, line: bytes) -> None
             fields.lines.append(line)
 
 
-def _offer(fields: Fields, value: bytes) -> None:
+def _apply_upgrade(fields: Fields, value: bytes) -> None:
     """Protocols that the client would change to. HTTP/2 in the clear is left out: it is for one hop alone, and obsolete
     (RFC 9113 3.1).
     """
@@ -278,7 +278,7 @@ def _offer(fields: Fields, value: bytes) -> None:
         fields.upgrade = b", ".join(known + offered)
 
 
-def _limit_forwards(fields: Fields, value: bytes) -> None:
+def _apply_max_forwards(fields: Fields, value: bytes) -> None:
     if fields.max_forwards is not None or not _LENGTH.fullmatch(value):
         raise malformed("Max-Forwards is not one number")
     fields.max_forwards = int(value)

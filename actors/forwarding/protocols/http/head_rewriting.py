@@ -52,7 +52,7 @@ def request_to_parent(
     return b"%b http://%b%b HTTP/1.1\r\n%b%b" % (head.method, target.text, path, hop, fields)
 
 
-def answer_to_client(head: ResponseHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
+def response_to_client(head: ResponseHead, via: bytes, *, chunked: bool, connection: bytes | None) -> bytes:
     """The head that the client gets. `connection` is the value of that field, None to leave it out."""
     fields = head.fields
     parts = [b"HTTP/1.1 %d %b" % (head.status, head.phrase), *fields.lines]

@@ -45,7 +45,7 @@ from actors.forwarding.protocols.http.states import (
     Event,
 )
 from actors.forwarding.protocols.http.via import passed_here
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 
 # The events of each request; through the class they cost more than the look-up (see `state_machine`).
 _CLIENT_DATA, _HEAD_BEGINS, _REQUEST = Event.CLIENT_DATA, Event.HEAD_BEGINS, Event.REQUEST
@@ -58,13 +58,13 @@ _NO_EXCHANGE: Final = cast("Exchange", None)
 class HttpSession(SessionBuffer):
     """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
 
-    __slots__ = ("_client_ended", "_exchange", "_is_last", "_policy", "_started", "deadline", "has_request", "phase")
+    __slots__ = ("_client_ended", "_config", "_exchange", "_is_last", "_started", "deadline", "has_request", "phase")
 
-    def __init__(self, policy: Policy, now: float) -> None:
+    def __init__(self, config: SessionConfig, now: float) -> None:
         super().__init__()
-        self._policy = policy
+        self._config = config
         self.phase = IDLE
-        self.deadline = now + policy.handshake_timeout
+        self.deadline = now + config.handshake_timeout
         self.has_request = False
         self._started = now
         self._client_ended = False
@@ -113,15 +113,15 @@ class HttpSession(SessionBuffer):
     def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client, so the deadline of silence is put off."""
         if self.phase is not HEAD:  # a head has an absolute deadline
-            self.deadline = max(self.deadline, now + self._policy.timeout)
+            self.deadline = max(self.deadline, now + self._config.timeout)
 
     def disable_keep_alive(self) -> None:
         """Close the client's connection after the exchange that is under way."""
         self._is_last = True
 
-    def adopt(self, policy: Policy) -> None:
+    def apply_config(self, config: SessionConfig) -> None:
         """Use this configuration from the next request on."""
-        self._policy = policy
+        self._config = config
 
     # --- the client ---
 
@@ -159,22 +159,22 @@ class HttpSession(SessionBuffer):
             self.phase = TRANSITIONS[self.phase][_HEAD_BEGINS]
             self._exchange = _NO_EXCHANGE
             self._started = now
-            self.deadline = now + self._policy.handshake_timeout
+            self.deadline = now + self._config.handshake_timeout
         try:
             head = self._take_head()
             if head is not None:
-                self._begin(Exchange(request_head(head), self._policy.via, self._started, len(head)), out, now)
+                self._begin(Exchange(request_head(head), self._config.via, self._started, len(head)), out, now)
         except Refused as refused:
             self._refuse(refused.failure, out, now)
 
     def _begin(self, exchange: Exchange, out: list[Command], now: float) -> None:
         self._exchange = exchange
         self.has_request = True
-        policy, fields = self._policy, exchange.head.fields
-        if passed_here(fields.via, policy.pseudonym):
+        config, fields = self._config, exchange.head.fields
+        if passed_here(fields.via, config.pseudonym):
             raise Refused(failures.LOOP_DETECTED)
-        self.deadline = now + policy.timeout
-        if policy.wants_credentials or (policy.hears_users and fields.credentials is not None):
+        self.deadline = now + config.timeout
+        if config.wants_credentials or (config.accepts_optional_user and fields.credentials is not None):
             self._on(Event.CREDENTIALS)
             out.append(Authorize(*(read_basic(fields.credentials) or (None, None))))
         else:
@@ -182,7 +182,7 @@ class HttpSession(SessionBuffer):
             self._open(exchange, out, now)
 
     def _request_content(self, exchange: Exchange, data: bytes, out: list[Command], now: float) -> None:
-        self.deadline = now + self._policy.timeout
+        self.deadline = now + self._config.timeout
         try:
             rest = exchange.request_content(data, out)
         except Refused as refused:
@@ -196,7 +196,7 @@ class HttpSession(SessionBuffer):
         """The driver has moved `count` bytes of the request's body; `ended`: the client's side ended before its end."""
         self._on(Event.REQUEST_RELAYED)
         self._exchange.request_relayed(count)
-        self.deadline = now + self._policy.timeout
+        self.deadline = now + self._config.timeout
         if ended and self._exchange.request_body is not None:
             return self.abort("http_request_error", now)
         return []
@@ -235,7 +235,7 @@ class HttpSession(SessionBuffer):
     def _answer_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
         """Respond to OPTIONS and TRACE that end at this proxy."""
         trace = exchange.head.method == b"TRACE"
-        exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._policy.date(now)), out)
+        exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._config.date(now)), out)
         out.append(exchange.report(405 if trace else 200, "", now))
         if self.phase is EXCHANGE:
             out.append(LeaveOrigin(reusable=True))
@@ -248,9 +248,9 @@ class HttpSession(SessionBuffer):
         self.phase = TRANSITIONS[self.phase][_OPENED]
         exchange = self._exchange
         out: list[Command] = []
-        self.deadline = now + self._policy.timeout
+        self.deadline = now + self._config.timeout
         if exchange.is_connect:
-            exchange.say(dated(ESTABLISHED, self._policy.date(now)), out)
+            exchange.say(dated(ESTABLISHED, self._config.date(now)), out)
             self._tunnel(exchange, out, now)
             return out
         if hop and exchange.head.method == b"TRACE":
@@ -298,7 +298,7 @@ class HttpSession(SessionBuffer):
         self.phase = TRANSITIONS[self.phase][_ORIGIN_DATA if data else Event.ORIGIN_END]
         out: list[Command] = []
         exchange = self._exchange
-        self.deadline = now + self._policy.timeout
+        self.deadline = now + self._config.timeout
         try:
             if data:
                 exchange.receive(data, now, self._may_persist(exchange.head), out)
@@ -339,7 +339,7 @@ class HttpSession(SessionBuffer):
         out: list[Command] = []
         exchange = self._exchange
         exchange.relayed(count)
-        self.deadline = now + self._policy.timeout
+        self.deadline = now + self._config.timeout
         if ended and exchange.stage is not COMPLETE:
             self._end_of_origin(exchange, out, now)
         else:
@@ -374,7 +374,7 @@ class HttpSession(SessionBuffer):
     def _await_next(self, out: list[Command], now: float) -> None:
         self.phase = TRANSITIONS[self.phase][_DONE]
         self._exchange = _NO_EXCHANGE
-        self.deadline = now + self._policy.keep_alive_timeout
+        self.deadline = now + self._config.keep_alive_timeout
         if self._in:
             self._next_head(out, now)
 
@@ -384,7 +384,7 @@ class HttpSession(SessionBuffer):
 
     @property
     def _keeps_alive(self) -> bool:
-        return self._policy.keep_alive and not self._is_last
+        return self._config.keep_alive and not self._is_last
 
     def _may_persist(self, head: RequestHead) -> bool:
         """True when the client's connection may be kept after this exchange.
@@ -409,7 +409,7 @@ class HttpSession(SessionBuffer):
         elif phase is EXCHANGE:
             if self._exchange.answer is not None:
                 return self.abort("connection_read_timeout", now)
-            self._broken(failures.answer_timed_out(), out, now)
+            self._broken(failures.response_timed_out(), out, now)
         elif phase is not CLOSED:
             self._refuse(failures.connection_timed_out("the origin could not be reached in time"), out, now)
         return out
@@ -439,7 +439,7 @@ class HttpSession(SessionBuffer):
         """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
         exchange = self._exchange
         if exchange is _NO_EXCHANGE:
-            reply = dated(error_response(failure, keep_alive=False), self._policy.date(now))
+            reply = dated(error_response(failure, keep_alive=False), self._config.date(now))
             size = self._head_size or len(self._in)
             report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
             out.extend((ToClient(reply), report.because(failure)))
@@ -451,7 +451,7 @@ class HttpSession(SessionBuffer):
         exchange.answered = now
         with_body = exchange.head.method != b"HEAD"
         reply = error_response(failure, keep_alive=persists, with_body=with_body)
-        exchange.say(dated(reply, self._policy.date(now)), out)
+        exchange.say(dated(reply, self._config.date(now)), out)
         out.append(exchange.report(failure.status, failure.reason, now).because(failure))
         if persists:
             self._await_next(out, now)

@@ -27,7 +27,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.states import (
     AUTHORIZE,
     CLOSED,
@@ -75,9 +75,9 @@ class SocksSession(ABC):
         "_bytes_in",
         "_bytes_out",
         "_client_ended",
+        "_config",
         "_in",
         "_operation",
-        "_policy",
         "_started",
         "_target",
         "_tried",
@@ -86,10 +86,10 @@ class SocksSession(ABC):
         "phase",
     )
 
-    def __init__(self, policy: Policy, now: float, phase: Phase) -> None:
-        self._policy = policy
+    def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
+        self._config = config
         self.phase = phase
-        self.deadline = now + policy.handshake_timeout
+        self.deadline = now + config.handshake_timeout
         self._in = bytearray()
         self._started = now
         self._answered = 0.0
@@ -160,9 +160,9 @@ class SocksSession(ABC):
         """No effect: replies are a few octets, and no deadline waits for them."""
         return
 
-    def adopt(self, policy: Policy) -> None:
+    def apply_config(self, config: SessionConfig) -> None:
         """Use this configuration from now on; a method of authentication that was agreed on stays agreed on."""
-        self._policy = policy
+        self._config = config
 
     def disable_keep_alive(self) -> None:
         """No effect: there is never more than one request."""
@@ -192,7 +192,7 @@ class SocksSession(ABC):
         except Refused as refused:
             self._refuse(refused.failure, out, now)
         if self.phase in _OPENING:
-            self.deadline = now + self._policy.timeout
+            self.deadline = now + self._config.timeout
         elif self.phase in _HANDSHAKE and self._client_ended:
             self._on(Event.CLOSE)
             out.append(CloseClient())
@@ -268,7 +268,7 @@ class SocksSession(ABC):
         out: list[Command] = []
         self._send(self._granted(address or UNSPECIFIED), out)
         if was is LISTEN:
-            self.deadline = now + self._policy.timeout
+            self.deadline = now + self._config.timeout
             return out
         self._answered = now
         if was is RELAY and self._target is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority, authority_of_literal, authority_of_name
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v4_failed, v4_granted
 from actors.forwarding.protocols.socks.session import Operation, SocksSession
 from actors.forwarding.protocols.socks.states import Phase
@@ -30,8 +30,8 @@ class Socks4Session(SocksSession):
 
     __slots__ = ()
 
-    def __init__(self, policy: Policy, now: float) -> None:
-        super().__init__(policy, now, Phase.REQUEST)
+    def __init__(self, config: SessionConfig, now: float) -> None:
+        super().__init__(config, now, Phase.REQUEST)
 
     def _step(self, out: list[Command]) -> bool:
         held = self._in
@@ -52,7 +52,7 @@ class Socks4Session(SocksSession):
         target, end = found
         self._take(end)
         self._request(self._operation, target)
-        if self._policy.wants_credentials or self._policy.hears_users:
+        if self._config.wants_credentials or self._config.accepts_optional_user:
             self._check(_decoded(user), None, out)
         else:
             self._begin(self._operation, target, out)

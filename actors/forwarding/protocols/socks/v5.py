@@ -10,7 +10,7 @@ from __future__ import annotations
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
-from actors.forwarding.protocols.session_config import Policy
+from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
 from actors.forwarding.protocols.socks.session import Operation, SocksSession
 from actors.forwarding.protocols.socks.states import AUTHORIZE, GREETING, PASSWORD, Event, Phase
@@ -30,8 +30,8 @@ class Socks5Session(SocksSession):
 
     __slots__ = ()
 
-    def __init__(self, policy: Policy, now: float) -> None:
-        super().__init__(policy, now, Phase.GREETING)
+    def __init__(self, config: SessionConfig, now: float) -> None:
+        super().__init__(config, now, Phase.GREETING)
 
     def _step(self, out: list[Command]) -> bool:
         if self.phase is GREETING:
@@ -47,8 +47,8 @@ class Socks5Session(SocksSession):
         if len(held) < 2 or len(held) < 2 + held[1]:
             return False
         methods = self._take(2 + held[1])[2:]
-        policy = self._policy
-        with_user = policy.wants_credentials or (policy.hears_users and USERNAME_PASSWORD in methods)
+        config = self._config
+        with_user = config.wants_credentials or (config.accepts_optional_user and USERNAME_PASSWORD in methods)
         method = USERNAME_PASSWORD if with_user else NO_CREDENTIALS
         if method not in methods:
             raise Refused(failures.CREDENTIALS_WANTED)

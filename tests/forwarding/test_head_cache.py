@@ -11,15 +11,15 @@ from actors.forwarding.protocols.http import head_cache
 from actors.forwarding.protocols.http.head_cache import (
     HEAD_SIZE_MAX,
     HEADS_KEPT,
-    Memory,
-    let_go,
+    HeadCache,
+    drop_lines,
     passed_to_client,
     passed_to_origin,
     route_of,
     url_of,
 )
-from actors.forwarding.protocols.http.head_parser import parse_answer, parse_request
-from actors.forwarding.protocols.http.head_rewriting import answer_to_client, request_to_origin
+from actors.forwarding.protocols.http.head_parser import parse_request, parse_response
+from actors.forwarding.protocols.http.head_rewriting import request_to_origin, response_to_client
 from actors.forwarding.protocols.http.targets import parse_absolute
 
 REQUEST = b"GET http://example.com/%b HTTP/1.1\r\nHost: example.com\r\n%b\r\n"
@@ -61,16 +61,16 @@ def test_an_answer_that_comes_again_reads_and_passes_on_as_one_that_is_new(
     fields: bytes, chunked: bool, connection: bytes | None, via: bytes
 ) -> None:
     written = ANSWER % fields
-    fresh = parse_answer(written)
-    expected = answer_to_client(fresh, via, chunked=chunked, connection=connection)
+    fresh = parse_response(written)
+    expected = response_to_client(fresh, via, chunked=chunked, connection=connection)
     for _time in range(3):
-        head = head_cache.answer_head(bytes(bytearray(written)))
+        head = head_cache.response_head(bytes(bytearray(written)))
         assert head == fresh
         assert passed_to_client(head, via, chunked=chunked, connection=connection) == expected
 
 
 def test_what_is_refused_is_refused_each_time_and_not_kept() -> None:
-    memory = Memory(parse_request)
+    memory = HeadCache(parse_request)
     for _time in range(2):
         with pytest.raises(Refused):
             memory(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n")
@@ -89,19 +89,19 @@ def test_what_is_refused_is_refused_each_time_and_not_kept() -> None:
     ],
 )
 def test_secrets_are_not_kept(secret: bytes) -> None:
-    memory = Memory(parse_request)
+    memory = HeadCache(parse_request)
     memory(REQUEST % (b"", secret + b"\r\n"))
     assert len(memory) == 0
 
 
 def test_nor_is_a_query() -> None:
-    memory = Memory(parse_request)
+    memory = HeadCache(parse_request)
     memory(REQUEST % (b"?access_token=secret", b""))
     assert len(memory) == 0
 
 
 def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> None:
-    memory = Memory(parse_request)
+    memory = HeadCache(parse_request)
     memory(REQUEST % (b"x" * HEAD_SIZE_MAX, b""))
     assert len(memory) == 0
     for number in range(3 * HEADS_KEPT):
@@ -110,9 +110,9 @@ def test_long_heads_are_not_kept_and_the_number_of_the_others_is_bounded() -> No
 
 
 def test_letting_go_leaves_what_others_share_and_empties_what_nobody_does() -> None:
-    memory = Memory(parse_request)
+    memory = HeadCache(parse_request)
     shared, own = (memory(REQUEST % (b"", fields)) for fields in (b"Accept: */*\r\n", b"Cookie: a=b\r\n"))
     for head in (shared, own):
-        let_go(head)
+        drop_lines(head)
     assert shared.fields.lines == [b"Accept: */*"]
     assert own.fields.lines == []
