@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +20,18 @@ from tests.kit.wire import Client
 pytestmark = pytest.mark.product
 
 
+def lowest_free(process: psutil.Process) -> int:
+    """The number of the next descriptor: a limit is on the number, so one above a gap would leave the gap."""
+    taken = {int(name) for name in os.listdir(f"/proc/{process.pid}/fd")}
+    return next(number for number in itertools.count() if number not in taken)
+
+
 @contextmanager
 def no_descriptors(process: psutil.Process, spare: int = 0) -> Iterator[None]:
     """It can open only so many more than it has, once it has nothing open for a moment only."""
     wait_until(lambda: settled(process), "it opens nothing")
     soft, hard = process.rlimit(resource.RLIMIT_NOFILE)
-    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare, hard))
+    process.rlimit(resource.RLIMIT_NOFILE, (process.num_fds() + spare if spare else lowest_free(process), hard))
     yield
     process.rlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
