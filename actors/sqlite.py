@@ -23,7 +23,7 @@ class FileTooNew(sqlite3.DatabaseError):
 
 
 def add_columns(database: sqlite3.Connection, table: str, names: Iterable[str]) -> bool:
-    """Add the columns that an older version's `table` lacks, with 0 in every row; whether there were any."""
+    """Add the columns that `table` lacks, with 0 in every row; whether there were any."""
     there = {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
     missing = [name for name in names if name not in there]
     for name in missing:

@@ -96,7 +96,7 @@ def line(message: str, second: int = 1, **more: Any) -> dict[str, Any]:
         (line("api died: process 7 was killed by SIGKILL"), False),
         (line("forwarding.prx_1 died: process 7 was killed by SIGKILL"), True),
         (line("forwarding.prx_1 died: process 7 ended with status 1"), False),
-        (line("records can't be stored: database or disk is full"), False),
+        (line("cannot store access records: database or disk is full"), False),
         (line("something else"), False),
         ({**line("something else"), "level": "info"}, True),
         (line("forwarding.prx_1 died: process 7 was killed by SIGKILL", exception="Traceback\nKeyError: 1"), False),

@@ -74,7 +74,7 @@ class LogsActor(Actor):
         except sqlite3.Error as error:
             if self.loop.now - self._complained >= COMPLAINT_PERIOD:
                 self._complained = self.loop.now
-                log.error("records can't be stored: %s", error)
+                log.error("cannot store access records: %s", error)
         return self._stored.get(sender, batch.first - 1)
 
     def _on_stored(self, rows: Sequence[Row], proxy_name: str) -> None:
@@ -85,4 +85,4 @@ class LogsActor(Actor):
         try:
             retain(self._index, self._settings.retention_days, self._settings.retention_size)
         except (OSError, sqlite3.Error) as error:
-            log.error("old records can't be deleted: %s", error)
+            log.error("cannot delete old access records: %s", error)

@@ -187,7 +187,7 @@ class LogReader:
             database.execute("SELECT first FROM blocks LIMIT 1").fetchone()
         except sqlite3.Error as error:
             if path.exists():
-                log.error("%s can't be read: %s", path.name, error)
+                log.error("cannot read %s: %s", path.name, error)
             broken = self._open.pop(path, None)
             if broken is not None:
                 broken.close()

@@ -20,7 +20,6 @@ from actors.bus.messages.records import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
 from actors.logs.blocks import day_files, day_of
 from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
-from actors.logs.earlier import pack_earlier
 from actors.logs.record_schema import Row, sound
 from actors.logs.search import Searcher
 
@@ -28,8 +27,6 @@ log = logging.getLogger(__name__)
 
 POSITION_FILES = 3
 """How many of the newest files are read for the positions of the senders."""
-FIRST_NUMBER = 1_000_000_000
-"""Numbers below are those of records that an earlier release has stored."""
 
 Stored = Callable[[Sequence[Row], str], None]
 """Called with the records that were stored and the name of their proxy."""
@@ -100,7 +97,7 @@ class LogIndex:
         rows = sound(batch.rows)
         if len(rows) < len(batch.rows):
             self._refused += len(batch.rows) - len(rows)
-            log.error("%d records so far are none, the last of them from %s", self._refused, batch.source)
+            log.error("dropped %d malformed access records so far; last sender %s", self._refused, batch.source)
         return rows
 
     def _pack_when_due(self) -> None:
@@ -113,7 +110,7 @@ class LogIndex:
         try:
             self._file.pack()
         except sqlite3.Error as error:
-            log.error("records can't be packed: %s", error)
+            log.error("cannot pack access records: %s", error)
             return False
         return True
 
@@ -126,9 +123,7 @@ class LogIndex:
 
     def _take_stock(self) -> None:
         """What is there. Without any record numbers begin at the time, since somebody may remember older ones."""
-        pack_earlier(day_files(self._folder)[::-1])
-        paths = day_files(self._folder)
-        for age, path in enumerate(paths):
+        for age, path in enumerate(day_files(self._folder)):
             file = _opened(path)
             if file is None:
                 continue
@@ -136,8 +131,8 @@ class LogIndex:
             for sender, number in file.positions().items() if age < POSITION_FILES else ():
                 self._positions[sender] = max(number, self._positions.get(sender, 0))
             file.close()
-        if self.last < FIRST_NUMBER:
-            self.last = max(FIRST_NUMBER, int(self._clock() * 1_000_000))
+        if not self.last:
+            self.last = int(self._clock() * 1_000_000)
 
     def _path(self) -> Path:
         return self._folder / f"{day_of(self._clock())}.sqlite"
@@ -163,5 +158,5 @@ def _opened(path: Path) -> DayFile | None:
         for end in BESIDE:
             if (part := path.with_name(path.name + end)).exists():
                 part.rename(f"{aside}{end}")
-        log.error("%s is damaged and set aside as %s: %s", path.name, aside.name, error)
+        log.error("moved damaged %s aside as %s: %s", path.name, aside.name, error)
         return None

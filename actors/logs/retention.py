@@ -44,7 +44,7 @@ def _fit(index: LogIndex, size: int) -> None:
         _delete(path, f"more than {size} bytes")
     dropped = index.shrink(size)
     if dropped:
-        log.warning("the %d oldest records of today are deleted: more than %d bytes", dropped, size)
+        log.warning("deleted the %d oldest access records of today: more than %d bytes", dropped, size)
 
 
 def _deletable(index: LogIndex) -> list[Path]:
@@ -70,4 +70,4 @@ def _length(path: Path) -> int:
 def _delete(path: Path, why: str) -> None:
     for end in BESIDE:
         path.with_name(path.name + end).unlink(missing_ok=True)
-    log.info("the records in %s are deleted: %s", path.name, why)
+    log.info("deleted the access records in %s: %s", path.name, why)

@@ -142,7 +142,7 @@ class Searches:
         except TooSlow:
             return Failed("the page lies too deep for one search; go on by cursor, or search in less time", "offset")
         except sqlite3.Error as error:
-            log.error("a search failed: %s", error)
+            log.error("access log search failed: %s", error)
             return Failed(f"the log can't be read: {error}")
 
     def _searcher(self) -> Searcher:

@@ -165,9 +165,7 @@ class ActiveSink:
         now = time.monotonic()
         if now - self._complained >= COMPLAINT_PERIOD:
             self._complained = now
-            log.error(
-                "%s took %d records less than there were so far (the index has them): %s", self._choice, self.lost, why
-            )
+            log.error("output %s dropped %d records so far; the index has them all: %s", self._choice, self.lost, why)
 
 
 def message_of(record: Record) -> str:

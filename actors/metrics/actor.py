@@ -61,7 +61,7 @@ class MetricsActor(Actor):
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
-        self._disk = ThrottledLog(log, "the totals and series can't be saved")
+        self._disk = ThrottledLog(log, "cannot save totals and series")
         self._forgotten: dict[str, None] = {}
         self._names = ProxyNames()
         self._save_due = False
@@ -121,7 +121,7 @@ class MetricsActor(Actor):
         try:
             self._usage.save()
         except sqlite3.Error as error:
-            log.error("what accounts have used can't be saved: %s", error)
+            log.error("cannot save account usage: %s", error)
 
     def _change_usage(self, message: ResetUsage | DropAccountUsage, answer: Answer) -> None:
         try:
@@ -130,7 +130,7 @@ class MetricsActor(Actor):
             else:
                 self._usage.forget(message.proxy_id, message.account_ids)
         except sqlite3.Error as error:
-            log.error("usage of %s can't be saved: %s", message.proxy_id, error)
+            log.error("cannot save account usage of %s: %s", message.proxy_id, error)
             answer(Failed(str(error)))
             return
         answer(Done())
@@ -162,7 +162,7 @@ class MetricsActor(Actor):
             self._totals.forget(proxy_id)
             self._usage.forget(proxy_id)
         except sqlite3.Error as error:
-            log.error("the figures of %s stay on disk: %s", proxy_id, error)
+            log.error("cannot delete metrics of %s: %s", proxy_id, error)
 
     def _tick(self) -> None:
         self._machine.sample()
@@ -230,7 +230,7 @@ class MetricsActor(Actor):
         except StopIteration as done:
             answer(done.value)
         except sqlite3.Error as error:
-            log.error("the series can't be read: %s", error)
+            log.error("cannot read the series: %s", error)
             answer(Failed(str(error)))
         else:
             self.loop.call_soon(lambda: self._go_on(reading, answer))

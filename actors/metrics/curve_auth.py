@@ -88,6 +88,6 @@ class ZapAuthenticator:
         if self._clock() - self._complained >= _COMPLAIN_PERIOD:
             self._complained = self._clock()
             log.warning(
-                "metrics.publish: %d subscribers without a key of ours, the last from %s", self._refused, address
+                "metrics.publish: rejected %d subscribers without a known key, the last from %s", self._refused, address
             )
             self._refused = 0

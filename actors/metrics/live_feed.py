@@ -120,7 +120,7 @@ class LiveFeed:
             self._loop.call_later(RETRY, self._bind)
             return
         self.endpoint = self._address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        log.info("live metrics are published at %s%s", self.endpoint, " with CURVE" if self._clients else "")
+        log.info("publishing live metrics at %s%s", self.endpoint, " with CURVE" if self._clients else "")
         self._socket = socket
         self._on_bound(self.endpoint)
         self._loop.attach(socket, self._subscribed)
@@ -169,7 +169,7 @@ class LiveFeed:
             if frame[:1] == b"\1":
                 self._note(frame[1:].decode("ascii", "replace"))
         if len(self._named) > TOPICS_MAX:
-            log.warning("more than %d subscriptions: all subscribers are dropped; they may come back", TOPICS_MAX)
+            log.warning("dropped all subscribers: more than %d subscriptions; they may reconnect", TOPICS_MAX)
             self._rebind()
 
     def _rebind(self) -> None:

@@ -105,7 +105,7 @@ class History:
     def not_stored(self) -> None:
         """The disk can't be written to."""
         if lost := self.series.failed():
-            log.error("%d buckets of metrics are lost: the disk can't be written to", lost)
+            log.error("lost %d buckets of metrics: the disk cannot be written to", lost)
 
     def _count(self, proxy_id: str, amounts: Increments, at: float) -> None:
         self.series.add(proxy_id, amounts, at)

@@ -114,7 +114,7 @@ class TelemetryActor(Actor):
         before = self._complaints.get(what)
         if error is None:
             if self._complaints.pop(what, None) is not None:
-                log.info("telemetry.otlp: %s takes %s again", self._settings.endpoint, what)
+                log.info("telemetry.otlp: %s accepts %s again", self._settings.endpoint, what)
         elif before is None or before[1] != error or self.loop.now - before[0] > COMPLAINT_PERIOD:
             self._complaints[what] = (self.loop.now, error)
             log.warning("telemetry.otlp: %s for %s: %s; traffic goes on", self._settings.endpoint, what, error)

@@ -133,7 +133,7 @@ class RecordPush:
             self._pause = min(2 * self._pause, PAUSE_MAX)
             return
         if error is not None:
-            log.error("telemetry.otlp: %d access records are not taken and left out", len(tail.rows))
+            log.error("telemetry.otlp: collector rejected %d access records; skipping them", len(tail.rows))
         self._pause = PAUSE_FIRST
         self._after = tail.last
         self._note()
@@ -143,7 +143,7 @@ class RecordPush:
         try:
             replace_file(self._file, json.dumps({"after": self._after}).encode())
         except OSError as error:
-            log.warning("telemetry.otlp: how far was pushed can't be noted: %s", error)
+            log.warning("telemetry.otlp: cannot save the position of pushed access records: %s", error)
 
 
 def _read(file: Path) -> int | None:

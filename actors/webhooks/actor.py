@@ -66,7 +66,7 @@ class WebhooksActor(Actor):
         self._telling: set[str] = set()
         self._recalling = False
         self._owed = MissedEvents()
-        self._disk = ThrottledLog(log, "events are not stored, and are asked for again")
+        self._disk = ThrottledLog(log, "cannot store events, requesting them again")
         self._since = max(0.0, self._outbox.newest_event() - START_OVERLAP)
         self._subscription = Subscription(
             self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
@@ -82,7 +82,7 @@ class WebhooksActor(Actor):
         try:
             self._receive(sender, message, answer)
         except sqlite3.Error as error:
-            log.error("%s can't be done: %s", type(message).__name__, error)
+            log.error("cannot handle %s: %s", type(message).__name__, error)
             answer(Failed(str(error)))
 
     def drain(self, seconds: float) -> None:
@@ -184,7 +184,7 @@ class WebhooksActor(Actor):
             try:
                 self._set_webhooks(reply)
             except sqlite3.Error as error:
-                log.error("the webhooks can't be taken over: %s", error)
+                log.error("cannot apply the webhooks: %s", error)
                 self._revision = -1
         elif self._revision < 0:
             self.loop.call_later(SOON, lambda: self.mailbox.ask(API, FetchWebhooks(), self._fetched))
@@ -216,7 +216,7 @@ class WebhooksActor(Actor):
             self._recall_soon()
             return
         self._owed.lost = 0
-        log.error("%d events are lost: the disk took nothing until the supervisor had forgotten them", lost)
+        log.error("lost %d events: the disk was full until the supervisor had dropped them", lost)
 
     # --- webhooks that are given up ---
 
@@ -244,7 +244,7 @@ class WebhooksActor(Actor):
         try:
             self._outbox.prune(time.time() - self._settings.retention_days * DAY)
         except sqlite3.Error as error:
-            log.error("old deliveries stay: %s", error)
+            log.error("cannot prune old deliveries: %s", error)
 
 
 def _own(group: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -92,7 +92,7 @@ class Outbox:
 
     def __init__(self, folder: Path) -> None:
         self._database = open_database(folder / "outbox.sqlite", _SCHEMA)
-        self._full = ThrottledLog(log, "the oldest events are dropped undelivered")
+        self._full = ThrottledLog(log, "dropping the oldest undelivered events")
 
     # --- events ---
 

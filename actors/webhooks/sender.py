@@ -345,7 +345,7 @@ class Sender:
         if after.status == DELIVERED:
             self._hurry(target)
         if give_up is not None and not target.given_up and target.webhook.enabled:
-            log.warning("webhook %s is given up: %s", target.webhook.id, give_up)
+            log.warning("webhook %s disabled: %s", target.webhook.id, give_up)
             self._outbox.give_up(target.webhook.id, give_up, self._clock())
             target.given_up = True
             self._on_given_up()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from actors.bus.records import Batch
 from actors.logs.columns import Columns
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import EXPLAINED, sound
-from config.text.access_fields import ACCESS_FIELDS
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, row
 
@@ -127,25 +125,6 @@ def test_numbers_beyond_64_bits_become_the_nearest(index: LogIndex) -> None:
     store(index, 1, row(1, bytes_in=2**64 - 1, bytes_out=float("inf"), duration=float("nan")))
     (found,) = index.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
     assert (found["bytes_in"], found["bytes_out"], found["duration"]) == (2**63 - 1, 2**63 - 1, 0)
-
-
-def test_a_file_of_an_earlier_release_is_packed_at_the_start_with_fields_that_it_lacks(
-    tmp_path: Path, clock: Clock
-) -> None:
-    (tmp_path / "logs").mkdir()
-    later = ("parent", "detail", "rule")
-    fields = [name for name in ACCESS_FIELDS if name not in later]
-    for day, count in (("2026-01-01", 5_000), ("2026-01-02", 1)):
-        with sqlite3.connect(tmp_path / "logs" / f"{day}.sqlite") as database:
-            database.execute(f"CREATE TABLE records (number INTEGER PRIMARY KEY, {', '.join(fields)})")
-            rows = [row(at, target_url=f"{day}:{at}")[: -len(later)] for at in range(count)]
-            database.executemany(f"INSERT INTO records ({', '.join(fields)}) VALUES ({', '.join('?' * 14)})", rows)
-    for _start in range(2):
-        again = LogIndex(tmp_path / "logs", clock)
-        found = again.find(QueryLogs(0, NOON + DAY, 10_000, 0, None, None, None))
-        assert [each["target_url"] for each in found.rows[:2]] == ["2026-01-02:0", "2026-01-01:4999"]
-        assert (found.total, found.rows[0]["parent"]) == (5_001, "")
-        again.close()
 
 
 def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:

@@ -99,4 +99,4 @@ def test_when_today_alone_is_too_large_its_oldest_blocks_go_and_their_room_is_us
     assert left.rows[0]["target_url"] == f"host:{number * 10_000 + 999}"
     assert 2_000 < left.total < 16_000
     assert index.path.stat().st_size < 2_000_000
-    assert "oldest records of today are deleted: more than 300000 bytes" in caplog.text
+    assert "oldest access records of today: more than 300000 bytes" in caplog.text

@@ -343,7 +343,7 @@ def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
     log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
     log.index.commit(Batch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
     assert targets(log.find()) == ["host:3", "host:1"]
-    assert "is damaged and set aside" in caplog.text
+    assert "moved damaged" in caplog.text
 
 
 def test_an_unreadable_day_hides_no_other_and_makes_the_total_a_lower_bound(log: Log) -> None:

@@ -225,7 +225,7 @@ def test_with_curve_a_known_key_hears_and_an_unknown_one_or_none_does_not(
     stage, known, file = guarded
     server = file.with_suffix(".pub").read_text().strip()
     unlisted, without = with_keys(stage, Keys(), server), stage.subscriber("metrics.")
-    stage.until(lambda: "without a key of ours" in caplog.text)
+    stage.until(lambda: "without a known key" in caplog.text)
     welcome = with_keys(stage, known, server)
     for _ in range(20):
         stage.until(lambda: received(welcome), lambda: say(stage))

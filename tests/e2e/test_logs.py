@@ -116,7 +116,7 @@ def test_a_full_disk_stops_no_traffic_and_its_records_are_there_when_there_is_ro
             fill(filler)
         for number in range(40):
             assert get(proxy, origin, f"hello?full-{number}-{'x' * 2000}") == 200
-        wait_until(lambda: "records can't be stored" in product.log, "it is said")
+        wait_until(lambda: "cannot store access records" in product.log, "it is said")
         assert get(proxy, origin, "hello?full-40") == 200
         filler.unlink()
         wait_until(lambda: len(found(product, proxy, "full-")) == 41, "all are found", seconds=30)

@@ -97,7 +97,7 @@ def test_a_collector_that_was_away_hears_of_everything_and_nobody_else_notices(
     requests = product.data("GET", f"/proxies/{proxy['id']}")["proxy"]["stats"]["total_requests"]
     with Receiver(port) as back:
         wait_until(lambda: requests_told(back, proxy) >= requests, "what happened meanwhile is told")
-        wait_until(lambda: "takes metrics again" in product.log, "the log says that it is back")
+        wait_until(lambda: "accepts metrics again" in product.log, "the log says that it is back")
     assert "the key of the collector" not in product.log
 
 
