@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
 import typer
@@ -121,23 +122,46 @@ def common_options() -> list[inspect.Parameter]:
 
 
 def command(
-    group: typer.Typer, name: str, options: Mapping[str, str] | None = None, **settings: Any
+    group: typer.Typer,
+    name: str,
+    options: Mapping[str, str] | None = None,
+    fields: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Callable[[Command], Command]:
     """Make a function of a session a command of `group`.
 
-    `options` has the fields of the API that this command's options call otherwise; errors then name both.
+    `fields` are options by the dotted field of the API that they set, each the annotation of a parameter. The function
+    gets what was given of them as its parameter `fields`, by field. `options` has fields of the API that other options
+    of this command set. Errors of the API then name the option.
     """
+    by_parameter = {field.replace(".", "_"): field for field in fields or {}}
+    named = {field: _option_of(kind) for field, kind in (fields or {}).items()} | dict(options or {})
 
     def decorate(function: Command) -> Command:
         def run(**given: Any) -> None:
             out = Output(given.pop("output_"))
             connection = {each: given.pop(f"{each}_") for each in ("url", "key", "ca_file", "timeout")}
-            guarded(out, lambda: function(connect(out, **connection), **given), options)
+            if fields is not None:
+                found = {field: given.pop(parameter) for parameter, field in by_parameter.items()}
+                given["fields"] = {field: None if value == [] else value for field, value in found.items()}
+            guarded(out, lambda: function(connect(out, **connection), **given), named)
 
-        group.command(name, cls=FlagsCommand, **settings)(_with_signature(run, function, drop=1, more=common_options()))
+        made = _with_signature(run, function, drop=1, more=common_options(), fields=fields or {})
+        group.command(name, cls=FlagsCommand, **settings)(made)
         return function
 
     return decorate
+
+
+def _is_named(info: OptionInfo) -> bool:
+    return any(str(each).startswith("--") for each in (info.default, *(info.param_decls or ())))
+
+
+def _option_of(kind: Any) -> str:
+    """`--name` of the annotation of an option."""
+    info = next(each for each in get_args(kind) if isinstance(each, OptionInfo))
+    names = (str(info.default), *(info.param_decls or ()))  # Typer takes the first name for the default
+    return next(each for each in names if each.startswith("--")).partition("/")[0]
 
 
 def also_called(group: typer.Typer, name: str, function: Command) -> None:
@@ -217,11 +241,26 @@ def usage(message: str, hint: str | None = None) -> NoReturn:
     raise CommandError(message, hint, Status.USAGE)
 
 
-def _with_signature(run: Command, function: Command, drop: int, more: list[inspect.Parameter]) -> Command:
+def _with_signature(
+    run: Command,
+    function: Command,
+    drop: int,
+    more: list[inspect.Parameter],
+    fields: Mapping[str, Any] = MappingProxyType({}),
+) -> Command:
+    """`run` with the parameters of `function`, the options of `fields` in the place of its parameter of that name."""
     hints = get_type_hints(function, include_extras=True)
-    own = list(inspect.signature(function).parameters.values())[drop:]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [each.replace(kind=keyword, annotation=hints[each.name]) for each in own] + more
+    parameters: list[inspect.Parameter] = []
+    for each in list(inspect.signature(function).parameters.values())[drop:]:
+        if each.name == "fields":
+            parameters += [
+                inspect.Parameter(field.replace(".", "_"), keyword, default=None, annotation=kind)
+                for field, kind in fields.items()
+            ]
+        else:
+            parameters.append(each.replace(kind=keyword, annotation=hints[each.name]))
+    parameters += more
     for each in parameters:
         _name_value(each)
     run.__name__, run.__doc__ = function.__name__, function.__doc__
@@ -237,5 +276,4 @@ def _name_value(parameter: inspect.Parameter) -> None:
     texts = (kind, *get_args(kind))  # str, str | None, list[str] | None
     for each in told:
         if isinstance(each, OptionInfo) and not each.metavar and (str in texts or list[str] in texts):
-            names = (str(each.default), *(each.param_decls or ()))  # Typer takes the first name for the default
-            each.metavar = next((name[2:] for name in names if name.startswith("--")), parameter.name).upper()
+            each.metavar = _option_of(annotation)[2:].upper() if _is_named(each) else parameter.name.upper()

@@ -61,52 +61,54 @@ COLUMNS = (
     Column("ID", "id", spare=4, whole=True),
 )
 
-NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="A name that no other proxy has; or --name.")]
-NameOption = Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")]
-HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen at; 127.0.0.1 unless said.")]
-PortOption = Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")]
-ProtocolOption = Annotated[Protocol | None, typer.Option("--protocol", help="What clients speak.")]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="A name that no other proxy has; or --name.", show_default=False)
+]
+FIELDS: dict[str, Any] = {
+    "name": Annotated[str | None, typer.Option("--name", help="A name that no other proxy has.")],
+    "protocol": Annotated[Protocol | None, typer.Option("--protocol", help="What clients speak.")],
+    "port": Annotated[int | None, typer.Option("--port", "-p", min=1, max=65535, help="The port to listen at.")],
+    "host": Annotated[
+        str | None, typer.Option("--host", help="The address to listen at; of a new proxy 127.0.0.1 unless given.")
+    ],
+    "settings.timeout": Annotated[
+        int | None, typer.Option("--idle-timeout", help="Seconds without traffic after which a connection ends.")
+    ],
+    "settings.max_connections": Annotated[
+        int | None, typer.Option("--max-connections", help="Connections at the same time.")
+    ],
+    "settings.keep_alive": Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
+        ),
+    ],
+    "headers.via": Annotated[
+        Literal["pseudonym", "on", "off"] | None,
+        typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
+    ],
+    "tls.cert_file": Annotated[
+        str | None,
+        typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
+    ],
+    "tls.key_file": Annotated[
+        str | None,
+        typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
+    ],
+    "tags": Annotated[
+        list[str] | None, typer.Option("--tag", help="A tag; may be given several times. Replaces all tags.")
+    ],
+}
+"""Options of `create` and `update` by the field of the API that they set."""
+OPTIONS = {"auth.username": "--username", "tls": "--cert-file and --key-file"}
+"""Fields that other options set."""
 UsernameOption = Annotated[
     str | None, typer.Option("--username", help="Whom clients must sign in as; the password is asked for.")
-]
-TimeoutSetting = Annotated[
-    int | None, typer.Option("--idle-timeout", help="Seconds without traffic after which a connection ends.")
-]
-ConnectionsSetting = Annotated[int | None, typer.Option("--max-connections", help="Connections at the same time.")]
-KeepAliveSetting = Annotated[
-    bool | None,
-    typer.Option(
-        "--keep-alive/--no-keep-alive", help="Keep connections of clients between requests.", show_default=False
-    ),
-]
-ViaOption = Annotated[
-    Literal["pseudonym", "on", "off"] | None,
-    typer.Option("--via", help="What the proxy adds to Via: a name of its own, host name and port, or nothing."),
-]
-CertOption = Annotated[
-    str | None,
-    typer.Option("--cert-file", help="For https: the certificate, an absolute path on the product's machine."),
-]
-KeyFileOption = Annotated[
-    str | None,
-    typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
 ]
 SetOption = Annotated[
     list[str] | None,
     set_option("settings.timeout=60", "limits.bandwidth_in=1Mbit/s", 'access.deny_destinations=["*.example"]'),
 ]
-OPTIONS = {
-    "settings.timeout": "--idle-timeout",
-    "settings.max_connections": "--max-connections",
-    "settings.keep_alive": "--keep-alive",
-    "headers.via": "--via",
-    "auth.username": "--username",
-    "tls.cert_file": "--cert-file",
-    "tls.key_file": "--key-file",
-    "tls": "--cert-file and --key-file",
-    "tags": "--tag",
-}
-"""What the API calls otherwise."""
 TagOption = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
 
 
@@ -140,30 +142,20 @@ def show_proxy(session: Session, proxy: ProxyArgument) -> None:
     _show(session, session.api.get(path_of(session, proxy)))
 
 
-@command(group, "create", OPTIONS)
+@command(group, "create", OPTIONS, FIELDS)
 def create_proxy(
     session: Session,
     name_: NameArgument = None,
-    name: NameOption = None,
-    protocol: ProtocolOption = None,
-    port: PortOption = None,
-    host: HostOption = None,
+    *,
+    fields: dict[str, Any],
     username: UsernameOption = None,
     password_stdin: StdinOption = False,
-    idle_timeout: TimeoutSetting = None,
-    max_connections: ConnectionsSetting = None,
-    keep_alive: KeepAliveSetting = None,
-    via: ViaOption = None,
-    cert_file: CertOption = None,
-    key_file: KeyFileOption = None,
-    tag: TagOption = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
     """Create a proxy and start it. A name, a protocol and a port are needed, as arguments or in a file."""
-    name = either("--name", name_, name)
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
-    body = body_of(given, settings, file)
+    fields["name"] = either("--name", name_, fields["name"])
+    body = body_of(fields, settings, file)
     socks4 = body.get("protocol") == "socks4"
     _credentials(body, username, password_stdin, wants_password=not socks4)
     data = session.api.post("/proxies", body)
@@ -172,34 +164,23 @@ def create_proxy(
     _warn(session, data)
 
 
-@command(group, "update", OPTIONS)
+@command(group, "update", OPTIONS, FIELDS)
 def update_proxy(
     session: Session,
     proxy: ProxyArgument,
-    name: NameOption = None,
-    protocol: ProtocolOption = None,
-    port: PortOption = None,
-    host: Annotated[str | None, typer.Option("--host", help="The address to listen at.")] = None,
+    fields: dict[str, Any],
     username: UsernameOption = None,
     password_stdin: StdinOption = False,
-    idle_timeout: TimeoutSetting = None,
-    max_connections: ConnectionsSetting = None,
-    keep_alive: KeepAliveSetting = None,
-    via: ViaOption = None,
-    cert_file: CertOption = None,
-    key_file: KeyFileOption = None,
     no_sign_in: Annotated[bool, typer.Option("--no-sign-in", help="Let clients in without credentials.")] = False,
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tags in place of those it has.")] = None,
     add_tag: Annotated[list[str] | None, typer.Option("--add-tag", help="One more tag; may be repeated.")] = None,
     remove_tag: Annotated[list[str] | None, typer.Option("--remove-tag", help="A tag to take away.")] = None,
     settings: SetOption = None,
     file: FileOption = None,
 ) -> None:
     """Change a proxy: only what is given changes. Its address can change only while it is stopped."""
-    given = _given(name, protocol, port, host, idle_timeout, max_connections, keep_alive, via, cert_file, key_file, tag)
     if no_sign_in:
-        given["auth.enabled"] = False
-    body = body_of(given, settings, file)
+        fields["auth.enabled"] = False
+    body = body_of(fields, settings, file)
     _credentials(body, username, password_stdin, wants_password=password_stdin)
     path, headers = path_of(session, proxy), {}
     if add_tag or remove_tag:
@@ -247,34 +228,6 @@ def stop_proxy(session: Session, proxies: ProxiesArgument) -> None:
 def restart_proxy(session: Session, proxies: ProxiesArgument) -> None:
     """Restart proxies, each with a new process on the same socket: no connection is refused."""
     _act(session, proxies, "restart")
-
-
-def _given(
-    name: str | None,
-    protocol: str | None,
-    port: int | None,
-    host: str | None,
-    idle_timeout: int | None,
-    max_connections: int | None,
-    keep_alive: bool | None,
-    via: str | None,
-    cert_file: str | None,
-    key_file: str | None,
-    tag: list[str] | None,
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "protocol": protocol,
-        "port": port,
-        "host": host,
-        "settings.timeout": idle_timeout,
-        "settings.max_connections": max_connections,
-        "settings.keep_alive": keep_alive,
-        "headers.via": via,
-        "tls.cert_file": cert_file,
-        "tls.key_file": key_file,
-        "tags": tag or None,
-    }
 
 
 def _credentials(body: dict[str, Any], username: str | None, from_stdin: bool, wants_password: bool) -> None:
