@@ -55,6 +55,10 @@ def _protocol(text: str) -> str:
     return text
 
 
+def _description(text: str) -> str:
+    return text and plain_text(text)
+
+
 def _absolute_path(text: str) -> str:
     if not PurePosixPath(plain_text(text)).is_absolute():
         raise ValueError("must be an absolute path")
@@ -88,6 +92,12 @@ BindAddress = Annotated[
 ]
 Tag = Annotated[
     StrictStr, Field(max_length=64), AfterValidator(plain_text), json_patterns.text(json_patterns.PLAIN, 1, 64)
+]
+Description = Annotated[
+    StrictStr,
+    Field(max_length=500),
+    AfterValidator(_description),
+    WithJsonSchema({"anyOf": [{"const": ""}, {"type": "string", "pattern": json_patterns.PLAIN}], "maxLength": 500}),
 ]
 Tags = Annotated[list[Tag], Field(max_length=50)]
 
@@ -153,6 +163,7 @@ class ProxyRecord(BaseModel):
     accept_proxy_protocol: Annotated[bool, Given(StrictBool)] = False
     bind_address: Annotated[str, Given(BindAddress)] = ""
     headers: ProxyHeaders = ProxyHeaders()
+    description: Annotated[str, Given(Description)] = ""
     created_at: float
     updated_at: float
 

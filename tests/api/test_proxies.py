@@ -39,6 +39,18 @@ def test_create_fills_in_the_defaults(api: Api, headers: dict[str, str]) -> None
     assert proxy["tags"] == []
 
 
+def test_a_description_is_kept_changed_and_emptied(api: Api, headers: dict[str, str]) -> None:
+    proxy = create(api, headers, description="For the crawler; ask the data team.")
+    assert proxy["description"] == "For the crawler; ask the data team."
+    path = f"/proxies/{proxy['id']}"
+    for given in ("Nobody's any more", ""):
+        assert api.patch(path, {"description": given}, headers).json["data"]["proxy"]["description"] == given
+    for wrong in ("x" * 501, "two\nlines", " ", 7):
+        refused = api.patch(path, {"description": wrong}, headers)
+        assert refused.status_code == 400
+        assert error_of(refused)[2]["field"] == "description"
+
+
 def test_detail_shows_runtime_stats_and_etag(api: Api, headers: dict[str, str]) -> None:
     proxy = create(api, headers)
     api.fleet.stats[proxy["id"]] = stats_of(

@@ -95,6 +95,7 @@ FIELDS: dict[str, Any] = {
         str | None,
         typer.Option("--key-file", help="For https: its private key, an absolute path on the product's machine."),
     ],
+    "description": Annotated[str | None, typer.Option("--description", help="What the proxy is for, in your words.")],
     "tags": Annotated[
         list[str] | None, typer.Option("--tag", help="A tag; may be given several times. Replaces all tags.")
     ],
@@ -293,6 +294,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("access", Fields(proxy["access"])),
         ("headers", Fields(proxy["headers"])),
         ("parents", _parents(proxy, runtime.get("upstreams") or [])),
+        ("description", proxy["description"]),
         ("tags", proxy["tags"]),
         ("created", proxy["created_at"]),
         ("updated", proxy["updated_at"]),
