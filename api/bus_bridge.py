@@ -65,10 +65,10 @@ class LoopBridge:
         self._events = events
         self._calls: deque[Callable[[], None]] = deque()
         self._waiting: set[Future[Any]] = set()
-        self._ear, self._bell = socket.socketpair()
-        self._ear.setblocking(False)
-        self._bell.setblocking(False)
-        loop.watch(self._ear.fileno(), select.EPOLLIN, self._rung)
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        loop.watch(self._wake_reader.fileno(), select.EPOLLIN, self._on_wake)
 
     def ask(self, to: str, message: Any, timeout: float = 5.0) -> Any:
         """See `Bridge.ask`."""
@@ -87,7 +87,7 @@ class LoopBridge:
         """Have the loop thread call `function`."""
         self._calls.append(function)
         try:
-            self._bell.send(b"!")
+            self._wake_writer.send(b"!")
         except BlockingIOError:
             return  # so many bytes wait already that the loop will surely wake
         except OSError as error:
@@ -95,15 +95,15 @@ class LoopBridge:
 
     def close(self) -> None:
         """Loop thread, at its end: whoever still waits hears `Unreachable`."""
-        self._loop.unwatch(self._ear.fileno())
+        self._loop.unwatch(self._wake_reader.fileno())
         for future in tuple(self._waiting):
-            _settle(future, Unreachable("", "the API is ending"))
-        self._ear.close()
-        self._bell.close()
+            _resolve(future, Unreachable("", "the API is ending"))
+        self._wake_reader.close()
+        self._wake_writer.close()
 
-    def _rung(self, _mask: int) -> None:
+    def _on_wake(self, _mask: int) -> None:
         try:
-            self._ear.recv(4096)
+            self._wake_reader.recv(4096)
         except BlockingIOError:
             return  # an earlier turn has read the byte
         while self._calls:
@@ -114,11 +114,11 @@ class LoopBridge:
 
         def answered(reply: Any) -> None:
             self._waiting.discard(future)
-            _settle(future, reply)
+            _resolve(future, reply)
 
         self._mailbox.ask(to, message, answered, timeout)
 
 
-def _settle(future: Future[Any], reply: Any) -> None:
+def _resolve(future: Future[Any], reply: Any) -> None:
     if not future.done():
         future.set_result(reply)

@@ -24,16 +24,16 @@ from api.http.idempotency import Idempotency
 from api.oauth.sign_in import SignIns
 from api.security.api_keys import LastUsed
 from api.security.authentication import Authenticator
-from api.security.login_throttle import Attempts
-from api.security.password_checker import Hashing
+from api.security.login_throttle import LoginThrottle
+from api.security.password_checker import PasswordChecker
 from api.security.rate_limits import RateLimits
 from api.security.signing import SigningKeys
 from api.security.tokens import Lifetimes, Tokens
 from api.security.users import User
 from api.services.accounts import Accounts
-from api.services.proxies import Proxies
+from api.services.proxies import Proxies, ProxyRules
 from api.services.proxy_test.tester import ProxyTester
-from api.services.runtime_view import Fleet
+from api.services.runtime_view import RuntimeView
 from api.services.settings import LiveSettings
 from api.services.upstream_addresses import UpstreamPolicy
 from api.services.webhooks import Webhooks
@@ -116,48 +116,42 @@ class Services:
         self.refused_actions = RefusedActions(self._append)
         self.store = store = AuditedStore(store, self.audit)
         self.bridge = bridge
-        self.settings = settings
         self.data = data
         self.supervisor_pid = supervisor_pid
         self.started_at = time.time()
-        self.tokens = Tokens(store, keys, _lifetimes(settings.auth))
-        self.attempts = Attempts(settings.auth.max_login_attempts)
-        self.hashing = Hashing()
+        self.tokens = Tokens(store, keys)
+        self.login_throttle = LoginThrottle()
+        self.password_checker = PasswordChecker()
         self.authenticator = Authenticator(
-            store, self.tokens, self.attempts, LastUsed(store), self.publish, self._record, self.hashing
+            store, self.tokens, self.login_throttle, LastUsed(store), self.publish, self._record, self.password_checker
         )
-        self.rates = RateLimits(settings.security.rate_limiting)
-        self.fleet = Fleet(bridge)
+        self.runtime = RuntimeView(bridge)
         self.seal = secret_box_of(data)
         self.idempotency = Idempotency(data, self.seal)
-        self.proxies = Proxies(
-            store,
-            bridge,
-            self.publish,
-            settings.proxy.default_timeout,
-            settings.server.tls,
-            self.seal,
-            _upstream_policy(settings),
-            self.fleet.changed,
-        )
+        self.proxies = Proxies(store, bridge, self.publish, self.seal, self.runtime.changed)
         self.accounts = Accounts(self.proxies, bridge)
         self.webhooks = Webhooks(store, bridge, self.publish, self.seal)
-        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._put_in_force)
+        self.live = LiveSettings(store, bridge, self.publish, lambda: self.settings, self._apply_plain)
         self.on_moved: Callable[[], None] = _nothing
         """Called when the answer to a change of the API's own address was written."""
         self.on_max_connections: Callable[[int], None] = _of_no_interest
-        self.tester = ProxyTester(bridge, settings.proxy.test_url)
+        self.tester = ProxyTester(bridge)
+        self.rates = RateLimits(settings.security.rate_limiting)
         self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
+        self.apply(settings)
 
-    def take_over(self, settings: ApiSettings) -> None:
-        """The settings were read again: what can change while the API runs does, for the requests to come."""
+    def apply(self, settings: ApiSettings) -> None:
+        """Make these settings effective for the requests to come: at the start, and whenever they change.
+
+        Rate counters and pending sign-ins are kept unless their own settings change.
+        """
         self.settings = settings
-        self.tokens.lifetimes = _lifetimes(settings.auth)
-        self.attempts.limit = settings.auth.max_login_attempts
+        self.tokens.lifetimes = Lifetimes.of(settings.auth)
+        self.login_throttle.limit = settings.auth.max_login_attempts
+        self.proxies.rules = ProxyRules(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
+        self.tester.default_url = settings.proxy.test_url
         if self.rates.settings != settings.security.rate_limiting:
             self.rates = RateLimits(settings.security.rate_limiting)
-        self.proxies.take_over(settings.proxy.default_timeout, settings.server.tls, _upstream_policy(settings))
-        self.tester.default_url = settings.proxy.test_url
         if self.sign_ins.settings != settings.auth.oauth2:
             self.sign_ins = SignIns(settings.auth.oauth2, self._outgoing)
         self.on_max_connections(settings.server.max_connections)
@@ -165,7 +159,7 @@ class Services:
     def reread(self, settings: ApiSettings) -> None:
         """The configuration file was read again."""
         old, new = difference(*({**each.plain(), **each.whole} for each in (self.settings, settings)))
-        self.take_over(settings)
+        self.apply(settings)
         if new:
             resource = {"type": "settings", "id": "configuration", "name": None}
             self._append("settings.reread", resource, before=old, after=new)
@@ -179,7 +173,7 @@ class Services:
     def close(self) -> None:
         """Give back what the services opened themselves."""
         self.proxies.close()
-        self.hashing.close()
+        self.password_checker.close()
         self.audit.close()
         self.idempotency.close()
 
@@ -199,8 +193,8 @@ class Services:
         except StoreError as error:
             log.error("not in the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
 
-    def _put_in_force(self, plain: Mapping[str, Any]) -> None:
-        self.take_over(ApiSettings.from_plain(plain))
+    def _apply_plain(self, plain: Mapping[str, Any]) -> None:
+        self.apply(ApiSettings.from_plain(plain))
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Publish on the events plane that something happened: who caused it, by which request, what it has changed."""
@@ -221,10 +215,6 @@ def _plain(value: Any) -> Any:
 
 def _upstream_policy(settings: ApiSettings) -> UpstreamPolicy:
     return UpstreamPolicy.of(settings.server, settings.proxy, settings.whole.get("metrics", {}))
-
-
-def _lifetimes(auth: Auth) -> Lifetimes:
-    return Lifetimes(auth.access_token_ttl, auth.jwt.refresh_token_ttl)
 
 
 def _nothing() -> None:

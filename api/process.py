@@ -65,7 +65,7 @@ class ApiActor(Actor):
         self._webhooks = WebhookLink(self._services.webhooks, self.mailbox, self._bridge)
         services = self._services
         self._password_resets = PasswordResetHandler(
-            services.store, services.attempts, services.publish, services.data, self._bridge
+            services.store, services.login_throttle, services.publish, services.data, self._bridge
         )
         self._door = None if behind else ListenerReceiver(self.loop, self.run_dir.api_door, self._move)
         self._services.on_moved = lambda: self._bridge.call(self._pass_through)

@@ -1,6 +1,7 @@
 """Records as entries of the document: what is of one installation left out, secrets as `SecretValue`.
 
-What is `SecretValue` is compared, never shown: `bare` makes an export of an entry, with null in those places.
+What is `SecretValue` is compared, never shown: `without_secrets` makes an export of an entry, with null in those
+places.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class SecretValue(str):
         return "SecretValue"
 
 
-def bare(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """The same without secrets: null where there is one."""
     if isinstance(value, SecretValue):
         return None
     if isinstance(value, Mapping):
-        return {name: bare(item) for name, item in value.items()}
-    return [bare(item) for item in value] if isinstance(value, list) else value
+        return {name: without_secrets(item) for name, item in value.items()}
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def proxy_entry(record: ProxyRecord) -> dict[str, Any]:

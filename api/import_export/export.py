@@ -6,7 +6,7 @@ from typing import Any
 
 from api.import_export import sealed_secrets
 from api.import_export.document import KIND, VERSION
-from api.import_export.entries import bare, proxy_entry, user_entry, webhook_entry
+from api.import_export.entries import proxy_entry, user_entry, webhook_entry, without_secrets
 from api.import_export.sealed_secrets import ProxySecrets, Secrets, UpstreamSecret, WebhookSecrets
 from api.import_export.state import State
 from api.store import StoreDamaged
@@ -22,9 +22,9 @@ def export(state: State) -> dict[str, Any]:
     return {
         "kind": KIND,
         "version": VERSION,
-        "proxies": [bare(proxy_entry(state.proxies[name].record)) for name in sorted(state.proxies)],
-        "users": [bare(user_entry(state.users[name].user)) for name in sorted(state.users)],
-        "webhooks": [bare(webhook_entry(each.record)) for each in hooks],
+        "proxies": [without_secrets(proxy_entry(state.proxies[name].record)) for name in sorted(state.proxies)],
+        "users": [without_secrets(user_entry(state.users[name].user)) for name in sorted(state.users)],
+        "webhooks": [without_secrets(webhook_entry(each.record)) for each in hooks],
         "settings": {group: dict(values) for group, values in sorted(state.settings.items())},
     }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from actors.bus.messages.common import SUPERVISOR, Done
@@ -27,7 +27,7 @@ from api.bus_bridge import reason_of
 from api.container import Services
 from api.errors import Invalid, PeerUnavailable, StaleRevision
 from api.import_export.document import ConfigDocument
-from api.import_export.plan import PASSWORDS_MAX, Order, Plan, Problems, Step, Surroundings
+from api.import_export.plan import PASSWORDS_MAX, ImportRequest, Plan, PlanContext, Problems, Step
 from api.import_export.proxies import plan_proxies
 from api.import_export.settings import default_timeout, plan_settings
 from api.import_export.state import read_state
@@ -57,19 +57,19 @@ class Outcome:
     moved: bool
 
 
-def run(services: Services, order: Order) -> Outcome:
+def run(services: Services, request: ImportRequest) -> Outcome:
     """Carry out an import, or try it. Raises `Invalid`, `StaleRevision`, `PeerUnavailable`, `StoreError`."""
-    _refuse_too_many_passwords(order.document)
-    plan = make_plan(services, order)  # hashing takes its time, so nobody waits for it
+    _refuse_too_many_passwords(request.document)
+    plan = make_plan(services, request)  # hashing takes its time, so nobody waits for it
     with _held(services):
         if read_state(services.store).revisions != plan.state.revisions:
-            plan = make_plan(services, order)
-        if order.if_match not in (None, plan.state.mark):
+            plan = make_plan(services, request)
+        if request.if_match not in (None, plan.state.mark):
             raise StaleRevision(plan.state.mark)
         if not plan.pending() and not plan.changed_settings:
             return Outcome(plan, plan.state.mark, moved=False)
-        with _bound(services, plan, keep=not order.dry_run):
-            if order.dry_run:
+        with _bound(services, plan, keep=not request.dry_run):
+            if request.dry_run:
                 return Outcome(plan, plan.state.mark, moved=False)
             revoked = _commit(services, plan)
         lost = _tell(services, plan)
@@ -82,20 +82,19 @@ def run(services: Services, order: Order) -> Outcome:
     return Outcome(plan, mark, moves(plan.changed_settings))
 
 
-def make_plan(services: Services, order: Order) -> Plan:
+def make_plan(services: Services, request: ImportRequest) -> Plan:
     """What is to be done. Raises `InvalidMany` with all that is wrong, `StoreError`."""
     state, problems, now = read_state(services.store), Problems(), time.time()
-    held, proxies = services.settings, services.proxies
-    around = Surroundings(services.seal, held, proxies.tls, proxies.default_timeout, proxies.upstream_policy, now)
-    of_settings = plan_settings(state, order, around, problems)
+    context = PlanContext(services.seal, services.settings, services.proxies.rules, now)
+    of_settings = plan_settings(state, request, context, problems)
     if of_settings is not None:
-        timeout = default_timeout(of_settings.changed, proxies.default_timeout)
-        around = Surroundings(services.seal, held, proxies.tls, timeout, proxies.upstream_policy, now)
+        timeout = default_timeout(of_settings.changed, context.rules.default_timeout)
+        context = replace(context, rules=replace(context.rules, default_timeout=timeout))
     plan = Plan(
         state,
-        plan_proxies(state, order, around, problems),
-        plan_users(state, order, around, problems),
-        plan_webhooks(state, order, around, problems),
+        plan_proxies(state, request, context, problems),
+        plan_users(state, request, context, problems),
+        plan_webhooks(state, request, context, problems),
         of_settings,
     )
     problems.refuse()

@@ -16,11 +16,10 @@ from api.import_export.diff import Difference, differences
 from api.import_export.document import ConfigDocument
 from api.import_export.sealed_secrets import Secrets
 from api.import_export.state import State
-from api.services.upstream_addresses import UpstreamPolicy
+from api.services.proxies import ProxyRules
 from api.store import Write
 from config.files.secret_box import SecretBox
 from config.settings.runtime import Grouped, Stored
-from config.settings.settings import ServerTls
 
 MOST_PROBLEMS = 100
 PASSWORDS_MAX = 100
@@ -31,7 +30,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ImportRequest:
     """What is asked for: a document with its secrets opened, by the user `caller_id`."""
 
     document: ConfigDocument
@@ -43,14 +42,12 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PlanContext:
     """What planning needs to know besides: the settings in force, the seal of this installation, the time."""
 
     seal: SecretBox
     settings: Grouped
-    tls: ServerTls
-    default_timeout: int
-    upstream_policy: UpstreamPolicy
+    rules: ProxyRules
     now: float
 
 

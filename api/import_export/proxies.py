@@ -8,7 +8,7 @@ from typing import Any
 
 from api.import_export.document import ProxyEntry
 from api.import_export.entries import proxy_entry
-from api.import_export.plan import Order, Problems, Step, Surroundings
+from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import ProxySecrets, UpstreamSecret
 from api.import_export.state import State
 from api.services.proxy_cache import COLLECTION, StoredProxy
@@ -24,9 +24,11 @@ from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_circle
 NOTHING_SEALED = ProxySecrets()
 
 
-def plan_proxies(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[ProxyRecord]]:
+def plan_proxies(
+    state: State, request: ImportRequest, context: PlanContext, problems: Problems
+) -> list[Step[ProxyRecord]]:
     """A step for each entry, in their order; then, to prune, one for each proxy that has none."""
-    entries = order.document.proxies
+    entries = request.document.proxies
     if entries is None:
         return []
     steps, named = [], dict[str, int]()
@@ -36,12 +38,12 @@ def plan_proxies(state: State, order: Order, around: Surroundings, problems: Pro
             problems.add(f"{path}.name", f"is the name of proxies[{named[entry.name]}], too")
             continue
         named[entry.name] = index
-        step = _plan_one(state.proxies.get(entry.name), entry, path, order, around, problems)
+        step = _plan_one(state.proxies.get(entry.name), entry, path, request, context, problems)
         if step is not None:
             steps.append(step)
-    if order.prune:
+    if request.prune:
         steps += [_step("proxies", each, None) for name, each in sorted(state.proxies.items()) if name not in named]
-    _refuse_upstreams(state, steps, around, problems)
+    _refuse_upstreams(state, steps, context, problems)
     return steps
 
 
@@ -49,15 +51,15 @@ def _plan_one(
     stored: StoredProxy | None,
     entry: ProxyEntry,
     path: str,
-    order: Order,
-    around: Surroundings,
+    request: ImportRequest,
+    context: PlanContext,
     problems: Problems,
 ) -> Step[ProxyRecord] | None:
-    sealed = order.secrets.proxies.get(entry.name, NOTHING_SEALED)
+    sealed = request.secrets.proxies.get(entry.name, NOTHING_SEALED)
     try:
-        step = _step(path, stored, _wanted(stored, entry, sealed, around))
+        step = _step(path, stored, _wanted(stored, entry, sealed, context))
         if step.action != "unchanged" and step.after is not None:
-            check_certificate(step.after, around.tls)
+            check_certificate(step.after, context.rules.tls)
     except InvalidProxy as error:
         problems.add(f"{path}.{error.field}", error.error)
         return None
@@ -72,14 +74,14 @@ def _step(path: str, stored: StoredProxy | None, after: ProxyRecord | None) -> S
     return Step("proxy", COLLECTION, name, path, before, revision, after, proxy_entry)
 
 
-def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
+def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
     """The record as the entry wants it. Raises `InvalidProxy`, `SecretBoxError`."""
-    known = _blank(entry, around) if stored is None else stored.record
-    base, body = _with_secrets(known, entry, sealed, around), entry
+    known = _blank(entry, context) if stored is None else stored.record
+    base, body = _with_secrets(known, entry, sealed, context), entry
     if _is_closed(known, entry):
         base = base.model_copy(update={"auth": base.auth.model_copy(update={"enabled": True})})
         body = entry.model_copy(update={"auth": None})
-    record = with_parents(apply(base, body, around.now), body, around.seal)
+    record = with_parents(apply(base, body, context.now), body, context.seal)
     for index, given in enumerate(entry.upstreams or ()):
         if given.unsaid and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
@@ -94,7 +96,7 @@ def _is_closed(known: ProxyRecord, entry: ProxyEntry) -> bool:
     return auth is not None and auth.enabled is True and not accounts and not named
 
 
-def _blank(entry: ProxyEntry, around: Surroundings) -> ProxyRecord:
+def _blank(entry: ProxyEntry, context: PlanContext) -> ProxyRecord:
     for name in ("port", "protocol"):
         if getattr(entry, name) is None:
             raise InvalidProxy(name, "is required for a new proxy")
@@ -104,15 +106,15 @@ def _blank(entry: ProxyEntry, around: Surroundings) -> ProxyRecord:
         entry.host or "127.0.0.1",
         entry.port or 0,
         entry.protocol or "",
-        around.now,
-        around.default_timeout,
+        context.now,
+        context.rules.default_timeout,
     )
 
 
 # --- secrets that come with the document --------------------------------------------------------------------------
 
 
-def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, around: Surroundings) -> ProxyRecord:
+def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, context: PlanContext) -> ProxyRecord:
     """`record` as if it had these secrets already, so that the entry keeps them where it gives none."""
     auth = record.auth
     if entry.auth is not None and entry.auth.password is None and sealed.auth is not None:
@@ -122,8 +124,8 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
     return record.model_copy(
         update={
             "auth": auth,
-            "accounts": _accounts(record.accounts, entry, sealed, around.now),
-            "upstreams": _parents(record.upstreams, sealed.upstreams, around.seal),
+            "accounts": _accounts(record.accounts, entry, sealed, context.now),
+            "upstreams": _parents(record.upstreams, sealed.upstreams, context.seal),
         }
     )
 
@@ -159,7 +161,7 @@ def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[UpstreamSecret], s
 
 
 def _refuse_upstreams(
-    state: State, steps: Sequence[Step[ProxyRecord]], around: Surroundings, problems: Problems
+    state: State, steps: Sequence[Step[ProxyRecord]], context: PlanContext, problems: Problems
 ) -> None:
     """Circles of upstreams among the proxies as they would be, and upstreams that may not be used."""
     wanted = {name: stored.record for name, stored in state.proxies.items()}
@@ -174,6 +176,6 @@ def _refuse_upstreams(
         try:
             refuse_circle(step.after, wanted.values())
             if step.before is None or step.before.upstreams != step.after.upstreams:
-                around.upstream_policy.refuse(step.after, wanted.values())
+                context.rules.upstream_policy.refuse(step.after, wanted.values())
         except InvalidProxy as error:
             problems.add(f"{step.path}.{error.field}", error.error)

@@ -7,22 +7,24 @@ pruned: `proxyfleet reset-settings` forgets them.
 from __future__ import annotations
 
 from api.import_export.diff import differences
-from api.import_export.plan import Order, Problems, SettingsStep, Surroundings
+from api.import_export.plan import ImportRequest, PlanContext, Problems, SettingsStep
 from api.import_export.state import State
 from config.settings.runtime import ReadOnlySetting, Stored, changes, merge, visible_settings
 
 
-def plan_settings(state: State, order: Order, around: Surroundings, problems: Problems) -> SettingsStep | None:
+def plan_settings(
+    state: State, request: ImportRequest, context: PlanContext, problems: Problems
+) -> SettingsStep | None:
     """None when the document has no settings."""
-    wanted = order.document.settings
+    wanted = request.document.settings
     if wanted is None:
         return None
     try:
-        changed = changes(around.settings, wanted)
+        changed = changes(context.settings, wanted)
     except ReadOnlySetting as error:
         problems.add(f"settings.{error.field}", error.error)
         return None
-    now = visible_settings(around.settings)
+    now = visible_settings(context.settings)
     before = {group: {key: now[group][key] for key in values} for group, values in changed.items()}
     return SettingsStep(changed, merge(state.settings, changed), differences(before, changed))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from api.import_export.document import UserEntry
 from api.import_export.entries import user_entry
-from api.import_export.plan import Order, Problems, Step, Surroundings
+from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.state import State, StoredUser
 from api.security.permissions import ADMIN, holds
 from api.security.users import COLLECTION, OAuthLink, User
@@ -16,9 +16,9 @@ from config.passwords import check_password, hash_password
 from config.weak_passwords import weakness
 
 
-def plan_users(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[User]]:
+def plan_users(state: State, request: ImportRequest, context: PlanContext, problems: Problems) -> list[Step[User]]:
     """A step for each entry, in their order; then, to prune, one for each user who has none."""
-    entries = order.document.users
+    entries = request.document.users
     if entries is None:
         return []
     steps, named = [], dict[str, int]()
@@ -28,12 +28,12 @@ def plan_users(state: State, order: Order, around: Surroundings, problems: Probl
             problems.add(f"{path}.username", f"is the name of users[{named[key]}], too")
             continue
         named[key] = index
-        step = _plan_one(state.users.get(key), entry, path, order, around, problems)
+        step = _plan_one(state.users.get(key), entry, path, request, context, problems)
         if step is not None:
             steps.append(step)
-    if order.prune:
+    if request.prune:
         steps += [_step("users", each, None) for key, each in sorted(state.users.items()) if key not in named]
-    _keep_the_caller(steps, order.caller_id, problems)
+    _keep_the_caller(steps, request.caller_id, problems)
     return steps
 
 
@@ -44,21 +44,28 @@ def _step(path: str, stored: StoredUser | None, after: User | None) -> Step[User
 
 
 def _plan_one(
-    stored: StoredUser | None, entry: UserEntry, path: str, order: Order, around: Surroundings, problems: Problems
+    stored: StoredUser | None,
+    entry: UserEntry,
+    path: str,
+    request: ImportRequest,
+    context: PlanContext,
+    problems: Problems,
 ) -> Step[User] | None:
     if stored is not None and stored.user.username != entry.username:
         problems.add(f"{path}.username", f"is {stored.user.username!r} here; names may not differ in case alone")
         return None
     before = None if stored is None else stored.user
     _check_new(before, entry, path, problems)
-    hashed = _hash(before, entry, order.secrets.users.get(entry.username))
+    hashed = _hash(before, entry, request.secrets.users.get(entry.username))
     if hashed is None:
         problems.add(f"{path}.password", "is required for a new user: in the clear, or in secrets")
         return None
     if before is None:
-        return _step(path, None, _new(entry, hashed, around.now))
+        return _step(path, None, _new(entry, hashed, context.now))
     changed = _changed(before, entry)
-    return _step(path, stored, before.model_copy(update={**changed, "password_hash": hashed, "updated_at": around.now}))
+    return _step(
+        path, stored, before.model_copy(update={**changed, "password_hash": hashed, "updated_at": context.now})
+    )
 
 
 def _check_new(before: User | None, entry: UserEntry, path: str, problems: Problems) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from api.import_export.document import WebhookEntry
 from api.import_export.entries import webhook_entry
-from api.import_export.plan import Order, Problems, Step, Surroundings
+from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import WebhookSecrets
 from api.import_export.state import State, StoredHook
 from api.services.webhooks import COLLECTION, MAX_PREVIOUS_SECRETS, MAX_WEBHOOKS, PREVIOUS_SECRET_FOR
@@ -17,23 +17,25 @@ from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.webhooks import HEADER_PURPOSE, SECRET_PURPOSE, PreviousSecret, WebhookRecord, new_secret
 
 
-def plan_webhooks(state: State, order: Order, around: Surroundings, problems: Problems) -> list[Step[WebhookRecord]]:
+def plan_webhooks(
+    state: State, request: ImportRequest, context: PlanContext, problems: Problems
+) -> list[Step[WebhookRecord]]:
     """A step for each entry, in their order; then, to prune, one for each webhook that has none."""
-    entries = order.document.webhooks
+    entries = request.document.webhooks
     if entries is None:
         return []
     _refuse_twins(entries, problems)
     known = _matched(state.webhooks, entries)
     steps = []
     for index, entry in enumerate(entries):
-        step = _plan_one(known.get(index), entry, f"webhooks[{index}]", order, around, problems)
+        step = _plan_one(known.get(index), entry, f"webhooks[{index}]", request, context, problems)
         if step is not None:
             steps.append(step)
     matched = {each.record.id for each in known.values()}
     left = [each for each in state.webhooks if each.record.id not in matched]
-    if order.prune:
+    if request.prune:
         steps += [_step("webhooks", each, None) for each in left]
-    if len(entries) + (0 if order.prune else len(left)) > MAX_WEBHOOKS:
+    if len(entries) + (0 if request.prune else len(left)) > MAX_WEBHOOKS:
         problems.add("webhooks", f"there may be {MAX_WEBHOOKS} at most")
     return steps
 
@@ -69,16 +71,21 @@ def _step(
 
 
 def _plan_one(
-    stored: StoredHook | None, entry: WebhookEntry, path: str, order: Order, around: Surroundings, problems: Problems
+    stored: StoredHook | None,
+    entry: WebhookEntry,
+    path: str,
+    request: ImportRequest,
+    context: PlanContext,
+    problems: Problems,
 ) -> Step[WebhookRecord] | None:
     before = None if stored is None else stored.record
-    sealed = next((each for each in order.secrets.webhooks if (each.name, each.url) == (entry.name, entry.url)), None)
+    sealed = next((each for each in request.secrets.webhooks if (each.name, each.url) == (entry.name, entry.url)), None)
     if before is None and entry.events is None:
         problems.add(f"{path}.events", "is required for a new webhook")
         return None
     try:
-        headers = _headers(before, entry, sealed, around.seal, path, problems)
-        secret, made_up = _secret(before, entry, sealed, around.seal)
+        headers = _headers(before, entry, sealed, context.seal, path, problems)
+        secret, made_up = _secret(before, entry, sealed, context.seal)
     except SecretBoxError as error:
         raise StoreWriteError(str(error)) from error
     fresh = before or WebhookRecord(
@@ -89,10 +96,10 @@ def _plan_one(
         headers={},
         enabled=True,
         secret_sealed=secret,
-        created_at=around.now,
-        updated_at=around.now,
+        created_at=context.now,
+        updated_at=context.now,
     )
-    return _step(path, stored, _changed(fresh, entry, headers, secret, around.now), made_up)
+    return _step(path, stored, _changed(fresh, entry, headers, secret, context.now), made_up)
 
 
 def _changed(

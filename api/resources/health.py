@@ -91,7 +91,7 @@ def system_status(call: Call) -> Reply:
     was lost, such as events or records.
     """
     services = call.services
-    fleet = services.fleet.whole()
+    fleet = services.runtime.whole()
     return Reply(_system(services, fleet))
 
 
@@ -118,7 +118,7 @@ def _database(services: Services) -> dict[str, Any]:
 
 
 def _proxy_service(services: Services, scope: frozenset[str] | None = None) -> dict[str, Any]:
-    fleet = services.fleet.whole()
+    fleet = services.runtime.whole()
     if fleet is None:
         return {"status": UNHEALTHY, "active_proxies": 0, "error": "the supervisor does not answer"}
     mine = [each for each in services.proxies.all() if scope is None or each.record.id in scope]
@@ -189,7 +189,7 @@ def _http_status(status: str) -> int:
 
 
 def _started_at(services: Services) -> float:
-    fleet = services.fleet.whole()
+    fleet = services.runtime.whole()
     return services.started_at if fleet is None else fleet.started_at
 
 
@@ -197,7 +197,7 @@ def _started_at(services: Services) -> float:
 
 
 def _system(services: Services, fleet: FleetMessage | None) -> dict[str, Any]:
-    figures = services.fleet.system()
+    figures = services.runtime.system()
     own = psutil.Process().memory_info()
     total = NO_STATS if figures is None else figures.total
     service = _proxy_service(services)

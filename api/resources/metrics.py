@@ -88,7 +88,7 @@ def realtime(call: Call) -> Reply:
     data: dict[str, Any] = {"timestamp": timestamp_text(snapshot.timestamp), "metrics": metrics}
     if query.include is not None:
         found = [each for each in call.services.proxies.all() if proxy_ids is None or each.record.id in proxy_ids]
-        data["proxies"] = listed(call.services.fleet, found)
+        data["proxies"] = listed(call.services.runtime, found)
     return Reply(data)
 
 
@@ -104,11 +104,11 @@ def exposition(call: Call) -> Reply:
     scope = None if caller is None else caller.scope
     records = [each.record for each in services.proxies.all() if scope is None or each.record.id in scope]
     ids = tuple(each.id for each in records)
-    totals = services.fleet.totals(ids) if ids else {}
+    totals = services.runtime.totals(ids) if ids else {}
     if totals is None:
         raise PeerUnavailable(METRICS, "no answer")
-    fleet = services.fleet.whole()
-    system = services.fleet.system() if scope is None else None
+    fleet = services.runtime.whole()
+    system = services.runtime.system() if scope is None else None
     described = [Proxy(each.id, each.name, each.protocol, each.status == "active") for each in records]
     sender = services.webhooks.sender_state() if scope is None else None
     hooks = [] if sender is None else services.webhooks.with_statuses()

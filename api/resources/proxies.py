@@ -69,7 +69,7 @@ def list_proxies(call: Call) -> Reply:
             and protocol in (None, proxy.record.protocol)
             and (scope is None or proxy.record.id in scope)
         ]
-    forms = proxy_views.listed(call.services.fleet, found[(page - 1) * per_page : page * per_page])
+    forms = proxy_views.listed(call.services.runtime, found[(page - 1) * per_page : page * per_page])
     return Reply({"proxies": forms, "pagination": pagination(page, per_page, len(found))})
 
 
@@ -182,7 +182,7 @@ def _warnings(proxy: StoredProxy) -> list[dict[str, str]]:
 
 
 def _detail(call: Call, proxy: StoredProxy) -> dict[str, Any]:
-    form = proxy_views.detail(call.services.fleet, proxy)
+    form = proxy_views.detail(call.services.runtime, proxy)
     if proxy.record.upstreams and form["runtime"] is not None:
         form["runtime"]["upstreams"] = shown_states(ask_upstreams(call.services.bridge, proxy.record))
     return form

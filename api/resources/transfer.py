@@ -14,7 +14,7 @@ from api.http.query import Query, choice
 from api.import_export import sealed_secrets
 from api.import_export.export import export, export_with_secrets
 from api.import_export.imports import Outcome, run
-from api.import_export.plan import Order, Step
+from api.import_export.plan import ImportRequest, Step
 from api.import_export.sealed_secrets import Secrets, VaultError
 from api.import_export.state import read_state
 
@@ -61,7 +61,7 @@ def import_config(call: Call) -> Reply:
     `dry_run=true` it only returns what would change.
     """
     query: ImportConfig = call.query
-    order = Order(
+    request = ImportRequest(
         document=call.body,
         secrets=_unsealed(call),
         caller_id=call.caller.user.id,
@@ -69,9 +69,9 @@ def import_config(call: Call) -> Reply:
         dry_run=query.dry_run == "true",
         if_match=call.if_match,
     )
-    outcome = run(call.services, order)
+    outcome = run(call.services, request)
     after = call.services.on_moved if outcome.moved else None
-    return Reply(_shown(outcome, order.dry_run), revision=outcome.mark, after_response=after)
+    return Reply(_shown(outcome, request.dry_run), revision=outcome.mark, after_response=after)
 
 
 def _unsealed(call: Call) -> Secrets:

@@ -156,7 +156,7 @@ def _require_as_much_as(call: Call, user: User) -> None:
 def _check_current_password(call: Call, user: User, given: str | None) -> None:
     if given is None:
         raise Invalid("current_password", "is required")
-    attempts = call.services.attempts
+    attempts = call.services.login_throttle
     locked = attempts.locked_for(user.username, call.address)
     if locked:
         raise TooBusy(locked, "Too many failed sign-ins")

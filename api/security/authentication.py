@@ -21,8 +21,8 @@ from api.errors import Denied, TooBusy, Unauthenticated
 from api.security import users
 from api.security.api_keys import LastUsed, find_key
 from api.security.caller import Caller
-from api.security.login_throttle import Attempts
-from api.security.password_checker import Hashing
+from api.security.login_throttle import LoginThrottle
+from api.security.password_checker import PasswordChecker
 from api.security.tokens import BadToken, ExpiredToken, Tokens
 from api.security.users import User
 from api.store import Store
@@ -44,11 +44,11 @@ class Authenticator:
         self,
         store: Store,
         tokens: Tokens,
-        attempts: Attempts,
+        attempts: LoginThrottle,
         last_used: LastUsed,
         publish: Callable[[str, dict[str, Any]], None],
         record: Callable[[str, User | None, str, str], None],
-        hashing: Hashing,
+        hashing: PasswordChecker,
     ) -> None:
         """`record` puts a failed sign-in on record: the action, the user, the name that was given, why."""
         self._record = record

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from actors.net.client_key import client_key
 from config.model.user_names import name_key
+from config.settings.settings import Auth
 
 WINDOW = 5 * 60.0
 LOCK = 15 * 60.0
@@ -29,10 +30,10 @@ class _Record:
     locked_until: float = 0.0
 
 
-class Attempts:
+class LoginThrottle:
     """The failures of all pairs, in memory. Thread-safe."""
 
-    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: int = Auth().max_login_attempts, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit = limit
         self._clock = clock
         self._lock = threading.Lock()

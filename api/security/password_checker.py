@@ -29,17 +29,17 @@ PATIENCE = 10.0
 _PROGRAM = (sys.executable, "-P", "-m", "api.security.password_worker")
 
 
-class HasherLost(Exception):
+class WorkerLost(Exception):
     """The process does not answer; the text says how."""
 
 
-class Hashing:
+class PasswordChecker:
     """Checks passwords. Thread-safe."""
 
     def __init__(self, at_once: int = AT_ONCE, each: int = EACH) -> None:
         self._places = ConcurrencyLimit(at_once, each, "checks of passwords", "client")
         self._starting = threading.Lock()
-        self._hasher: _Hasher | None = None
+        self._hasher: _Worker | None = None
         self._closed = False
 
     def check_password(self, password: str, stored: str, client: str) -> bool:
@@ -75,20 +75,20 @@ class Hashing:
                 break
             try:
                 return hasher.ask(prehash + stored)
-            except HasherLost as error:
+            except WorkerLost as error:
                 self._forget(hasher, error)
         return check_prehashed(prehash, stored)  # slower for everybody else, and right
 
-    def _running(self) -> _Hasher | None:
+    def _running(self) -> _Worker | None:
         with self._starting:
             if self._hasher is None and not self._closed:
                 try:
-                    self._hasher = _Hasher()
+                    self._hasher = _Worker()
                 except OSError as error:
                     log.error("no process for hashing can be started: %s", error)
             return self._hasher
 
-    def _forget(self, lost: _Hasher, why: HasherLost) -> None:
+    def _forget(self, lost: _Worker, why: WorkerLost) -> None:
         with self._starting:
             if self._hasher is lost:
                 log.warning("the process for hashing is replaced: %s", why)
@@ -96,7 +96,7 @@ class Hashing:
                 self._hasher = None
 
 
-class _Hasher:
+class _Worker:
     """The process and our ends of its lanes."""
 
     def __init__(self) -> None:
@@ -119,17 +119,17 @@ class _Hasher:
             self._free.put(lane)
 
     def ask(self, question: bytes) -> bool:
-        """The answer, after those who came before. Raises `HasherLost`."""
+        """The answer, after those who came before. Raises `WorkerLost`."""
         lane = self._next_lane()
         try:
             lane.send(question)
             answer = lane.recv(1)
         except TimeoutError as error:
-            raise HasherLost(f"it has not answered within {PATIENCE:.0f} s") from error
+            raise WorkerLost(f"it has not answered within {PATIENCE:.0f} s") from error
         except OSError as error:
-            raise HasherLost(f"it has ended: {error}") from error
+            raise WorkerLost(f"it has ended: {error}") from error
         if not answer:
-            raise HasherLost("it has ended")
+            raise WorkerLost("it has ended")
         self._free.put(lane)  # none that failed: what is answered late would be taken for the next answer
         return answer == b"1"
 
@@ -137,10 +137,10 @@ class _Hasher:
         try:
             lane = self._free.get(timeout=PATIENCE)
         except queue.Empty as error:
-            raise HasherLost(f"it has not answered anybody within {PATIENCE:.0f} s") from error
+            raise WorkerLost(f"it has not answered anybody within {PATIENCE:.0f} s") from error
         if lane is None:
             self._free.put(None)  # for the next one who waits
-            raise HasherLost("it was ended")
+            raise WorkerLost("it was ended")
         return lane
 
     def end(self) -> None:

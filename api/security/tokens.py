@@ -29,6 +29,7 @@ import jwt
 
 from api.security.signing import SigningKeys
 from api.store import NotStored, RevisionConflict, Store, Write
+from config.settings.settings import Auth
 
 ISSUER = "proxyfleet"
 AUDIENCE = "proxyfleet-api"
@@ -90,16 +91,25 @@ class Lifetimes:
     access_token_ttl: int
     refresh_token_ttl: int
 
+    @classmethod
+    def of(cls, auth: Auth) -> Lifetimes:
+        """Those in the settings."""
+        return cls(auth.access_token_ttl, auth.jwt.refresh_token_ttl)
+
 
 class Tokens:
     """Issues, checks and revokes. Thread-safe."""
 
     def __init__(
-        self, store: Store, keys: SigningKeys, lifetimes: Lifetimes, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        keys: SigningKeys,
+        lifetimes: Lifetimes | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._keys = keys
-        self.lifetimes = lifetimes
+        self.lifetimes = lifetimes or Lifetimes.of(Auth())
         self._clock = clock
         self._lock = threading.Lock()
 

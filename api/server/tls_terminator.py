@@ -63,7 +63,7 @@ class TlsTerminator(Actor):
         self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
         self._most = int(params["max_connections"])
         self._scarcity = ThrottledLog(log, "connections can't be accepted")
-        self._links: set[_Link] = set()
+        self._links: set[_Connection] = set()
         self._by_address: Counter[str] = Counter()
         self._listener: socket.socket | None = None
         self._draining = self._full = False
@@ -87,7 +87,7 @@ class TlsTerminator(Actor):
     def drain(self, seconds: float) -> None:
         """Accept no more; connections end when the API ends them, at the latest when the time is up."""
         self._draining = True
-        self._deafen()
+        self._stop_listening()
         self.loop.call_later(seconds, self.finish)
         self._look()
 
@@ -95,11 +95,11 @@ class TlsTerminator(Actor):
         """Close everything."""
         for link in tuple(self._links):
             link.close()
-        self._deafen()
+        self._stop_listening()
         self._door.close()
         super().close()
 
-    def forget(self, link: _Link, address: str) -> None:
+    def forget(self, link: _Connection, address: str) -> None:
         """A connection has ended."""
         self._links.discard(link)
         self._by_address[address] -= 1
@@ -124,7 +124,7 @@ class TlsTerminator(Actor):
         self._listener, self._full = listener, False
         self.loop.watch(listener.fileno(), select.EPOLLIN, self._accept)
 
-    def _deafen(self) -> None:
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             self.loop.unwatch(self._listener.fileno())
             self._listener.close()
@@ -192,7 +192,7 @@ class TlsTerminator(Actor):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._by_address[address] += 1
         stream = TlsStream(client, self._certificate.context(time.monotonic()))
-        self._links.add(_Link(self, client, stream, address))
+        self._links.add(_Connection(self, client, stream, address))
 
     def _look(self) -> None:
         """End what has taken too long; at the end, end when all is done."""
@@ -204,7 +204,7 @@ class TlsTerminator(Actor):
             self.finish()
 
 
-class _Link:
+class _Connection:
     """One client with its connection to the API. `deadline` is None while the API's own deadlines hold."""
 
     def __init__(self, front: TlsTerminator, client: socket.socket, stream: TlsStream, address: str) -> None:
@@ -216,7 +216,7 @@ class _Link:
         self._api: socket.socket | None = None
         self._up = bytearray()
         self._down = bytearray()
-        self._client_ended = self._api_ended = self._said_goodbye = self._half_closed = self._closed = False
+        self._client_ended = self._api_ended = self._close_notify_sent = self._half_closed = self._closed = False
         self._masks: dict[int, int] = {}
         self._watch()
 
@@ -251,8 +251,8 @@ class _Link:
         self._send(self._down, self._stream)
         if self._api_ended and self.deadline is None:
             self.deadline = time.monotonic() + SEND_TIMEOUT
-        if self._api_ended and not self._down and not self._said_goodbye:
-            self._said_goodbye = True
+        if self._api_ended and not self._down and not self._close_notify_sent:
+            self._close_notify_sent = True
             self._stream.shutdown(socket.SHUT_WR)
             self.deadline = time.monotonic() + LINGER
         if self._client_ended and (self._api is None or self._api_ended) and not self._down and not self._stream.unsent:
@@ -309,11 +309,11 @@ class _Link:
 
     def _watch(self) -> None:
         reads = not self._client_ended and len(self._up) < BUFFER_MAX
-        self._wish(self._client, reads, bool(self._down) or self._stream.unsent)
+        self._set_interest(self._client, reads, bool(self._down) or self._stream.unsent)
         if self._api is not None:
-            self._wish(self._api, not self._api_ended and len(self._down) < BUFFER_MAX, bool(self._up))
+            self._set_interest(self._api, not self._api_ended and len(self._down) < BUFFER_MAX, bool(self._up))
 
-    def _wish(self, sock: socket.socket, reads: bool, writes: bool) -> None:
+    def _set_interest(self, sock: socket.socket, reads: bool, writes: bool) -> None:
         mask = (select.EPOLLIN if reads else 0) | (select.EPOLLOUT if writes else 0)
         if self._masks.get(sock.fileno()) != mask:
             self._masks[sock.fileno()] = mask

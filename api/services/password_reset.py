@@ -19,7 +19,7 @@ from api.audit import AuditedStore
 from api.audit.context import on_behalf_of
 from api.bus_bridge import LoopBridge
 from api.security import users
-from api.security.login_throttle import Attempts
+from api.security.login_throttle import LoginThrottle
 from api.security.new_passwords import WeakPassword, check_strength, new_password
 from api.security.users import ADMINISTRATOR, User
 from api.services.revocation import commit_and_revoke
@@ -67,7 +67,7 @@ class PasswordResetHandler:
     def __init__(
         self,
         store: AuditedStore,
-        attempts: Attempts,
+        attempts: LoginThrottle,
         publish: Callable[[str, dict[str, Any]], None],
         data: DataDir,
         bridge: LoopBridge,

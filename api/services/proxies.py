@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from actors.bus.messages.accounts import DropAccountUsage
@@ -43,7 +44,7 @@ from config.model.exposure_warnings import warnings
 from config.model.proxies import ProxyCreate, ProxyRecord, ProxyUpdate, apply, new_record
 from config.model.proxy_certificates import check_certificate, refuse_ended_certificate
 from config.model.upstreams import refuse_circle
-from config.settings.settings import ServerTls
+from config.settings.settings import Proxy, Server, ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,15 @@ LOCK_TIMEOUT = 15.0
 """Seconds that a change waits for the one before it; the supervisor may take a while to bind."""
 
 Status = Literal["active", "inactive"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyRules:
+    """The settings that a change of a proxy depends on: `proxy.default_timeout`, `server.tls`, allowed upstreams."""
+
+    default_timeout: int = Proxy().default_timeout
+    tls: ServerTls = field(default_factory=ServerTls)
+    upstream_policy: UpstreamPolicy = field(default_factory=lambda: UpstreamPolicy.of(Server(), Proxy(), {}))
 
 
 class Proxies:
@@ -65,36 +75,22 @@ class Proxies:
         store: Store,
         bridge: Bridge,
         publish: Callable[[str, dict[str, Any]], None],
-        default_timeout: int,
-        tls: ServerTls,
         seal: SecretBox,
-        upstream_policy: UpstreamPolicy,
-        told: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`default_timeout` and `tls` are `proxy.default_timeout` and `server.tls`.
-
-        `told` is called when the supervisor was told something, after which the fleet is another.
-        """
-        self._tls = tls
+        """`changed` is called after each message to the supervisor that may change the runtime state."""
+        self.rules = ProxyRules()
         self._seal = seal
-        self._upstream_policy = upstream_policy
         self._store = store
         self._catalogue = ProxyCache(store)
         self._bridge = bridge
         self._publish = publish
-        self._default_timeout = default_timeout
         self._lock = threading.Lock()
-        self.link = SupervisorLink(bridge, self.specs, self._one_change, told)
+        self.link = SupervisorLink(bridge, self.specs, self._one_change, changed)
 
     def close(self) -> None:
         """End what runs in the background."""
         self.link.close()
-
-    def take_over(self, default_timeout: int, tls: ServerTls, upstream_policy: UpstreamPolicy) -> None:
-        """The settings were read again; for the changes to come."""
-        self._default_timeout = default_timeout
-        self._upstream_policy = upstream_policy
-        self._tls = tls
 
     def all(self) -> Sequence[StoredProxy]:
         """All proxies, oldest first."""
@@ -118,9 +114,9 @@ class Proxies:
 
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
-        record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self._default_timeout)
+        record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self.rules.default_timeout)
         record = self._with_parents(record, body)
-        check_certificate(record, self._tls)
+        check_certificate(record, self.rules.tls)
         with self._one_change():
             self._refuse_taken_name(record)
             with self._reserved(record):
@@ -148,7 +144,7 @@ class Proxies:
         with self._one_change():
             before = self._matching(proxy_id, if_match)
             record = alter(before.record)
-            check_certificate(record, self._tls)
+            check_certificate(record, self.rules.tls)
             _refuse_move(before.record, record)
             self._refuse_taken_name(record)
             self._require_supervisor(proxy_id)
@@ -178,7 +174,7 @@ class Proxies:
         """Active, and whether that is a change. With the address taken: 400, and the status stays."""
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            check_certificate(before.record, self._tls)  # an ended one is no worse than it was
+            check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
             self._tell_wish(after)
@@ -205,7 +201,7 @@ class Proxies:
         """
         with self._one_change():
             before = self._matching(proxy_id, if_match)
-            check_certificate(before.record, self._tls)  # an ended one is no worse than it was
+            check_certificate(before.record, self.rules.tls)  # an ended one is no worse than it was
             self._refuse_worse_certificate(before.record)
             with self._reserved(before.record):
                 after, changed = self._wish(before, "active")
@@ -227,7 +223,7 @@ class Proxies:
         if body.upstreams:
             records = [each.record for each in self.all()]
             refuse_circle(record, records)
-            self._upstream_policy.refuse(record, records, scope)
+            self.rules.upstream_policy.refuse(record, records, scope)
         return record
 
     def _refuse_worse_certificate(self, record: ProxyRecord) -> None:
@@ -236,24 +232,9 @@ class Proxies:
             return
         runtime = self._require_supervisor(record.id).proxies.get(record.id)
         if runtime is not None:
-            refuse_ended_certificate(record, self._tls, runtime.certificate_ends, time.time())
+            refuse_ended_certificate(record, self.rules.tls, runtime.certificate_ends, time.time())
 
     # --- for changes of many at once (`api.import_export`) ---
-
-    @property
-    def default_timeout(self) -> int:
-        """`proxy.default_timeout`."""
-        return self._default_timeout
-
-    @property
-    def upstream_policy(self) -> UpstreamPolicy:
-        """Which upstreams may be named."""
-        return self._upstream_policy
-
-    @property
-    def tls(self) -> ServerTls:
-        """`server.tls`."""
-        return self._tls
 
     def hold(self) -> AbstractContextManager[None]:
         """Nobody else changes a proxy meanwhile. Raises `PeerUnavailable` when an earlier change takes too long."""

@@ -13,7 +13,7 @@ from actors.bus.messages.metrics import ProxyStats
 from actors.counters import COUNTERS
 from api.services.condition import problem_view
 from api.services.proxy_cache import StoredProxy
-from api.services.runtime_view import NO_STATS, Fleet
+from api.services.runtime_view import NO_STATS, RuntimeView
 from config.model.accounts import ProxyAccount
 from config.model.declaration import visible
 from config.model.proxies import ProxyRecord
@@ -25,9 +25,9 @@ BRIEF = ("id", "name", "host", "port", "protocol", "status", "tags", "created_at
 RUNNING_STATES = ("running", "degraded", "draining")
 
 
-def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
+def listed(runtime: RuntimeView, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]:
     """The list forms: those parts of the detail form that are short."""
-    runtimes, stats = fleet.runtimes(), fleet.stats()
+    runtimes, stats = runtime.runtimes(), runtime.stats()
     return [
         proxy.once(_listed_at_rest)
         if _is_at_rest(proxy, runtimes, stats)
@@ -36,9 +36,9 @@ def listed(fleet: Fleet, proxies: Sequence[StoredProxy]) -> list[dict[str, Any]]
     ]
 
 
-def detail(fleet: Fleet, proxy: StoredProxy) -> dict[str, Any]:
+def detail(runtime: RuntimeView, proxy: StoredProxy) -> dict[str, Any]:
     """The detail form. It holds the list form."""
-    runtimes, stats = fleet.runtimes(), fleet.stats()
+    runtimes, stats = runtime.runtimes(), runtime.stats()
     return {**created(proxy), **_present(proxy, runtimes, stats)}
 
 

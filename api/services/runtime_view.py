@@ -28,7 +28,7 @@ REREAD = 300.0
 NO_STATS = ProxyStats()
 
 
-class Fleet:
+class RuntimeView:
     """Questions to the supervisor and the collector. Thread-safe.
 
     An answer is remembered for `remembered` seconds, but not beyond a change that we told the supervisor of.
@@ -40,7 +40,7 @@ class Fleet:
         self._asking = threading.Lock()
         self._changes = 0
         self._whole: tuple[float, int, FleetMessage | None] = (-math.inf, 0, None)
-        self._stats = _Mirror(bridge)
+        self._stats = _StatsMirror(bridge)
 
     def changed(self) -> None:
         """The fleet is not what it was: what was answered before is forgotten."""
@@ -85,7 +85,7 @@ class Fleet:
         return reply if isinstance(reply, FleetMessage) else None
 
 
-class _Mirror:
+class _StatsMirror:
     """The totals of all proxies, of which only those are asked for that have changed since. Thread-safe."""
 
     def __init__(self, bridge: Bridge) -> None:

@@ -57,7 +57,7 @@ def read_stored(store: Store) -> Stored:
 class LiveSettings:
     """Reads and changes. Thread-safe.
 
-    `in_force` gives the settings as they are, `take_over` is called with the supervisor's answer to a change.
+    `in_force` gives the settings as they are, `apply` is called with the supervisor's answer to a change.
     `update` and `unset` raise `Invalid`, `NotFound`, `StaleRevision`, `PeerUnavailable` and `StoreWriteError`.
     """
 
@@ -67,13 +67,13 @@ class LiveSettings:
         bridge: Bridge,
         publish: Callable[[str, dict[str, Any]], None],
         in_force: Callable[[], Grouped],
-        take_over: Callable[[Mapping[str, Any]], None],
+        apply: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._store = store
         self._bridge = bridge
         self._publish = publish
         self._in_force = in_force
-        self._take_over = take_over
+        self._apply = apply
         self._lock = threading.Lock()
 
     def show(self) -> Shown:
@@ -143,7 +143,7 @@ class LiveSettings:
 
     def put_in_force(self, stored: Stored) -> None:
         """What the store has is in force everywhere when this returns. Raises `PeerUnavailable`."""
-        self._take_over(request(self._bridge, SUPERVISOR, PutSettings(stored), SetSettings).settings)
+        self._apply(request(self._bridge, SUPERVISOR, PutSettings(stored), SetSettings).settings)
 
 
 def moves(changed: Stored) -> bool:

@@ -23,9 +23,9 @@ from api.store.storage import (
     compose,
     digest_of,
     documents,
-    fresh_of,
     install,
     parse,
+    staging_path,
 )
 from config.files.durable import sync, write_synced
 
@@ -99,7 +99,7 @@ def check_files(folder: Path) -> None:
 def _complete_one(path: Path, digest: str) -> None:
     if _has(path, digest):
         return
-    if not _has(fresh_of(path), digest):
+    if not _has(staging_path(path), digest):
         raise StoreDamaged(f"{path}: a change over several files is half made, and the rest of it is gone; restore it")
     install(path)
 
@@ -112,12 +112,12 @@ def _prepare(folder: Path, storages: Sequence[GenerationStorage]) -> None:
     """Everything that may fail and leave no trace. Raises `OSError`."""
     try:
         digests = {each.path.name: each.stage() for each in storages}
-        write_synced(fresh_of(folder / _JOURNAL), compose(json.dumps(digests)))
+        write_synced(staging_path(folder / _JOURNAL), compose(json.dumps(digests)))
         sync(folder)
-        fresh_of(folder / _JOURNAL).rename(folder / _JOURNAL)
+        staging_path(folder / _JOURNAL).rename(folder / _JOURNAL)
     except OSError:
         for path in (*(each.path for each in storages), folder / _JOURNAL):
-            fresh_of(path).unlink(missing_ok=True)
+            staging_path(path).unlink(missing_ok=True)
         raise
 
 
@@ -133,7 +133,7 @@ def _carry_out(folder: Path, storages: Sequence[GenerationStorage]) -> None:
         _abandon(storages, trouble)
         raise StoreWriteError(trouble) from error
     for each in storages:
-        each.settle()
+        each.commit()
 
 
 def _forget(folder: Path) -> None:

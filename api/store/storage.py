@@ -47,7 +47,7 @@ class GenerationStorage(Storage):
         self._texts: dict[str, bytes] | None = None
         """Of the entries as they are in the file but for those in `_altered`; None when they aren't known."""
         self._altered: set[str] = set()
-        self._told = False
+        self._changes_known = False
         """Is it known what the next write alters?"""
         self._fresh: dict[str, bytes] = {}
         """The texts of what is being written."""
@@ -71,11 +71,11 @@ class GenerationStorage(Storage):
     def write(self, data: Mapping[str, Mapping[str, Any]]) -> None:
         """Make `data` the content of the file, durably, or raise `StoreWriteError` and change nothing.
 
-        Between `begin` and `settle` or `abandon` it is only remembered.
+        Between `begin` and `commit` or `abandon` it is only remembered.
         """
-        if not self._told:
+        if not self._changes_known:
             self._texts = None
-        self._told = False
+        self._changes_known = False
         if self._staging:
             self._image = {TABLE: dict(data[TABLE])}
             return
@@ -106,20 +106,20 @@ class GenerationStorage(Storage):
 
     def finish(self) -> None:
         """What was written since `begin` is the content of the file, durably. Raises as `write`."""
-        self._staging, self._told = False, True
+        self._staging, self._changes_known = False, True
         self.write(self._image)
 
     def stage(self) -> str:
         """Put what was written since `begin` beside the file, synced; its digest. Raises `OSError`."""
         self._staged = self._serialise(self._image[TABLE])
-        write_synced(fresh_of(self._path), self._staged)
+        write_synced(staging_path(self._path), self._staged)
         return digest_of(self._staged)
 
     def install(self) -> None:
         """What was staged becomes the file; the caller syncs the folder. Raises `OSError`."""
         install(self._path)
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """It is the file, for good."""
         self._staging = False
         self._written, self._texts = self._staged, self._fresh
@@ -132,10 +132,10 @@ class GenerationStorage(Storage):
 
     # --- for the store ---
 
-    def alters(self, identifiers: Collection[str]) -> None:
+    def mark_changed(self, identifiers: Collection[str]) -> None:
         """The next write differs from what is there in these entries alone. Without this word it makes all anew."""
         self._altered.update(identifiers)
-        self._told = True
+        self._changes_known = True
 
     def check(self) -> None:
         """Raise `StoreWriteError` or `StoreDamaged` when the file is no longer what was written."""
@@ -199,7 +199,7 @@ class GenerationStorage(Storage):
         return _sealed(b"".join((b"{", b",\n".join(self._fresh.values()), b"}\n")))
 
     def _replace(self, content: bytes) -> None:
-        fresh = fresh_of(self._path)
+        fresh = staging_path(self._path)
         try:
             write_synced(fresh, content)
             install(self._path)
@@ -222,7 +222,7 @@ class GenerationStorage(Storage):
 
     def _restore(self) -> None:
         """TinyDB has altered the image by the time a write fails; take it from what was written last."""
-        self._texts, self._altered, self._told = None, set(), False
+        self._texts, self._altered, self._changes_known = None, set(), False
         self._image = {TABLE: parse(self._path, self._written) if self._written else {}}
 
 
@@ -287,7 +287,7 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> N
         raise StoreWriteError(f"{path}: {error.strerror or error}") from error
 
 
-def fresh_of(path: Path) -> Path:
+def staging_path(path: Path) -> Path:
     """Where the next content of a file is written, beside it."""
     return path.with_name(path.name + ".new")
 
@@ -299,7 +299,7 @@ def install(path: Path) -> None:
         link.unlink(missing_ok=True)
         os.link(path, link)
         link.rename(path.with_name(path.name + ".previous"))
-    fresh_of(path).rename(path)
+    staging_path(path).rename(path)
 
 
 def digest_of(content: bytes) -> str:

@@ -90,7 +90,7 @@ class _Collection:
         return self._prune() if self._tombstones >= 2 * TOMBSTONES_KEPT else []
 
     def _write(self, identifier: str, entry: dict[str, Any]) -> None:
-        self.storage.alters([identifier])
+        self.storage.mark_changed([identifier])
         if self.entry(identifier) is None:
             self._table.insert(tinydb_table.Document(entry, identifier))  # type: ignore[arg-type]
         else:
@@ -106,7 +106,7 @@ class _Collection:
         gone = [identifier for _, identifier in dead]
         self.horizon = dead[-1][0]
         self._write(HORIZON, {"revision": self.horizon, "body": None})
-        self.storage.alters(gone)
+        self.storage.mark_changed(gone)
         self._table.remove(doc_ids=gone)  # type: ignore[arg-type]
         self._tombstones -= len(gone)
         return gone

@@ -198,7 +198,7 @@ class Api:
         if hasattr(self, "services"):
             self.services.close()
         self.services = Services(self.store, self.fleet, self.settings, SigningKeys(self.data), self.data)
-        self.services.fleet.remembered = 0.0
+        self.services.runtime.remembered = 0.0
         self.client = DescribedClient(create_app(self.services))
 
     def add_user(self, username: str, **fields: Any) -> User:

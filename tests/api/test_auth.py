@@ -75,7 +75,7 @@ def test_refused_sign_ins_cost_the_same_and_read_the_same_whatever_was_wrong(
     disabled = api.add_user("gone").model_copy(update={"status": "disabled"})
     api.store.put("users", disabled.model_dump(mode="json"))
     names = {"admin", "nobody", "gone"}
-    monkeypatch.setattr(api.services.attempts, "_clock", lambda: 1000.0)
+    monkeypatch.setattr(api.services.login_throttle, "_clock", lambda: 1000.0)
     if locked:
         for name in names:
             for _ in range(5):
@@ -260,7 +260,7 @@ def test_unreadable_credentials_are_401(api: Api, header: str) -> None:
 
 
 def test_a_user_has_as_many_keys_as_the_setting_allows_and_a_revoked_one_makes_room(api: Api) -> None:
-    api.services.take_over(ApiSettings(auth=Auth(max_api_keys=2), security=QUIET))
+    api.services.apply(ApiSettings(auth=Auth(max_api_keys=2), security=QUIET))
     api.add_user("eva", role="administrator")
     first, _ = (api.post("/api-keys", {"name": "k"}, api.token()).json["data"]["api_key"]["id"] for _ in range(2))
     refused = error_of(api.post("/api-keys", {"name": "k"}, api.token()))
@@ -328,7 +328,7 @@ def test_a_rotated_key_stays_valid_for_its_grace_and_not_beyond_its_own_end(api:
 
 
 def test_a_key_is_rotated_by_its_owner_alone_and_with_grace_only_where_there_is_room(api: Api) -> None:
-    api.services.take_over(ApiSettings(auth=Auth(max_api_keys=1), security=QUIET))
+    api.services.apply(ApiSettings(auth=Auth(max_api_keys=1), security=QUIET))
     api.add_user("eva", role="administrator")
     key_id = api.post("/api-keys", {"name": "k"}, api.token()).json["data"]["api_key"]["id"]
     assert error_of(api.post(f"/api-keys/{key_id}/rotate", None, api.token("eva")))[:2] == (403, "FORBIDDEN")

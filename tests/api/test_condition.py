@@ -27,7 +27,7 @@ def degraded(api: Api) -> dict[str, Any]:
     """A proxy that runs with two problems."""
     made: dict[str, Any] = api.post("/proxies", PROXY, api.token()).json["data"]["proxy"]
     api.fleet.problems[made["id"]] = (ENDED, DOWN)
-    api.services.fleet.changed()
+    api.services.runtime.changed()
     return made
 
 
@@ -63,7 +63,7 @@ def test_health_is_degraded_and_200_and_status_has_name_and_cause(api: Api, degr
 
 def test_a_helper_with_a_problem_degrades_the_product_and_is_not_missing(api: Api) -> None:
     api.fleet.helpers["tls"] = Runtime("degraded", 7, 1.0, 0, ENDED.detail, problems=(ENDED,))
-    api.services.fleet.changed()
+    api.services.runtime.changed()
     check = api.get("/api/v1/health", api.token()).json["data"]["checks"]["proxy_service"]
     assert (check["status"], check["missing_actors"], check["reasons"]) == ("degraded", [], ["certificate"])
 

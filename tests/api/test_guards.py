@@ -26,7 +26,7 @@ RATE_HEADERS = {
 
 def guarded(api: Api, **settings: Any) -> None:
     """The settings as after a SIGHUP."""
-    api.services.take_over(ApiSettings(**{"security": QUIET, **settings}))
+    api.services.apply(ApiSettings(**{"security": QUIET, **settings}))
 
 
 # --- the whitelist and https_only ---------------------------------------------------------------------------------

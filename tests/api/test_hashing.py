@@ -13,7 +13,7 @@ import pytest
 
 from api.errors import TooBusy
 from api.security import password_checker as module
-from api.security.password_checker import Hashing
+from api.security.password_checker import PasswordChecker
 from api.security.password_worker import NICENESS
 from config.passwords import hash_password
 from tests.kit.wait import wait_until
@@ -23,29 +23,29 @@ HASHED = hash_password("correct horse", 4)
 
 
 @pytest.fixture
-def hashing() -> Iterator[Hashing]:
-    made = Hashing()
+def hashing() -> Iterator[PasswordChecker]:
+    made = PasswordChecker()
     yield made
     made.close()
 
 
 @pytest.fixture
-def crowded(hashing: Hashing) -> Iterator[Hashing]:
+def crowded(hashing: PasswordChecker) -> Iterator[PasswordChecker]:
     """Somebody else's password is being checked all the time."""
     with hashing._places.take("somebody else"):
         yield hashing
 
 
-def both(hashing: Hashing) -> list[bool]:
+def both(hashing: PasswordChecker) -> list[bool]:
     return [hashing.check_password(password, HASHED, "127.0.0.1") for password in ("correct horse", "battery staple")]
 
 
-def test_a_password_that_comes_alone_needs_no_process(hashing: Hashing) -> None:
+def test_a_password_that_comes_alone_needs_no_process(hashing: PasswordChecker) -> None:
     assert both(hashing) == [True, False]
     assert hashing.pid is None
 
 
-def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Hashing) -> None:
+def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: PasswordChecker) -> None:
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(lambda _: both(crowded), range(8))) == [[True, False]] * 8
     assert crowded.pid is not None
@@ -54,12 +54,12 @@ def test_several_at_once_are_checked_by_a_process_that_gives_way(crowded: Hashin
     assert process.cpu_affinity() == sorted(module.allowed)
 
 
-def test_what_no_hash_looks_like_is_never_right(crowded: Hashing) -> None:
+def test_what_no_hash_looks_like_is_never_right(crowded: PasswordChecker) -> None:
     assert not crowded.check_password("correct horse", "no hash", "127.0.0.1")
     assert not crowded.check_password("correct horse", "", "127.0.0.1")
 
 
-def test_a_killed_process_costs_nobody_the_right_answer(crowded: Hashing) -> None:
+def test_a_killed_process_costs_nobody_the_right_answer(crowded: PasswordChecker) -> None:
     both(crowded)
     before = crowded.pid
     assert before is not None
@@ -69,7 +69,7 @@ def test_a_killed_process_costs_nobody_the_right_answer(crowded: Hashing) -> Non
 
 
 def test_a_process_that_is_stopped_is_replaced_and_holds_nobody(
-    crowded: Hashing, monkeypatch: pytest.MonkeyPatch
+    crowded: PasswordChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE", 2.0)
     both(crowded)
@@ -82,14 +82,14 @@ def test_a_process_that_is_stopped_is_replaced_and_holds_nobody(
 
 
 def test_without_a_process_passwords_are_checked_all_the_same(
-    crowded: Hashing, monkeypatch: pytest.MonkeyPatch
+    crowded: PasswordChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PROGRAM", ("/nonexistent/python",))
     assert both(crowded) == [True, False]
 
 
 def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashing, release, entered = Hashing(at_once=2), threading.Event(), threading.Semaphore(0)
+    hashing, release, entered = PasswordChecker(at_once=2), threading.Event(), threading.Semaphore(0)
 
     def slow(_prehash: bytes, _hashed: bytes) -> bool:
         entered.release()
@@ -110,7 +110,7 @@ def test_beyond_as_many_as_may_wait_one_is_told_to_come_again(monkeypatch: pytes
 
 
 def test_one_client_that_has_all_of_its_places_keeps_no_other_client_out() -> None:
-    hashing = Hashing(at_once=3, each=2)
+    hashing = PasswordChecker(at_once=3, each=2)
     with hashing._places.take("192.0.2.1"), hashing._places.take("192.0.2.1"):
         with pytest.raises(TooBusy) as refused:
             hashing.check_password("correct horse", HASHED, "192.0.2.1")
@@ -124,7 +124,7 @@ def _nobody() -> Callable[[], None] | None:
     return None
 
 
-def test_the_process_ends_with_the_api(crowded: Hashing) -> None:
+def test_the_process_ends_with_the_api(crowded: PasswordChecker) -> None:
     both(crowded)
     assert crowded.pid is not None
     process = psutil.Process(crowded.pid)

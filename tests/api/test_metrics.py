@@ -167,7 +167,7 @@ def test_the_snapshot_has_the_proxies_as_their_list_has_them_when_they_are_asked
     api: Api, headers: dict[str, str], asked: list[Any]
 ) -> None:
     ids = [new_proxy(api, headers, name=name, port=port) for name, port in (("a", 3128), ("b", 3129))]
-    api.services.fleet.remembered = 60.0
+    api.services.runtime.remembered = 60.0
     data = api.get("/metrics/realtime?include=proxies", headers).json["data"]
     assert data["proxies"] == api.get("/proxies", headers).json["data"]["proxies"]
     assert "proxies" not in api.get("/metrics/realtime", headers).json["data"]

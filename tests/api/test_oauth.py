@@ -227,7 +227,7 @@ def test_the_same_subject_at_another_issuer_is_somebody_else(make: Make, provide
     other = FakeProvider()
     try:
         other.claims["email"] = "someone@example.com"
-        api.services.take_over(ApiSettings(auth=Auth(oauth2=other.settings()), security=QUIET))
+        api.services.apply(ApiSettings(auth=Auth(oauth2=other.settings()), security=QUIET))
         assert sign_in(api, other).json["data"]["user"]["id"] != first
     finally:
         other.close()
@@ -355,5 +355,5 @@ def test_a_provider_that_is_not_configured_is_refused(make: Make, name: str) -> 
 def test_what_was_begun_at_a_former_provider_can_not_be_finished(make: Make, provider: FakeProvider) -> None:
     api = make()
     back = provider.sign_in(begin(api)["authorization_url"])
-    api.services.take_over(ApiSettings(auth=Auth(oauth2=provider.settings(auto_create=False)), security=QUIET))
+    api.services.apply(ApiSettings(auth=Auth(oauth2=provider.settings(auto_create=False)), security=QUIET))
     assert error_of(finish(api, back))[2]["field"] == "state"

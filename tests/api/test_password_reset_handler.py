@@ -31,7 +31,7 @@ class StandIn:
 def handler(api: Api) -> PasswordResetHandler:
     services = api.services
     bridge: Any = StandIn()
-    return PasswordResetHandler(services.store, services.attempts, services.publish, services.data, bridge)
+    return PasswordResetHandler(services.store, services.login_throttle, services.publish, services.data, bridge)
 
 
 def ask(api: Api, message: Any) -> Any:

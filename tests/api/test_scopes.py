@@ -41,7 +41,7 @@ def test_a_key_of_one_proxy_hears_of_no_other_in_the_health_report(api: Api, hea
     api.fleet.failed = set(made[:2])
 
     def service(caller: dict[str, str]) -> Any:
-        api.services.fleet.changed()  # what was asked a moment ago is remembered
+        api.services.runtime.changed()  # what was asked a moment ago is remembered
         return api.get("/api/v1/health", caller).json["data"]["checks"]["proxy_service"]
 
     told = service(headers)

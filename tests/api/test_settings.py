@@ -153,7 +153,7 @@ def test_a_stale_etag_is_refused_and_a_fresh_one_taken(api: Api) -> None:
 
 def test_the_etag_follows_a_configuration_that_was_read_again(api: Api) -> None:
     first = api.get("/settings", api.token()).headers["ETag"]
-    api.services.take_over(ApiSettings(logging=Logging(level="debug"), security=QUIET))
+    api.services.apply(ApiSettings(logging=Logging(level="debug"), security=QUIET))
     assert api.get("/settings", api.token()).headers["ETag"] != first
 
 

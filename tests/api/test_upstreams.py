@@ -216,7 +216,7 @@ def test_five_thousand_lines_are_taken_exported_and_imported_again(api: Api, hea
 def test_an_address_that_no_upstream_may_have_is_400_and_names_the_field(
     api: Api, headers: dict[str, str], host: str, port: int
 ) -> None:
-    api.services.take_over(ApiSettings(security=QUIET))
+    api.services.apply(ApiSettings(security=QUIET))
     upstreams = [{"protocol": "http", "host": "public.example", "port": 1}, {**PARENT, "host": host, "port": port}]
     body = {"name": "a", "port": 3128, "protocol": "http"}
     status, _code, details = error_of(api.post("/proxies", {**body, "upstreams": upstreams}, headers))
@@ -236,11 +236,11 @@ def test_own_proxies_may_be_upstreams_without_an_exception_and_the_api_and_the_m
         body = {"upstreams": [{"protocol": "http", "host": host, "port": port}]}
         return int(api.patch(f"/proxies/{made['id']}", body, headers).status_code)
 
-    api.services.take_over(ApiSettings(security=QUIET))
+    api.services.apply(ApiSettings(security=QUIET))
     assert status_of("127.0.0.1", 3129) == 200
     everything = Proxy(upstreams_allow=("0.0.0.0/0", "::/0"))
     metrics = {"metrics": {"publish": "tcp://127.0.0.1:5556"}}
-    api.services.take_over(ApiSettings(security=QUIET, proxy=everything, whole=metrics))
+    api.services.apply(ApiSettings(security=QUIET, proxy=everything, whole=metrics))
     assert status_of("127.0.0.1", 22) == 200
     assert [status_of("127.0.0.1", 8080), status_of("::ffff:127.0.0.1", 5556)] == [400, 400]
 

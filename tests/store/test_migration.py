@@ -19,7 +19,7 @@ import pytest
 from api.audit import Trail
 from api.store import migration, open_store
 from api.store.migration import KEPT, Step, bring_up_to_date, missing_space
-from api.store.storage import compose, digest_of, fresh_of
+from api.store.storage import compose, digest_of, staging_path
 from config.files.data_format import DataFormatError, Mark, read_mark, write_mark
 from config.files.paths import DataDir, open_data_dir
 from tests.kit.folders import FOLDERS
@@ -173,7 +173,7 @@ def test_a_damaged_collection_is_not_brought_forward(data: DataDir) -> None:
 
 
 def test_a_change_over_several_files_that_was_cut_off_is_finished_first(data: DataDir) -> None:
-    fresh = fresh_of(data.store / "proxies.json")
+    fresh = staging_path(data.store / "proxies.json")
     fresh.write_bytes(compose(json.dumps({"late": {"revision": 9, "body": {"id": "late", "tags": ["y"]}}})))
     digests = {"proxies.json": digest_of(fresh.read_bytes())}
     (data.store / "journal.json").write_bytes(compose(json.dumps(digests)))

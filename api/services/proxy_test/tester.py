@@ -35,6 +35,7 @@ from api.services.proxy_test.proxy_protocol_pool import ANNOUNCING_POOLS
 from api.services.proxy_test.socks import Route, SocksAdapter, SocksRefused
 from config.model import json_patterns
 from config.model.proxies import ProxyRecord
+from config.settings.settings import Proxy
 from config.text.formatting import timestamp_text
 
 BODY_READ = 64 * 1024
@@ -73,7 +74,7 @@ class _Outcome:
 class ProxyTester:
     """Runs tests. Thread-safe."""
 
-    def __init__(self, bridge: Bridge, default_url: str) -> None:
+    def __init__(self, bridge: Bridge, default_url: str = Proxy().test_url) -> None:
         self._bridge = bridge
         self.default_url = default_url
         self._places = threading.BoundedSemaphore(AT_ONCE)

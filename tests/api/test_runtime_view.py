@@ -11,7 +11,7 @@ from actors.bus.messages.fleet import Fleet as FleetMessage
 from actors.bus.messages.fleet import Runtime
 from actors.bus.messages.metrics import ProxyStats, Stats
 from api.services import runtime_view as fleets
-from api.services.runtime_view import Fleet
+from api.services.runtime_view import RuntimeView
 from tests.supervision.standins import stats_of
 
 RUNNING = Runtime("running", 7, 1.0, 0, None)
@@ -52,7 +52,7 @@ class Both:
 
 def test_many_requests_share_an_answer() -> None:
     both = Both()
-    fleet = Fleet(both, remembered=60.0)
+    fleet = RuntimeView(both, remembered=60.0)
     for _ in range(5):
         assert fleet.runtimes() == {"a": RUNNING}
         assert fleet.stats() == {"a": stats(1)}
@@ -61,7 +61,7 @@ def test_many_requests_share_an_answer() -> None:
 
 def test_after_a_change_the_supervisor_is_asked_anew() -> None:
     both = Both()
-    fleet = Fleet(both, remembered=60.0)
+    fleet = RuntimeView(both, remembered=60.0)
     fleet.runtimes()
     both.proxies = {}
     fleet.changed()
@@ -70,7 +70,7 @@ def test_after_a_change_the_supervisor_is_asked_anew() -> None:
 
 def test_an_answer_from_before_a_change_that_came_meanwhile_is_not_remembered() -> None:
     both = Both()
-    fleet = Fleet(both, remembered=60.0)
+    fleet = RuntimeView(both, remembered=60.0)
     both.meanwhile = fleet.changed
     assert fleet.runtimes() == {"a": RUNNING}
     both.meanwhile, both.proxies = lambda: None, {}
@@ -79,7 +79,7 @@ def test_an_answer_from_before_a_change_that_came_meanwhile_is_not_remembered() 
 
 def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> None:
     both = Both()
-    fleet = Fleet(both, remembered=0.0)
+    fleet = RuntimeView(both, remembered=0.0)
     both.changed = {"a": stats(1), "b": stats(1)}
     fleet.stats()
     both.changed = {"b": stats(2)}
@@ -89,7 +89,7 @@ def test_only_totals_that_have_changed_are_asked_for_and_the_others_stay() -> No
 
 def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkeypatch: pytest.MonkeyPatch) -> None:
     both = Both()
-    fleet = Fleet(both, remembered=0.0)
+    fleet = RuntimeView(both, remembered=0.0)
     fleet.stats()
     monkeypatch.setattr(fleets, "REREAD", 0.0)
     both.changed = {"b": stats(1)}
@@ -98,7 +98,7 @@ def test_now_and_then_all_totals_are_read_and_those_of_deleted_proxies_go(monkey
 
 def test_without_supervisor_and_collector_nothing_is_known() -> None:
     both = Both()
-    fleet = Fleet(both, remembered=0.0)
+    fleet = RuntimeView(both, remembered=0.0)
     fleet.stats()
     both.gone = True
     assert fleet.runtimes() is None
