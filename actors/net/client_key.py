@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
+
+from config.net.ip import plain
 
 CLIENT_PREFIX = 64
 """Length of the IPv6 network that one host or home has for itself (RFC 6177)."""
@@ -32,11 +34,10 @@ def _key(text: str, length: int) -> str:
     if ":" not in text:
         return text
     try:
-        address = ip_address(text.partition("%")[0])
+        address = plain(text)
     except ValueError:
         return text
-    assert isinstance(address, IPv6Address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
+    if isinstance(address, IPv4Address):
+        return str(address)
     unused = 128 - length
     return f"{IPv6Address(int(address) >> unused << unused)}/{length}"

@@ -23,6 +23,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from actors.net.socks_wire import Endpoint
+from config.net.ip import unmapped
 
 V1_MAX: Final = 107
 """The longest line of version 1, its CR LF included (2.1)."""
@@ -117,16 +118,10 @@ def _v1_addresses(told: bytes) -> tuple[Endpoint, Endpoint]:
         raise BadHeader("a port is above 65535")
     read = IPv4Address if family == "TCP4" else IPv6Address
     try:
-        source, destination = (_plain(read(address)) for address in addresses)
+        source, destination = (str(unmapped(read(address))) for address in addresses)
     except ValueError as error:
         raise BadHeader(f"an address is not of the family {family}") from error
     return (source, ports[0]), (destination, ports[1])
-
-
-def _plain(address: IPv4Address | IPv6Address) -> str:
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
 
 
 # --- version 2 ---
@@ -168,7 +163,7 @@ def _family(octet: int) -> tuple[int, int]:
 
 def _v2_addresses(block: bytes) -> tuple[Endpoint, Endpoint]:
     width = (len(block) - 4) // 2
-    source, destination = (_plain(ip_address(block[at : at + width])) for at in (0, width))
+    source, destination = (str(unmapped(ip_address(block[at : at + width]))) for at in (0, width))
     ports = block[-4:]
     return (source, int.from_bytes(ports[:2], "big")), (destination, int.from_bytes(ports[2:], "big"))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from api.backup.manifest import LARGEST, BadArchive, read_manifest
+from config.files.durable import new_file
 
 MANIFEST, SEALED = "manifest.json", "keys.sealed"
 _LARGEST_SEALED = 2**20
@@ -101,12 +101,10 @@ class Opened:
         content = self._tar.extractfile(info)
         assert content is not None
         digest = hashlib.sha256()
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with new_file(path) as file:
             while piece := content.read(_PIECE):
                 digest.update(piece)
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
         if digest.hexdigest() != sha256:
             raise BadArchive(f"{info.name} is damaged: its SHA-256 is another one")
 

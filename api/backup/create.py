@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from api.backup.manifest import FORMAT, KIND, BadArchive, Manifest, Member, read
 from api.backup.snapshot import CollectError, collect, format_of
 from api.backup.target import check_target, staging
 from config import VERSION
-from config.files.durable import sync
+from config.files.durable import new_file, sync
 from config.files.paths import DataDir
 
 
@@ -85,20 +84,16 @@ def _write_tar(
     target: Path, root: Path, manifest: Manifest, keys: dict[str, bytes], passphrase: str | None, progress: Progress
 ) -> None:
     head = _head(manifest)
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
-            _add(tar, MANIFEST, head)
-            if passphrase is not None:
-                _add(tar, SEALED, sealed_keys.seal(keys, passphrase, head))
-            done = 0
-            for member in manifest.files:
-                with (root / member.path).open("rb") as content:
-                    tar.addfile(_info(member.path, member.size), content)
-                done += member.size
-                progress(done, manifest.total)
-        file.flush()
-        os.fsync(descriptor)
+    with new_file(target) as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
+        _add(tar, MANIFEST, head)
+        if passphrase is not None:
+            _add(tar, SEALED, sealed_keys.seal(keys, passphrase, head))
+        done = 0
+        for member in manifest.files:
+            with (root / member.path).open("rb") as content:
+                tar.addfile(_info(member.path, member.size), content)
+            done += member.size
+            progress(done, manifest.total)
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from api.cli.errors import CommandError
+from config.files.durable import replace_file_of_user
 
 EARLY = 30.0
 """Seconds before its end that an access token counts as over."""
@@ -113,12 +113,7 @@ class Credentials:
     def _write(self, whole: dict[str, Any]) -> None:
         self._make_folder()
         try:
-            handle, name = tempfile.mkstemp(dir=self._folder, prefix=".credentials-")  # mkstemp makes it 0600
-            with os.fdopen(handle, "w") as file:
-                json.dump(whole, file, indent=2)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.file)
+            replace_file_of_user(self.file, json.dumps(whole, indent=2).encode())
         except OSError as error:
             raise CommandError(f"{self.file}: {error.strerror or error}") from error
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from config.net.ip import unmapped
+
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing (RFC 9110, section 9.2.1)."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~+/=:-]{1,128}", re.ASCII)
@@ -73,7 +75,6 @@ def _network(text: str) -> IPv4Network | IPv6Network:
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        address = ip_address(text)
+        return unmapped(ip_address(text))  # the zone of a link-local client stays in the log
     except ValueError:
         return None
-    return getattr(address, "ipv4_mapped", None) or address

@@ -12,7 +12,7 @@ import secrets
 import string
 import threading
 import time
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Annotated, Any
 
 from pydantic import (
@@ -33,6 +33,7 @@ from api.store.records import Loaded
 from config.model import json_patterns
 from config.model.access import read_network
 from config.model.proxies import Name, refuse_nulls
+from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text
 
 COLLECTION = "api_keys"
@@ -121,9 +122,8 @@ class ApiKey(BaseModel):
         """Whether a client at `address` may use it."""
         if self.scope is None or self.scope.ip_whitelist is None:
             return True
-        client = ip_address(address)
-        plain = getattr(client, "ipv4_mapped", None) or client
-        return any(plain in ip_network(network) for network in self.scope.ip_whitelist)
+        client = plain(address)
+        return any(client in ip_network(network) for network in self.scope.ip_whitelist)
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""

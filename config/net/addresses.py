@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
+
+from config.net.ip import unmapped
 
 _FORM = "must be an IPv4 or IPv6 address of this machine without a port, or empty for any"
 
@@ -13,11 +15,9 @@ def read_bind_address(text: str) -> str:
     if not text:
         return ""
     try:
-        address: IPv4Address | IPv6Address = ip_address(text)
+        address = unmapped(ip_address(text))
     except ValueError:
         raise ValueError(_FORM) from None
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
     if "%" in text or address.is_unspecified or address.is_multicast or str(address) == "255.255.255.255":
         raise ValueError(_FORM)
     return str(address)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
 from actors.bus.messages.specs import AccessSpec
 from actors.net.egress_guard import embedded_ipv4
 from config.model.access import ALL_PORTS, Network, Ports, read_destination, read_network
+from config.net.ip import plain
 
 CLIENT_DENIED: Final = "client_denied"
 CLIENT_NOT_ALLOWED: Final = "client_not_allowed"
@@ -172,7 +173,7 @@ class Rules:
         """May this address use the proxy?"""
         if not self.judges_clients:
             return ALLOWED
-        address = _address(client_ip)
+        address = plain(client_ip)
         denied = self._deny_clients.by_address(address, 1)
         if denied is not None:
             return RuleMatch(CLIENT_DENIED, self._deny_clients.told(denied))
@@ -210,7 +211,7 @@ class Rules:
         by_name = self.judge_name(host, port)
         if by_name is not None:
             return by_name
-        name, address = _plain(host), _address(address_text)
+        name, address = _plain(host), plain(address_text)
         inner = embedded_ipv4(address)
         faces = (address,) if inner is None else (address, inner)
         denied = _least(self._deny.by_address(face, port) for face in faces)
@@ -241,9 +242,3 @@ def _least(indices: Iterable[int | None]) -> int | None:
 
 def _plain(host: str) -> str:
     return host.lower().removesuffix(".")
-
-
-def _address(text: str) -> Address:
-    """An address as the kernel uses it: without a zone, and IPv4 when it is IPv4 mapped into IPv6."""
-    address = ip_address(text.partition("%")[0])
-    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

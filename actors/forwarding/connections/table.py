@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from actors.bus.messages.forwarding import (
 from actors.bus.messages.forwarding import Connection as ConnectionReport
 from actors.forwarding.connection import Connection, ConnectionInfo
 from config.model.access import Network, read_network
+from config.net.ip import plain
 
 PAGE_MAX = 1000
 SLICE = 250
@@ -184,10 +184,7 @@ def _matcher(only: ConnectionFilter, clock: Callable[[], float]) -> Callable[[in
 
 @lru_cache(maxsize=1024)
 def _is_in(client_ip: str, network: Network) -> bool:
-    address = ip_address(client_ip.partition("%")[0])
-    if isinstance(address, IPv6Address):
-        address = address.ipv4_mapped or address
-    return address in network
+    return plain(client_ip) in network
 
 
 def _key(sort: str, base: Sample) -> _Key:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from ipaddress import ip_address
 
 from actors.bus.loop import Loop
 from actors.bus.messages.accounts import AccountState, AccountUsage
@@ -22,6 +21,7 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from config.model.access import read_network
 from config.model.quotas import period_at
+from config.net.ip import plain
 
 QUOTA_GRACE = 0.25
 GRACE_BYTES = 256 * 1024
@@ -117,8 +117,7 @@ class Account:
         return self._inward if inward else self._outward
 
     def _may_come_from(self, client_ip: str) -> bool:
-        address = ip_address(client_ip.partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
+        address = plain(client_ip)
         return any(address in network for network in self._networks)
 
     # --- counting ---

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +22,7 @@ from api.cli.quantities import with_unit
 from api.cli.request_body import mapping_of, read_text, shown_name, with_lines
 from api.cli.terminal.output import BAD, DIM, GOOD, WARN, counted, safe, shown
 from api.cli.terminal.secret_input import passphrase as ask_passphrase
+from config.files.durable import replace_file_of_user
 
 KIND = {"kind": "proxyfleet.config", "version": 1}
 PATIENCE = 300.0
@@ -275,11 +274,6 @@ def _in_words(user: dict[str, Any]) -> dict[str, str]:
 def _write(file: Path, text: str) -> None:
     """A private file, whole or not at all: names of users and addresses of proxies are nobody else's business."""
     try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(name).replace(file)
+        replace_file_of_user(file, text.encode())
     except OSError as error:
         raise CommandError(f"{file}: {error.strerror or error}") from error
