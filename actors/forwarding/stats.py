@@ -94,8 +94,8 @@ class ConnectionStats:
         """Count an exchange or tunnel that has ended, and write its record."""
         wall = time.time()
         status, answered = report.status, 0.0
-        if report.answered:
-            answered = report.answered - report.started
+        if report.responded:
+            answered = report.responded - report.started
             self.values[RESPONSE_SECONDS] += answered
             self.latency[bisect_left(BOUNDS, answered)] += 1
         self.values[REQUESTS] += 1

@@ -91,14 +91,14 @@ def test_v5_from_greeting_over_credentials_to_the_tunnel() -> None:
     talk.client(CONNECT)
     (question,) = talk.all(Open)
     assert (question.target.host, question.target.port, question.fresh) == ("93.184.216.34", 443, True)
-    assert question.tell_address
+    assert question.with_address
     talk.now = 1.5
     talk.opened()
     assert talk.to_client == b"\x05\x02\x01\x00\x05\x00\x00" + BOUND
     assert talk.session.phase is Phase.TUNNEL
     report = talk.report
     assert (report.method, report.url, report.status, report.user) == (b"CONNECT", "93.184.216.34:443", 200, "alice")
-    assert (report.started, report.answered) == (0.0, 1.5)
+    assert (report.started, report.responded) == (0.0, 1.5)
     assert report.bytes_in == len(WITH_PASSWORD + ALICE + CONNECT)
     assert report.bytes_out == len(talk.to_client)
 

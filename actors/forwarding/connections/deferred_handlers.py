@@ -229,7 +229,7 @@ def _dialled(client: ClientConnection, command: Open, result: socket.socket | Fa
             trace.note_peer(client.id, result)
         client.attach_origin(origin)
         client.origin_ended = bool(dial.mask & ENDED)
-        address = endpoint_of(result.getsockname()) if command.tell_address else None
+        address = endpoint_of(result.getsockname()) if command.with_address else None
         client.execute(client.session.opened(False, now, address))
     client.pump()
 

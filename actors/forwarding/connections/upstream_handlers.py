@@ -84,7 +84,7 @@ def _routed(client: ClientConnection, command: Open, result: OriginConnection | 
         client.execute(client.session.failed(result, now))
     else:
         _take(client, result)
-        address = endpoint_of(result.sock.getsockname()) if command.tell_address else None
+        address = endpoint_of(result.sock.getsockname()) if command.with_address else None
         client.execute(client.session.opened(False, now, address, result.hop))
     client.pump()
 

@@ -1,5 +1,6 @@
 """The protocols without sockets: bytes and events in, commands out. Nothing here knows a socket, a clock or a logger.
 
-`session` is what HTTP and SOCKS sessions have in common, `commands` what they ask for, `failures` why they refuse,
-`session_config` what the configuration says to them; `registry` chooses the session of a proxy.
+`session` is the interface of HTTP and SOCKS sessions, `state_machine` the form of the tables that they run on,
+`commands` what they ask of their driver, `failures` their errors, `session_config` the configuration that they use;
+`registry` has the sessions by protocol.
 """

@@ -1,7 +1,7 @@
-"""What a protocol wants done: the only things that come out of one.
+"""What a session asks its driver to do: the only output of a protocol.
 
-Whoever drives a protocol carries the commands out in order. `Authorize` and `Open` are questions: the driver calls
-`authorized`, `opened` or `failed` of the protocol, at once or later. The others are orders.
+The driver executes the commands in order. `Authorize`, `Open`, `Listen` and `Associate` have replies: the driver calls
+`authorized`, `opened` or `failed` of the session, at once or later. The others have none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ToOrigin(NamedTuple):
 
 
 class Authorize(NamedTuple):
-    """Are these credentials good? Answer with `authorized(user)`, the user None for no.
+    """Check these credentials. The reply is `authorized(user)`, with None for the user when they are wrong.
 
     `user` is None when there are none; `password` is None in a protocol that has none.
     """
@@ -37,22 +37,22 @@ class Authorize(NamedTuple):
 class Open(NamedTuple):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
-    Answer with `opened(reused)` or `failed(failure)`; with `tell_address`, `opened` gets the proxy's own address of
+    The reply is `opened(reused)` or `failed(failure)`; with `with_address`, `opened` gets the proxy's own address of
     the connection. `forward`: it is for a request that a parent proxy may get in absolute-form, and `via` is the `Via`
     of the request, if it has one.
     """
 
     target: Authority
     fresh: bool
-    tell_address: bool = False
+    with_address: bool = False
     forward: bool = False
     via: bytes | None = None
 
 
 class Listen(NamedTuple):
-    """Let one connection come in from `target`, or from anybody when it is the unspecified address.
+    """Accept one connection from `target`, or from any peer when it is the unspecified address.
 
-    Answer with `opened` and the address that listens, and again with `opened` and the peer's address once it is
+    The reply is `opened` with the address that listens, and again `opened` with the peer's address once it is
     there; or with `failed(failure)` instead of either.
     """
 
@@ -62,12 +62,12 @@ class Listen(NamedTuple):
 class Associate(NamedTuple):
     """Make a socket for the client's datagrams.
 
-    Answer with `opened` and the address of the socket, or with `failed(failure)`.
+    The reply is `opened` with the address of the socket, or `failed(failure)`.
     """
 
 
 class LeaveOrigin(NamedTuple):
-    """The origin connection is done with: into the pool when it is `reusable`, closed when not.
+    """Release the origin connection: into the pool when it is `reusable`, else close it.
 
     `authenticated`: it is, or is about to be, and serves this client connection alone from now on.
     """
@@ -94,7 +94,8 @@ class RelayToOrigin(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One exchange has ended. Times are of the clock that the protocol was given; `answered` is 0 when it never was.
+    """One exchange has ended. Times are of the clock that the protocol was given; `responded` is 0 when there was no
+    response.
 
     `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver, and so is `request_id`, the
     id of the record where it is known before. `detail` is the sentence for the record, `rule` what of the configuration
@@ -107,7 +108,7 @@ class Report(NamedTuple):
     reason: str
     user: str
     started: float
-    answered: float
+    responded: float
     bytes_in: int
     bytes_out: int
     parent: str = ""
@@ -116,12 +117,12 @@ class Report(NamedTuple):
     request_id: str = ""
 
     def because(self, failure: Failure) -> Report:
-        """The same, with what the failure says beside its status and its reason."""
+        """The same, with the detail and the entry of the failure."""
         return self._replace(detail=failure.recorded or failure.detail, rule=failure.entry)
 
 
 class Tunnel(NamedTuple):
-    """From now on both sides are joined byte for byte, and the protocol has no more to say.
+    """Join both sides byte for byte; the session has ended.
 
     `report` is to be completed with the bytes of the tunnel and reported at its end.
     """
@@ -130,9 +131,9 @@ class Tunnel(NamedTuple):
 
 
 class RelayDatagrams(NamedTuple):
-    """From now on datagrams are relayed until the client's connection ends, and the protocol has no more to say.
+    """Relay datagrams until the client's connection ends; the session has ended.
 
-    `client` is from where the client says that it will send; address and port may be 0. `report` is to be completed
+    `client` is the source that the client has announced; address and port may be 0. `report` is to be completed
     as with `Tunnel`.
     """
 

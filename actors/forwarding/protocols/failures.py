@@ -1,7 +1,7 @@
 """What a proxy refuses or fails to do, as data: the HTTP status, the error type of RFC 9209 and a sentence.
 
-One table from what went wrong to what the client is told; the same word stands in `Proxy-Status`, in the access
-record (`reason`) and in the counters.
+One table from what went wrong to the client's error; the same word stands in `Proxy-Status`, in the access record
+(`reason`) and in the counters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Failure:
     """`kind` is the error type of RFC 9209 section 2.3; `close` says that the client's connection can't go on.
 
     `rule` is the word of the access rule or limit that decided, where it was one. `retry_after` is seconds, 0 when
-    nobody can say. `entry` is what of the configuration decided; it is for the record and never for the client.
+    it is unknown. `entry` is what of the configuration decided; it is for the record and never for the client.
     """
 
     status: int
@@ -38,7 +38,7 @@ class Failure:
 
 
 class Refused(Exception):
-    """A message can't be taken as it is. Carries the `Failure` to be told."""
+    """A message is rejected. Carries the `Failure`."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -77,50 +77,50 @@ def dns_failed(detail: str) -> Failure:
 
 
 def dns_timed_out(detail: str) -> Failure:
-    """No answer from the resolver in time."""
+    """The resolver did not reply in time."""
     return Failure(504, "dns_timeout", detail)
 
 
 def connection_refused(detail: str) -> Failure:
-    """Nobody listens there."""
+    """The target refused the connection."""
     return Failure(502, "connection_refused", detail)
 
 
 def unroutable(detail: str) -> Failure:
-    """There is no way there."""
+    """There is no route to the target."""
     return Failure(502, "destination_ip_unroutable", detail)
 
 
 def host_unreachable(detail: str) -> Failure:
-    """There is a way to its network, but nobody answers for the host."""
+    """There is a route to its network, but not to the host."""
     return Failure(502, "destination_unavailable", detail)
 
 
 def connection_timed_out(detail: str) -> Failure:
-    """The connection did not come about in time."""
+    """The connection was not made in time."""
     return Failure(504, "connection_timeout", detail)
 
 
 def connection_lost(detail: str) -> Failure:
-    """The origin's connection ended before there was an answer."""
+    """The origin's connection ended before its response."""
     return Failure(502, "connection_terminated", detail)
 
 
 def response_timed_out() -> Failure:
-    """The origin has the request and says nothing."""
-    return Failure(504, "http_response_timeout", "the origin did not answer in time")
+    """The origin has the request and sent no response in time."""
+    return Failure(504, "http_response_timeout", "the origin did not respond in time")
 
 
 PROHIBITED = "destination_ip_prohibited"
 
 
 def prohibited(detail: str) -> Failure:
-    """The egress guard says no."""
+    """The egress guard denies the target."""
     return Failure(403, PROHIBITED, detail, entry="egress guard")
 
 
 def denied_by_rule(rule: str, entry: str = "") -> Failure:
-    """An access rule says no; `rule` is its word. Who is refused does not hear which `entry` it was."""
+    """An access rule denies it; `rule` is its word. The client is not sent which `entry` it was."""
     whom = "client" if rule.startswith("client") else "target"
     detail = f"the access rules of this proxy don't allow this {whom}"
     return Failure(403, "http_request_denied", detail, close=whom == "client", rule=rule, entry=entry)
@@ -131,7 +131,7 @@ def out_of_connections(limit: int) -> Failure:
     return Failure(503, "connection_limit_reached", f"this proxy serves at most {limit} connections", close=True)
 
 
-# --- limits and accounts: each has one word, told as the rule ---
+# --- limits and accounts: each has one word, reported as the rule ---
 
 LIMIT_REASONS = (
     "client_connection_limit",
@@ -176,7 +176,7 @@ def account_quota(period: str, wait: int) -> Failure:
 
 
 def account_disabled() -> Failure:
-    """The account is not enabled. Told only to who has its password, as are the two below."""
+    """The account is not enabled. Sent only after the right password, as are the two below."""
     return Failure(403, "http_request_denied", "this account is disabled", rule="account_disabled")
 
 
@@ -231,7 +231,7 @@ LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forw
 
 
 def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True) -> bytes:
-    """A whole HTTP/1.1 answer for `failure`, with `Proxy-Status` (RFC 9209)."""
+    """A whole HTTP/1.1 response for `failure`, with `Proxy-Status` (RFC 9209)."""
     rule = f"; rule={failure.rule}" if failure.rule else ""
     body = f"{failure.status} {_phrase(failure.status)}: {failure.detail}\n".encode()
     lines = [

@@ -1,4 +1,4 @@
-"""Which protocol a proxy speaks: the session for each word of `protocol`, and how one client too many is told so."""
+"""The sessions by the words of `protocol`, and the reply to a client that is rejected before it is read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REJECTIONS = {"socks4": v4.REJECTION, "socks5": v5.REJECTION}
 
 
 def new_session(protocol: str, config: SessionConfig, now: float) -> Session:
-    """The conversation with a client that has just come."""
+    """The session of a new client connection."""
     return _SESSIONS[protocol](config, now)
 
 
 def rejection_reply(protocol: str, failure: Failure, date: bytes) -> bytes:
-    """The last word to a client that is not served, and has not been read; `date` is the line for HTTP."""
+    """The reply to a client that is rejected before anything of it is read; `date` is the line for HTTP."""
     return _REJECTIONS.get(protocol) or dated(error_response(failure, keep_alive=False), date)

@@ -1,7 +1,8 @@
-"""What every client protocol is to the one who drives it: a session that is told what happens and commands what to do.
+"""The interface of all client protocols to their driver: a session takes what happens and returns commands.
 
-Sessions have no socket, no clock and no logger. Every input takes the time and gives commands (`commands`), to be
-carried out in order. A session is not to be used after `CloseClient` or `Tunnel` came out of it.
+Sessions have no socket, no clock and no logger. Every input takes the time and returns commands (`commands`), to be
+executed in order. An input that the phase excludes raises `IllegalEventError` and changes nothing. A session is not to
+be used after it returned `CloseClient`, `Tunnel` or `RelayDatagrams`.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ class Session(Protocol):
 
     @property
     def reads_client(self) -> bool:
-        """Are bytes of the client wanted now? Back-pressure is the answer no."""
+        """True while bytes of the client are wanted; False is the back-pressure."""
 
     @property
     def reads_origin(self) -> bool:
-        """Are bytes of the origin wanted now?"""
+        """True while bytes of the origin are wanted."""
 
     @property
     def idle(self) -> bool:
-        """Is nothing under way, between two exchanges?"""
+        """True before the first and between two exchanges."""
 
     @property
     def has_request(self) -> bool:
-        """Has anything been asked for on this connection?"""
+        """True once a request has come on this connection."""
 
     @property
     def authorizing(self) -> bool:
-        """Is `authorized` awaited?"""
+        """True while `authorized` is awaited."""
 
     @property
     def opening(self) -> bool:
-        """Is `opened` or `failed` awaited?"""
+        """True while `opened` or `failed` is awaited."""
 
     @property
     def closed(self) -> bool:
-        """Is there nothing more to say?"""
+        """True once the session has ended with the client's connection."""
 
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
         """Bytes of the client; `b""` for the end of what it sends."""
@@ -54,27 +55,27 @@ class Session(Protocol):
         """Bytes of the origin; `b""` for the end of what it sends."""
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        """The answer to `Authorize`: whose the credentials are; None: they are not good."""
+        """The reply to `Authorize`: the user of the credentials; None when they are wrong or missing."""
 
     def opened(
         self, reused: bool, now: float, address: tuple[str, int] | None = None, hop: bytes | None = None, /
     ) -> list[Command]:
-        """The answer to `Open`, `Listen` or `Associate`: it is there. They say whose `address` it is, if any.
+        """The reply to `Open`, `Listen` or `Associate`: it is there. They say what `address` is of, if any.
 
         With `hop` the other side is a parent proxy that gets the request in absolute-form, with these field lines.
         """
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
-        """The answer to `Open`: there is no connection."""
+        """The reply to `Open`, `Listen` or `Associate`: it can't be had."""
 
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """So many bytes were moved for `RelayToOrigin`; `ended`: the client's side ended before the last."""
+        """`count` bytes were moved for `RelayToOrigin`; `ended`: the client's side ended before the last."""
 
     def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """So many bytes were moved for `RelayToClient`; `ended`: the origin's side ended then."""
+        """`count` bytes were moved for `RelayToClient`; `ended`: the origin's side ended then."""
 
     def client_disconnected(self, now: float) -> list[Command]:
-        """The client's connection broke; nothing can be said to it any more."""
+        """The client's connection broke; nothing can be sent to it any more."""
 
     def origin_disconnected(self, now: float) -> list[Command]:
         """The origin's connection broke."""
@@ -86,10 +87,10 @@ class Session(Protocol):
         """End it from outside; `reason` goes into the report of what was under way."""
 
     def note_progress(self, now: float) -> None:
-        """Bytes have moved on their way to the client: that is no idleness."""
+        """Bytes have moved on their way to the client, so the deadline of silence is put off."""
 
     def apply_config(self, config: SessionConfig) -> None:
-        """What the configuration says from now on; what has been asked for already goes on."""
+        """Use this configuration from now on; a request that is under way is not affected."""
 
     def disable_keep_alive(self) -> None:
-        """Let the connection end with what is under way."""
+        """Close the client's connection after the exchange that is under way."""

@@ -1,4 +1,4 @@
-"""What the configuration says to the sessions of a proxy, whatever they speak."""
+"""The part of a proxy's configuration that its sessions use, whatever they speak."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from actors.forwarding.protocols.failures import PROXY_NAME
 from actors.forwarding.protocols.http.date_header import undated
 
 HANDSHAKE_TIMEOUT = 10.0
-"""Seconds that a client may take for all that comes before a request: an announcement, TLS, credentials, its head."""
+"""Seconds that a client may take for all that comes before a request: a PROXY header, TLS, credentials, its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,9 @@ class SessionConfig:
     """Shared by all sessions of a proxy. Times are seconds.
 
     `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose a parent.
-    `date` gives the `Date` line of an answer at a time of the session's clock. `pseudonym` names this very proxy, so
-    that chains of our own proxies are no loops; `via` is what is added to `Via` behind the version, empty for nothing.
+    `date` returns the `Date` line of a response at a time of the session's clock. `pseudonym` names this very proxy, so
+    that chains of proxyfleet proxies are no loops; `via` is what is added to `Via` behind the version, empty for
+    nothing.
     """
 
     keep_alive: bool = True

@@ -1,4 +1,4 @@
-"""`Date` of the answers that a proxy makes itself (RFC 9110 6.6.1), written anew once a second at most."""
+"""`Date` of the responses that a proxy makes itself (RFC 9110 6.6.1), written anew once a second at most."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def http_date(wall: float) -> str:
 
 
 class DateLine:
-    """Called with the time of a monotonic clock, it gives the field's line with its CRLF. `wall` is Unix time."""
+    """Called with the time of a monotonic clock, returns the field's line with its CRLF. `wall` is Unix time."""
 
     __slots__ = ("_line", "_until", "_wall")
 
@@ -35,11 +35,11 @@ class DateLine:
 
 
 def undated(_now: float) -> bytes:
-    """No line: for whoever has no clock."""
+    """No line: for tests without a clock."""
     return b""
 
 
-def dated(answer: bytes, line: bytes) -> bytes:
-    """`answer` with the line behind its status line."""
-    status, end, rest = answer.partition(b"\r\n")
+def dated(response: bytes, line: bytes) -> bytes:
+    """`response` with the line behind its status line."""
+    status, end, rest = response.partition(b"\r\n")
     return status + end + line + rest

@@ -46,7 +46,7 @@ RELAY_MIN: Final = 128 * 1024
 """Bytes of a counted body still to come from which on the kernel moves them; below, two system calls less win."""
 
 INTERIM_MAX: Final = 16
-"""1xx answers to one request; more is a flood."""
+"""1xx responses to one request; more is a flood."""
 
 PARENTS_TRIED: Final = 3
 """So many parents may refuse our credentials for one request until its client is told."""
@@ -61,24 +61,24 @@ class Exchange:
     """One exchange. `bytes_in`, `bytes_out` are what the client sent and received for it."""
 
     __slots__ = (
-        "_answer_body",
-        "_answer_in",
         "_interim",
         "_origin_head",
         "_parents_tried",
-        "_recoded",
+        "_rechunk",
         "_relaying",
+        "_response_body",
+        "_response_in",
         "_searched",
         "_through_parent",
-        "answer",
-        "answered",
         "bytes_in",
         "bytes_out",
+        "excess",
         "head",
         "path",
         "persists",
         "request_body",
-        "rest",
+        "responded",
+        "response",
         "reused",
         "stage",
         "started",
@@ -109,20 +109,20 @@ class Exchange:
                 self.request_body = ContentLengthBody(fields.length)
         self.user = ""
         self.started = started
-        self.answered = 0.0
+        self.responded = 0.0
         self.bytes_in = size
         self.bytes_out = 0
-        self.answer: ResponseHead | None = None
+        self.response: ResponseHead | None = None
         self.stage = AWAITED
         self.persists = False
         self.reused = False
-        self.rest = b""
+        self.excess = b""
         self._origin_head = b""
-        self._answer_body: Body | None = None
-        self._answer_in: bytes | bytearray = b""
+        self._response_body: Body | None = None
+        self._response_in: bytes | bytearray = b""
         self._searched = 0
         self._interim = 0
-        self._recoded = False
+        self._rechunk = False
         self._relaying = False
         self._through_parent = False
         self._parents_tried = 0
@@ -131,15 +131,15 @@ class Exchange:
 
     @property
     def is_connect(self) -> bool:
-        """Does it ask for a tunnel?"""
+        """True when it asks for a tunnel."""
         return self.head.method == b"CONNECT"
 
     @property
     def retriable(self) -> bool:
-        """May it be sent a second time when a reused connection turns out to be dead?"""
+        """True when it may be sent a second time after a reused connection turned out to be dead."""
         return self.request_body is None and self.head.method in _RETRIABLE and not self.head.fields.expects
 
-    def try_another_parent(self) -> bool:
+    def may_retry_upstream(self) -> bool:
         """A parent did nothing with it: may another one have it? Not when it has a body, which is gone then."""
         self._parents_tried += 1
         fields = self.head.fields
@@ -147,10 +147,10 @@ class Exchange:
 
     @property
     def takes_content(self) -> bool:
-        """Are bytes of the request's body wanted through `request_content`?"""
+        """True while `request_content` wants bytes of the request's body."""
         return self.request_body is not None and not self._relaying
 
-    def begin(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
+    def send_head(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
         """There is a connection: send the head; with `hop` in absolute-form, with these field lines for the parent."""
         self.reused = reused
         self._through_parent = hop is not None
@@ -166,7 +166,7 @@ class Exchange:
         return request_to_parent(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
 
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
-        """Pass on bytes of the body; what is behind its end comes back. Raises `Refused`."""
+        """Pass on bytes of the body, and return what is behind its end. Raises `Refused`."""
         body = self.request_body
         if body is None:
             raise IllegalEventError(Phase.EXCHANGE, Event.CLIENT_DATA)
@@ -189,7 +189,7 @@ class Exchange:
             out.append(RelayToOrigin(body.remaining))
 
     def request_relayed(self, count: int) -> None:
-        """So many bytes of the body have been moved by the kernel."""
+        """The kernel has moved `count` bytes of the body."""
         body = self.request_body
         if not isinstance(body, ContentLengthBody):
             raise IllegalEventError(Phase.EXCHANGE, Event.REQUEST_RELAYED)
@@ -199,112 +199,112 @@ class Exchange:
             self._relaying = False
             self.request_body = None
 
-    # --- the answer ---
+    # --- the response ---
 
     def receive(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
         """Bytes of the origin. `may_persist`: nothing else keeps the client's connection from going on.
 
-        What is behind the answer's end is left in `rest`. Raises `Refused` (502).
+        What is behind its end is left in `excess`. Raises `Refused` (502).
         """
-        body = self._answer_body
+        body = self._response_body
         if body is not None and self.stage is BODY:
-            self._content(body, data, b"", out)
+            self._pass_content(body, data, b"", out)
         elif self.stage is AWAITED:
-            self._heads(data, now, may_persist, out)
+            self._read_heads(data, now, may_persist, out)
         else:
-            self.rest += data
+            self.excess += data
 
     def relayed(self, count: int) -> None:
-        """So many bytes of the answer's body have been moved by the kernel."""
+        """The kernel has moved `count` bytes of the response's body."""
         self.stage = STAGES[self.stage][Part.RELAYED]
         self.bytes_out += count
-        body = self._answer_body
+        body = self._response_body
         if isinstance(body, ContentLengthBody):
             body.remaining -= count
             if body.complete:
                 self.stage = STAGES[self.stage][_END]
 
     def origin_ended(self) -> bool:
-        """The origin has closed. Is the answer complete with that?"""
-        if self.stage is BODY and isinstance(self._answer_body, CloseDelimitedBody):
+        """The origin has closed; True when the response is complete with that."""
+        if self.stage is BODY and isinstance(self._response_body, CloseDelimitedBody):
             self.stage = STAGES[self.stage][_END]
         return self.stage is COMPLETE
 
     @property
-    def untouched(self) -> bool:
-        """Has the origin said nothing at all, on a connection that may have been dead already?"""
-        return self.reused and self.stage is AWAITED and not self._answer_in and not self._interim
+    def no_response_yet(self) -> bool:
+        """True while nothing has come on a reused connection, which may have been dead already."""
+        return self.reused and self.stage is AWAITED and not self._response_in and not self._interim
 
     @property
     def origin_persists(self) -> bool:
-        """May the origin's connection be used again?"""
-        answer = self.answer
+        """True when the origin's connection may be used again."""
+        response = self.response
         if (
-            answer is None
+            response is None
             or self.request_body is not None
-            or self.rest
-            or isinstance(self._answer_body, CloseDelimitedBody)
+            or self.excess
+            or isinstance(self._response_body, CloseDelimitedBody)
         ):
             return False
-        if (answer.status == 204 and answer.fields.length) or (answer.status == 304 and answer.fields.chunked):
+        if (response.status == 204 and response.fields.length) or (response.status == 304 and response.fields.chunked):
             return False  # it may have a body in the eyes of who wrote it, and that may be on its way
-        return self._goes_on(answer)
+        return self._keeps_open(response)
 
     @staticmethod
-    def _goes_on(answer: ResponseHead) -> bool:
-        """Does the origin leave its connection open behind this answer?"""
-        return answer.fields.keep_alive if answer.minor == 0 else not answer.fields.close
+    def _keeps_open(response: ResponseHead) -> bool:
+        """True when the origin leaves its connection open behind this response."""
+        return response.fields.keep_alive if response.minor == 0 else not response.fields.close
 
     @property
     def authenticates_connection(self) -> bool:
-        """Has either side authenticated the connection with it, or begun to (NTLM, Negotiate: RFC 4559)?"""
-        return self.head.fields.per_connection or (self.answer is not None and self.answer.fields.per_connection)
+        """True when either side has authenticated the connection with it, or begun to (NTLM, Negotiate: RFC 4559)."""
+        return self.head.fields.per_connection or (self.response is not None and self.response.fields.per_connection)
 
     def report(self, status: int, reason: str, now: float) -> Report:
-        """What is to be told of it at its end."""
+        """The report of it, as of now."""
         return Report(
             self.head.method,
             url_of(self.head),
-            self.answer.status if self.answer is not None else status,
+            self.response.status if self.response is not None else status,
             reason,
             self.user,
             self.started,
-            self.answered or now,
+            self.responded or now,
             self.bytes_in,
             self.bytes_out,
         )
 
     @property
     def _wants_upgrade(self) -> bool:
-        """Only without a body: there are servers to whom the body is the other protocol's first words."""
+        """Only without a body: some servers take the body for the first bytes of the other protocol."""
         fields = self.head.fields
         if fields.chunked or fields.length:
             return False
         return fields.wants_upgrade and fields.upgrade is not None and self.head.minor == 1
 
-    def _heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
-        """Take the heads that are there."""
-        held = self._held(data) if self._answer_in else data
+    def _read_heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
+        """Read the heads that are there."""
+        held = self._held(data) if self._response_in else data
         while self.stage is AWAITED:
             end = self._head_end(held)
             if end < 0:
-                self._answer_in = held
+                self._response_in = held
                 self._searched = len(held)
                 return
-            answer = response_head(bytes(held[:end]))
+            response = response_head(bytes(held[:end]))
             held = data = bytes(held[end:])
-            self._answer_in = b""
+            self._response_in = b""
             self._searched = 0
-            if answer.status >= 200:
-                self._begin_answer(answer, data, now, may_persist, out)
-            elif answer.status == 101:
-                self._switch(answer, data, now, out)
+            if response.status >= 200:
+                self._begin_response(response, data, now, may_persist, out)
+            elif response.status == 101:
+                self._switch(response, data, now, out)
             else:
-                self._interim_passes(answer, out)
+                self._pass_interim(response, out)
 
     def _held(self, data: bytes) -> bytearray:
-        """What is held of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
-        held = self._answer_in
+        """The held part of a head with `data` behind it; a head that comes byte by byte is not copied each time."""
+        held = self._response_in
         if not isinstance(held, bytearray):
             held = bytearray(held)
         held += data
@@ -316,87 +316,87 @@ class Exchange:
         except Refused as refused:
             raise failures.bad_response(refused.failure.detail) from None
 
-    def _interim_passes(self, answer: ResponseHead, out: list[Command]) -> None:
+    def _pass_interim(self, response: ResponseHead, out: list[Command]) -> None:
         self._interim += 1
         if self._interim > INTERIM_MAX:
-            raise failures.bad_response("the origin floods with interim answers")
+            raise failures.bad_response("the origin sends too many interim responses")
         if self.head.minor:  # RFC 9110 15.2: none of them to an HTTP/1.0 client
-            self.say(response_to_client(answer, self.via, chunked=False, connection=None), out)
+            self.send_to_client(response_to_client(response, self.via, chunked=False, connection=None), out)
 
-    def _switch(self, answer: ResponseHead, data: bytes, now: float, out: list[Command]) -> None:
+    def _switch(self, response: ResponseHead, data: bytes, now: float, out: list[Command]) -> None:
         """101: what follows is another protocol, joined byte for byte."""
-        if not (self._wants_upgrade and answer.fields.upgrade):
-            raise failures.bad_response("the origin switches protocols though nobody asked")
+        if not (self._wants_upgrade and response.fields.upgrade):
+            raise failures.bad_response("the origin switches protocols without a request to")
         if self.request_body is not None:
             raise failures.bad_response("the origin switches protocols before it has the request")
-        self.answer = answer
-        self.answered = now
+        self.response = response
+        self.responded = now
         self.stage = STAGES[self.stage][Part.SWITCH]
-        self.say(response_to_client(answer, self.via, chunked=False, connection=b"upgrade") + data, out)
+        self.send_to_client(response_to_client(response, self.via, chunked=False, connection=b"upgrade") + data, out)
 
-    def _begin_answer(
-        self, answer: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
+    def _begin_response(
+        self, response: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
     ) -> None:
-        if answer.status == 407 and self._through_parent:
+        if response.status == 407 and self._through_parent:
             out.append(ParentRefused())
             raise failures.parent_refuses_us()
-        body = self._body_of(answer)
+        body = self._body_of_response(response)
         modern = self.head.minor == 1
-        self.answer = answer
-        self.answered = now
-        self._recoded = modern and isinstance(body, Chunked)
-        delimited = self._recoded or not isinstance(body, (Chunked, CloseDelimitedBody))
+        self.response = response
+        self.responded = now
+        self._rechunk = modern and isinstance(body, Chunked)
+        delimited = self._rechunk or not isinstance(body, (Chunked, CloseDelimitedBody))
         self.persists = may_persist and delimited and self.request_body is None
-        if self.authenticates_connection and not self._goes_on(answer):
+        if self.authenticates_connection and not self._keeps_open(response):
             self.persists = False  # the client's connection ends with the one that was authenticated
         connection = None if self.persists else b"close"
-        if self.persists and answer.fields.per_connection:
+        if self.persists and response.fields.per_connection:
             connection = PROXY_SUPPORT
-        start = passed_to_client(answer, self.via, chunked=answer.fields.chunked and modern, connection=connection)
-        # An answer may last for hours, and nothing is sent a second time any more.
+        start = passed_to_client(response, self.via, chunked=response.fields.chunked and modern, connection=connection)
+        # A response may last for hours, and nothing is sent a second time any more.
         self._origin_head = b""
         drop_lines(self.head)
-        drop_lines(answer)
+        drop_lines(response)
         if body is None:
             self.stage = STAGES[self.stage][Part.HEAD_ALONE]
-            self.rest = data
-            self.say(start, out)
+            self.excess = data
+            self.send_to_client(start, out)
         else:
             self.stage = STAGES[self.stage][_HEAD]
-            self._answer_body = body
-            self._content(body, data, start, out)
+            self._response_body = body
+            self._pass_content(body, data, start, out)
 
-    def _body_of(self, answer: ResponseHead) -> Body | None:
-        """The answer's body (RFC 9112 6.3); None when it has none."""
-        if self.head.method == b"HEAD" or answer.status in (204, 304):
+    def _body_of_response(self, response: ResponseHead) -> Body | None:
+        """The response's body (RFC 9112 6.3); None when it has none."""
+        if self.head.method == b"HEAD" or response.status in (204, 304):
             return None
-        if answer.fields.chunked:
+        if response.fields.chunked:
             return Chunked()
-        length = answer.fields.length
+        length = response.fields.length
         if length is None:
             return CloseDelimitedBody()
         return ContentLengthBody(length) if length else None
 
-    def _content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
+    def _pass_content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""
         if data:
             try:
-                content, self.rest = body.feed(data)
+                content, self.excess = body.feed(data)
             except Refused as refused:
                 raise failures.bad_response(refused.failure.detail) from None
-            start += chunk(content) if self._recoded else content
+            start += chunk(content) if self._rechunk else content
         if body.complete:
             self.stage = STAGES[self.stage][_END]
-            self.say(start + LAST_CHUNK if self._recoded else start, out)
+            self.send_to_client(start + LAST_CHUNK if self._rechunk else start, out)
             return
-        self.say(start, out)
+        self.send_to_client(start, out)
         if isinstance(body, CloseDelimitedBody):
             out.append(RelayToClient(None))
         elif isinstance(body, ContentLengthBody) and body.remaining >= RELAY_MIN:
             out.append(RelayToClient(body.remaining))
 
-    def say(self, data: bytes, out: list[Command]) -> None:
-        """Bytes for the client."""
+    def send_to_client(self, data: bytes, out: list[Command]) -> None:
+        """Send bytes to the client."""
         if data:
             self.bytes_out += len(data)
             out.append(ToClient(data))

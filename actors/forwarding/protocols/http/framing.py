@@ -1,9 +1,9 @@
 """Message bodies: where one ends (RFC 9112 section 6), and what of the bytes is content.
 
-Each body is fed bytes and gives content; what it doesn't take is left over and belongs to whatever comes next. A
+Each body is fed bytes and returns content; what is behind its end is left over. A
 chunked body is decoded strictly and coded anew when it is passed on, so nothing that a sender hid in the framing
 (extensions, odd sizes, trailers) reaches the other side. Trailers that say what only a head may say are refused, since
-somebody before us may have merged them into it.
+an earlier recipient may have merged them into it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ContentLengthBody:
 
     @property
     def complete(self) -> bool:
-        """Has the whole body been seen?"""
+        """True once the whole body has been seen."""
         return self.remaining == 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
@@ -57,11 +57,11 @@ class ContentLengthBody:
         return data[:cut], data[cut:]
 
     def __repr__(self) -> str:
-        return f"<Counted, {self.remaining} to come>"
+        return f"<ContentLengthBody, {self.remaining} to come>"
 
 
 class CloseDelimitedBody:
-    """A body that ends with its connection; only answers may have one."""
+    """A body that ends with its connection; only responses may have one."""
 
     __slots__ = ()
     complete = False
@@ -71,7 +71,7 @@ class CloseDelimitedBody:
         return data, b""
 
     def __repr__(self) -> str:
-        return "<UntilClose>"
+        return "<CloseDelimitedBody>"
 
 
 class Chunked:
@@ -90,7 +90,7 @@ class Chunked:
 
     @property
     def complete(self) -> bool:
-        """Has the last chunk and the end of the trailers been seen?"""
+        """True once the last chunk and the end of the trailers have been seen."""
         return self._state == "complete"
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
@@ -110,7 +110,7 @@ class Chunked:
 
     @staticmethod
     def _whole_chunks(data: bytes, content: list[bytes]) -> int:
-        """Take the chunks that are there from their size to their CRLF, and give the index behind them.
+        """Read the chunks that are there from their size to their CRLF, and return the index behind them.
 
         A third of the time of the steps, which matters when all that comes is small chunks; the steps do the rest.
         """
@@ -125,7 +125,7 @@ class Chunked:
         return at
 
     def _with_held(self, data: bytes) -> bytes:
-        """The line that has begun and `data`; nothing as long as there is no end of it, so it is looked at once."""
+        """The line that has begun and `data`; nothing as long as there is no end of it, so it is searched once."""
         held = self._held
         seen = len(held)
         held += data
@@ -141,7 +141,7 @@ class Chunked:
         """How long the line being read may be; one more than is left for trailers, for their empty line."""
         return TRAILERS_MAX - self._trailers + 1 if self._state == "trailer" else CHUNK_LINE_MAX
 
-    def _size(self, data: bytes, at: int, _content: list[bytes]) -> int:
+    def _size(self, data: bytes, at: int, _pass_content: list[bytes]) -> int:
         match = _CHUNK_LINE.match(data, at)
         if match is None:
             return _line_to_come(data, at, self._line_max, at)
@@ -159,7 +159,7 @@ class Chunked:
             self._state = "data_end"
         return at + len(part)
 
-    def _data_end(self, data: bytes, at: int, _content: list[bytes]) -> int:
+    def _data_end(self, data: bytes, at: int, _pass_content: list[bytes]) -> int:
         if data.startswith(b"\r\n", at):
             self._state = "size"
             return at + 2
@@ -167,7 +167,7 @@ class Chunked:
             return at
         raise malformed("a chunk does not end with CRLF")
 
-    def _trailer(self, data: bytes, at: int, _content: list[bytes]) -> int:
+    def _trailer(self, data: bytes, at: int, _pass_content: list[bytes]) -> int:
         if data.startswith(b"\r\n", at):
             self._state = "complete"
             return at + 2
@@ -196,7 +196,7 @@ def chunk(content: bytes) -> bytes:
 def _line_to_come(data: bytes | bytearray, at: int, limit: int, unseen: int) -> int:
     """`at`, when the line there may still become good; raises `Refused` when it is whole and bad, or too long.
 
-    What is before `unseen` has been looked at.
+    What is before `unseen` has been searched.
     """
     if len(data) - at > limit or _HOPELESS.search(data, unseen):
         raise malformed("the chunked framing is broken")

@@ -1,13 +1,13 @@
-"""Heads that come again: what one says is a pure function of its bytes, so it is worked out once.
+"""Heads that come again: what follows from one is a pure function of its bytes, so it is derived once.
 
-Clients ask for the same things in the same words, and an origin's answers differ by their date alone, once a second.
+Clients repeat their requests, and an origin's responses often differ by their date alone, once a second.
 Measured on a loaded machine, from bytes to the bytes that are passed on: a request 10.3 µs when it is new and 1.2 µs
-when it comes again, byte for byte; an answer 13.3 and 1.3. The memory is small and bounded. Heads with credentials or
+when it comes again, byte for byte; a response 13.3 and 1.3. The memory is small and bounded. Heads with credentials or
 cookies are not remembered, nor are requests with a query, which may hold a token and seldom come again. A secret that
 an application sends in a field of its own name can't be told from other fields: it stays in memory until newer heads
 have taken its place.
 
-What is remembered is shared by all connections. Nobody changes a head after it was read, but by `drop_lines`.
+What is remembered is shared by all connections. A head is not changed after it was read, but by `drop_lines`.
 """
 
 from __future__ import annotations
@@ -107,6 +107,6 @@ def passed_to_client(head: ResponseHead, via: bytes, *, chunked: bool, connectio
 
 
 def drop_lines(head: RequestHead | ResponseHead) -> None:
-    """Its lines are not wanted any more: give their memory back, unless others share them."""
+    """Release its lines, which are needed no more, unless other connections share them."""
     if head.derived is None:
         head.fields.lines = []

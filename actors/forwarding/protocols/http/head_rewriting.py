@@ -14,9 +14,10 @@ FINAL_RECIPIENT = (
     b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
     b"Content-Length: 0\r\nConnection: close\r\n\r\n"
 )
-"""The answer to OPTIONS whose Max-Forwards ends here."""
+"""The response to OPTIONS whose Max-Forwards ends here."""
 NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
-"""The answer to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110 9.3.8)."""
+"""The response to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110
+9.3.8)."""
 
 
 PROXY_SUPPORT = b"Proxy-Support"
@@ -25,7 +26,8 @@ alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy with
 
 
 def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool) -> bytes:
-    """The head that the origin gets: origin-form, the target's authority as Host, `via` as our name or empty."""
+    """The head that the origin gets: origin-form, the target's authority as Host, `via` the name of this proxy or
+    empty."""
     fields = head.fields
     if not path:
         path = b"*" if head.method == b"OPTIONS" else b"/"

@@ -228,14 +228,14 @@ class HttpSession(SessionBuffer):
     def _open(self, exchange: Exchange, out: list[Command], now: float) -> None:
         head = exchange.head
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
-            self._answer_as_recipient(exchange, out, now)  # RFC 9110 7.6.2
+            self._respond_as_recipient(exchange, out, now)  # RFC 9110 7.6.2
             return
         out.append(Open(exchange.target, not exchange.retriable, False, not exchange.is_connect, head.fields.via))
 
-    def _answer_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
+    def _respond_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
         """Respond to OPTIONS and TRACE that end at this proxy."""
         trace = exchange.head.method == b"TRACE"
-        exchange.say(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._config.date(now)), out)
+        exchange.send_to_client(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._config.date(now)), out)
         out.append(exchange.report(405 if trace else 200, "", now))
         if self.phase is EXCHANGE:
             out.append(LeaveOrigin(reusable=True))
@@ -250,13 +250,13 @@ class HttpSession(SessionBuffer):
         out: list[Command] = []
         self.deadline = now + self._config.timeout
         if exchange.is_connect:
-            exchange.say(dated(ESTABLISHED, self._config.date(now)), out)
+            exchange.send_to_client(dated(ESTABLISHED, self._config.date(now)), out)
             self._tunnel(exchange, out, now)
             return out
         if hop and exchange.head.method == b"TRACE":
-            self._answer_as_recipient(exchange, out, now)  # an echo would show our credentials to the client
+            self._respond_as_recipient(exchange, out, now)  # an echo would show our credentials to the client
             return out
-        exchange.begin(reused, out, hop)
+        exchange.send_head(reused, out, hop)
         if exchange.request_body is not None:
             self._first_content(exchange, out, now)
             if exchange.request_body is not None and self._client_ended:
@@ -281,7 +281,7 @@ class HttpSession(SessionBuffer):
     def _tunnel(self, exchange: Exchange, out: list[Command], now: float) -> None:
         """Send the origin what the client has sent already, and leave both sides to the driver."""
         self._on(Event.SWITCHED)
-        exchange.answered = now
+        exchange.responded = now
         if self._in:
             early = self._take_all()
             exchange.bytes_in += len(early)
@@ -302,7 +302,7 @@ class HttpSession(SessionBuffer):
         try:
             if data:
                 exchange.receive(data, now, self._may_persist(exchange.head), out)
-                self._after_answer(exchange, out, now)
+                self._after_response(exchange, out, now)
             else:
                 self._end_of_origin(exchange, out, now)
         except ParentRefusesUs as refused:
@@ -312,7 +312,7 @@ class HttpSession(SessionBuffer):
         return out
 
     def _ask_another_parent(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
-        if exchange.try_another_parent():
+        if exchange.may_retry_upstream():
             self._retry(exchange, out)
         else:
             self._broken(refused.failure, out, now)
@@ -343,10 +343,10 @@ class HttpSession(SessionBuffer):
         if ended and exchange.stage is not COMPLETE:
             self._end_of_origin(exchange, out, now)
         else:
-            self._after_answer(exchange, out, now)
+            self._after_response(exchange, out, now)
         return out
 
-    def _after_answer(self, exchange: Exchange, out: list[Command], now: float) -> None:
+    def _after_response(self, exchange: Exchange, out: list[Command], now: float) -> None:
         """End the exchange when its response is complete or has become a tunnel."""
         if exchange.stage is COMPLETE:
             self._finish(exchange, out, now)
@@ -354,10 +354,10 @@ class HttpSession(SessionBuffer):
             self._tunnel(exchange, out, now)
 
     def _end_of_origin(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        if exchange.untouched:
+        if exchange.no_response_yet:
             self._retry(exchange, out)
         elif exchange.stage is AWAITED:
-            self._broken(failures.connection_lost("the origin closed without an answer"), out, now)
+            self._broken(failures.connection_lost("the origin closed without a response"), out, now)
         elif exchange.origin_ended():
             self._finish(exchange, out, now)
         else:
@@ -407,7 +407,7 @@ class HttpSession(SessionBuffer):
         elif phase is HEAD:
             self._refuse(Failure(408, "http_request_error", "the head did not come in time", close=True), out, now)
         elif phase is EXCHANGE:
-            if self._exchange.answer is not None:
+            if self._exchange.response is not None:
                 return self.abort("connection_read_timeout", now)
             self._broken(failures.response_timed_out(), out, now)
         elif phase is not CLOSED:
@@ -429,7 +429,7 @@ class HttpSession(SessionBuffer):
 
     def _broken(self, failure: Failure, out: list[Command], now: float) -> None:
         """One of the two sides broke the rules, or fell silent: report it to the client if that is still possible."""
-        if self._exchange.answer is not None:
+        if self._exchange.response is not None:
             out.extend(self.abort(failure.reason, now))
             return
         out.append(LeaveOrigin(reusable=False))
@@ -448,10 +448,10 @@ class HttpSession(SessionBuffer):
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
         # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
         persists = persists and not self._in and self._may_persist(exchange.head)
-        exchange.answered = now
+        exchange.responded = now
         with_body = exchange.head.method != b"HEAD"
         reply = error_response(failure, keep_alive=persists, with_body=with_body)
-        exchange.say(dated(reply, self._config.date(now)), out)
+        exchange.send_to_client(dated(reply, self._config.date(now)), out)
         out.append(exchange.report(failure.status, failure.reason, now).because(failure))
         if persists:
             self._await_next(out, now)

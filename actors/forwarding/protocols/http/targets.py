@@ -1,4 +1,4 @@
-"""Where a request wants to go: absolute-form and authority-form targets (RFC 9112 section 3.2), read in one way.
+"""The target of a request: absolute-form and authority-form targets (RFC 9112 section 3.2), read in one way.
 
 An authority is a name, a dotted quad or an IPv6 literal, and a port. What a resolver would still take for an address
 though it isn't written as one (`127.1`, `2130706433`, `0x7f.1`, `0177.0.0.1`) is refused here: no name's last label
@@ -57,7 +57,7 @@ def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
     """
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
-        raise malformed("the request target has no scheme and host; this is a proxy")
+        raise malformed("absolute-form request target required (RFC 9112 3.2.2)")
     scheme, authority, path, fragment = match.groups()
     if scheme.lower() != b"http":
         raise malformed("only http:// targets are forwarded; use CONNECT for others")

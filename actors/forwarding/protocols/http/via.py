@@ -12,7 +12,7 @@ def extended_via(before: bytes | None, minor: int, name: bytes) -> bytes:
 
 
 def passed_here(via: bytes | None, pseudonym: bytes) -> bool:
-    """Does `via` say that the message has been forwarded by the proxy of this pseudonym, as a name or in a comment?"""
+    """True when `via` names the proxy of this pseudonym, as a name or in a comment."""
     return via is not None and any(_names(hop.split()[1:3], pseudonym) for hop in via.split(b","))
 
 

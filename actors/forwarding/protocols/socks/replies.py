@@ -1,4 +1,4 @@
-"""What SOCKS clients are told: one table from failures to reply codes (RFC 1928 section 6; SOCKS4)."""
+"""The replies of SOCKS: one table from failures to reply codes (RFC 1928 section 6; SOCKS4)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def code_of(failure: Failure) -> int:
 
 
 def status_of(code: int) -> int:
-    """The HTTP meaning of a reply code of SOCKS5 that is not success; 502 is where nothing says better."""
+    """The HTTP meaning of a reply code of SOCKS5 that is not success; 502 for those without one."""
     return _STATUS.get(code, 502)
 
 
@@ -70,7 +70,7 @@ def v4_granted(bound: Endpoint) -> bytes:
 
 
 def v4_failed() -> bytes:
-    """Rejected or failed; SOCKS4 tells no reason."""
+    """Rejected or failed; SOCKS4 has no reasons."""
     return _v4(V4_REJECTED, UNSPECIFIED)
 
 

@@ -238,7 +238,7 @@ class SocksSession(ABC):
             return
         self._on(_EVENTS[operation])
         if operation is Operation.CONNECT:
-            out.append(Open(target, fresh=True, tell_address=True))
+            out.append(Open(target, fresh=True, with_address=True))
         else:
             out.append(Listen(target) if operation is Operation.BIND else Associate())
 
