@@ -133,3 +133,22 @@ def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
         if "://" not in target:
             path = document.parent / target if target else document
             assert anchor in anchors(path), f"{target}#{anchor}"
+
+
+def lines_of_the_journal() -> list[str]:
+    """What docs/operations.md quotes of the log, except systemd's own line."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    table = text.partition("| line in the journal | meaning |")[2].partition("\n\n")[0]
+    lines = re.findall(r"^\| `(.*?)` \|", table, re.MULTILINE)
+    return [line for line in lines if "FileDescriptorStoreMax" not in line]
+
+
+@pytest.mark.parametrize("line", lines_of_the_journal())
+def test_lines_of_the_log_in_the_documents_are_logged(line: str) -> None:
+    code = "\n".join(path.read_text() for part in ("actors", "api") for path in (ROOT / part).rglob("*.py"))
+    for piece in filter(None, (piece.strip() for piece in line.split("…"))):
+        assert piece in code
+
+
+def test_there_are_lines_of_the_log_in_the_documents() -> None:
+    assert len(lines_of_the_journal()) >= 5

@@ -277,7 +277,7 @@ class SupervisorProcess:
         """Only while every process is known to turn, or to be mended by us, may systemd believe in the whole."""
         trouble = self._actors.beyond_help
         if trouble:
-            log.critical("the watchdog is not reassured: %s", trouble)
+            log.critical("watchdog ping withheld: %s", trouble)
         else:
             notify("WATCHDOG=1")
 

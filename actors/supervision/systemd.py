@@ -63,7 +63,7 @@ def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
             manager.connect(address)
             socket.send_fds(manager, [text.encode()], descriptors)
     except OSError as error:
-        log.log(logging.DEBUG if _deaf else logging.WARNING, "the service manager can't be told: %s", error)
+        log.log(logging.DEBUG if _deaf else logging.WARNING, "cannot notify the service manager: %s", error)
         _deaf = True
     else:
         _deaf = False

@@ -31,7 +31,7 @@ class Explained:
 EXPLAINED = (
     Explained(r" died: process \d+ was killed by SIGKILL", KILLED),
     Explained(r"is .* as set through the API; the configuration says", r"reload|kill supervisor"),
-    Explained(r" is silent for \d+ s and is killed", r"hang \S+"),
+    Explained(r" missed its liveness deadline \(silent for \d+ s\); killing it", r"hang \S+"),
     Explained(r"the zygote ended; its children live on", r"kill (zygote|supervisor)"),
     Explained(r"the zygote doesn't take requests", rf"(kill zygote|{DESCRIPTORS})"),
     Explained(r" ends: the supervisor is gone|the bus is closed", r"kill supervisor"),

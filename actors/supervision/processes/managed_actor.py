@@ -245,7 +245,12 @@ class ManagedActor:
             each.feel(now)
             if each.overdue(now) > 0:
                 silent = now - (each.heard or each.asked)
-                log.error("%s (pid %s) is silent for %.0f s and is killed", self.label, each.process.pid, silent)
+                log.error(
+                    "%s (pid %s) missed its liveness deadline (silent for %.0f s); killing it",
+                    self.label,
+                    each.process.pid,
+                    silent,
+                )
                 each.process.kill()
 
     @property
