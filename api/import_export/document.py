@@ -15,8 +15,8 @@ from api.security.users import Email, NewPassword, Permissions, Role, Status, Us
 from api.services.webhooks import MAX_WEBHOOKS
 from config.model import json_patterns
 from config.model.accounts import ACCOUNTS_MAX, AccountInput
-from config.model.fields import Input, refuse_nulls
-from config.model.proxies import AuthInput, Name, ProxyUpdate
+from config.model.fields import Input, example, example_of, refuse_nulls
+from config.model.proxies import AuthInput, Name, ProxyCreate, ProxyUpdate
 from config.model.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
 from config.model.webhooks import Events, Secret, SparseHeaders, Url
 from config.model.webhooks import Name as WebhookName
@@ -182,6 +182,16 @@ class SealedSecrets(Input):
 
 class ConfigDocument(Input):
     """The body of an import. A section that is left out is not touched."""
+
+    model_config = example(
+        {
+            "kind": "proxyfleet.config",
+            "version": 1,
+            "proxies": [{**example_of(ProxyCreate), "status": "active"}],
+            "users": [{"username": "bob", "role": "operator", "password": "correct horse battery"}],
+            "settings": example_of(SettingsUpdate),
+        }
+    )
 
     kind: Literal["proxyfleet.config"]
     version: Literal[1]

@@ -8,10 +8,11 @@ from typing import Any
 
 from api.http.query import Parameter
 from api.openapi import error_responses
-from api.openapi.examples import BODIES, example_of
+from api.openapi.examples import example_of
 from api.openapi.schemas.references import Schemas
 from api.operations.operation import Operation
 from config import VERSION
+from config.model import fields
 from config.model.events import EVENT_DATA
 
 JSON = "application/json"
@@ -113,7 +114,7 @@ def _operation(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         described["description"] += f"\n\nRequired permission: `{operation.permission}`."
         described["x-permission"] = operation.permission
     if operation.body is not None:
-        content = {"schema": schemas.reference(operation.body), "example": BODIES[operation.id]}
+        content = {"schema": schemas.reference(operation.body), "example": fields.example_of(operation.body)}
         described["requestBody"] = {"required": not operation.optional_body, "content": {JSON: content}}
     return described
 

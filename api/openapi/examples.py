@@ -1,6 +1,7 @@
-"""Examples for the description of the API: one body for each operation that takes one, one value for each form.
+"""Examples of responses for the description of the API.
 
-An answer's example is made from its form, with `VALUES` for what a field is called; so it can't be of an older form.
+An example is made from the model of the response, with `VALUES` by the name of a field, so it always has its fields.
+Bodies of requests have theirs in their models (`config.model.fields.example`).
 """
 
 from __future__ import annotations
@@ -11,72 +12,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 PROXY_ID = "prx_0123456789abcdef"
-_CREATE = {
-    "name": "office",
-    "host": "127.0.0.1",
-    "port": 3128,
-    "protocol": "http",
-    "auth": {"enabled": True, "username": "alice", "password": "correct horse"},
-    "settings": {"timeout": 30, "keep_alive": True, "max_connections": 1000},
-    "headers": {"via": "pseudonym"},
-    "tags": ["office"],
-}
-_UPDATE = {"settings": {"timeout": 60}, "headers": {"via": "off"}, "tags": ["office", "berlin"]}
-_SETTINGS = {"logging": {"level": "info"}, "proxy": {"default_timeout": 30}}
-_ACCOUNT_UPDATE = {"enabled": False, "limits": {"connections": 10}}
-_WEBHOOK = {
-    "name": "alerts",
-    "url": "https://hooks.example.com/proxyfleet",
-    "events": ["proxy.*", "high_error_rate"],
-    "headers": {"Authorization": "Bearer 0123456789abcdef"},
-    "enabled": True,
-}
-_WEBHOOK_UPDATE = {"events": ["*"], "enabled": True}
-_USER_UPDATE = {"email": "bob@example.com"}
-
-BODIES: dict[str, dict[str, Any]] = {
-    "login": {"username": "admin", "password": "correct horse battery"},
-    "refreshToken": {"refresh_token": "rt_0123456789abcdef"},
-    "finishOAuth2": {"code": "SplxlOBeZQQYbYS6WxSbIA", "state": "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s"},
-    "rotateSigningKey": {"revoke_previous": False},
-    "rotateApiKey": {"grace": 3600},
-    "createApiKey": {"name": "deploy", "permissions": ["proxy.read"], "expires_at": "2030-01-01T00:00:00Z"},
-    "createProxy": _CREATE,
-    "replaceProxy": _UPDATE,
-    "updateProxy": _UPDATE,
-    "testProxy": {"url": "https://example.com/", "timeout": 10},
-    "explainAccess": {"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"},
-    "createAccount": {
-        "username": "alice",
-        "password": "correct horse",
-        "limits": {"bandwidth_out": 1_000_000},
-        "quota": {"bytes": 10_000_000_000, "period": "month"},
-        "expires_at": "2030-01-01T00:00:00Z",
-    },
-    "replaceAccount": _ACCOUNT_UPDATE,
-    "updateAccount": _ACCOUNT_UPDATE,
-    "createUser": {
-        "username": "bob",
-        "email": "bob@example.com",
-        "password": "correct horse battery",
-        "role": "operator",
-    },
-    "replaceSettings": _SETTINGS,
-    "updateSettings": _SETTINGS,
-    "createWebhook": _WEBHOOK,
-    "replaceWebhook": _WEBHOOK_UPDATE,
-    "updateWebhook": _WEBHOOK_UPDATE,
-    "importConfig": {
-        "kind": "proxyfleet.config",
-        "version": 1,
-        "proxies": [{**_CREATE, "status": "active"}],
-        "users": [{"username": "bob", "role": "operator", "password": "correct horse battery"}],
-        "settings": _SETTINGS,
-    },
-    "replaceUser": _USER_UPDATE,
-    "updateUser": _USER_UPDATE,
-}
-"""Bodies that are accepted, by operation."""
 
 VALUES: dict[str, Any] = {
     "access_token": "eyJhbGciOiJIUzI1NiJ9.e30.c2lnbmF0dXJl",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr, model_validator
 
 from actors.bus.messages.common import Failed, forwarding_name
 from actors.bus.messages.forwarding import Explain, Explanation
@@ -17,6 +17,7 @@ from api.call import Call, Reply
 from api.errors import Invalid
 from config.model import json_patterns
 from config.model.access import one_address
+from config.model.fields import Input, example
 from config.model.proxies import refuse_nulls
 
 
@@ -28,10 +29,10 @@ def _target(text: str) -> str:
     return text
 
 
-class ExplainBody(BaseModel):
+class ExplainBody(Input):
     """Who wants to go where."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"client_ip": "192.0.2.7", "target": "https://example.com/", "user": "alice"})
 
     client_ip: Annotated[StrictStr, AfterValidator(one_address), json_patterns.text(json_patterns.ADDRESS)]
     target: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from api.audit import origin
 from api.call import Call, Reply
@@ -16,16 +16,16 @@ from api.security.caller import Caller
 from api.security.tokens import BadToken, Claims, ExpiredToken, ReusedToken, TokenPair
 from api.security.users import User
 from api.store import RevisionConflict, Store, StoreWriteError
-from config.model.fields import refuse_nulls
+from config.model.fields import Input, example, refuse_nulls
 from config.text.formatting import timestamp_text
 
 Session = Literal["interactive", "cookie"] | None
 
 
-class Login(BaseModel):
+class Login(Input):
     """The body of a login. `session` asks for a session that people use, which has rate limits of its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"username": "admin", "password": "correct horse battery"})
 
     username: Annotated[StrictStr, Field(min_length=1, max_length=256)]
     password: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
@@ -37,18 +37,18 @@ class Login(BaseModel):
         return refuse_nulls(given)
 
 
-class Refresh(BaseModel):
+class Refresh(Input):
     """The body of a refresh."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"refresh_token": "rt_0123456789abcdef"})
 
     refresh_token: Annotated[StrictStr, Field(min_length=1, max_length=1024)] = Field(repr=False)
 
 
-class RotateKey(BaseModel):
+class RotateKey(Input):
     """The optional body of a rotation. `revoke_previous`: all access tokens that are out there end at once."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"revoke_previous": False})
 
     revoke_previous: StrictBool = False
 

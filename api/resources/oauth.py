@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import Field, StrictStr, model_validator
 
 from api.audit import origin
 from api.call import Call, Reply
@@ -18,7 +18,7 @@ from api.oauth.pending import LIFETIME, cookie_name
 from api.oauth.sign_in import SignIns
 from api.resources.auth import NOT_CACHED, Session, account, note_login, signed_in
 from api.security import users
-from config.model.fields import refuse_nulls
+from config.model.fields import Input, example, refuse_nulls
 from config.settings.oauth import OAuth2
 
 log = logging.getLogger(__name__)
@@ -26,13 +26,13 @@ log = logging.getLogger(__name__)
 _PATH = "/api/v1/auth/oauth2"
 
 
-class OAuthCallback(BaseModel):
+class OAuthCallback(Input):
     """The body of a callback: what the provider added to `redirect_uri`. `iss` is RFC 9207's, where there is one.
 
     `session` is as in a login.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"code": "SplxlOBeZQQYbYS6WxSbIA", "state": "Sxd6Gf0-xJ6Yb2wzkC9b0i_qGdY0eY2c7mWlL1pVv2s"})
 
     code: Annotated[StrictStr, Field(min_length=1, max_length=4096)] = Field(repr=False)
     state: Annotated[StrictStr, Field(min_length=1, max_length=512)] = Field(repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictFloat, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictFloat, StrictStr, model_validator
 
 from api.call import Call, Reply
 from api.http.query import Query, choice, integer
@@ -15,15 +15,16 @@ from api.services.proxy_test.tester import test_target
 from api.services.proxy_upstreams import ask_upstreams, shown_states
 from config.model import json_patterns
 from config.model.exposure_warnings import warnings
+from config.model.fields import Input, example
 from config.model.proxies import PROTOCOLS, refuse_nulls
 
 TEST_TIMEOUT = 15.0
 
 
-class ProxyTest(BaseModel):
+class ProxyTest(Input):
     """The optional body of a test. `timeout` is in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"url": "https://example.com/", "timeout": 10})
 
     url: (
         Annotated[

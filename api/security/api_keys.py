@@ -32,6 +32,7 @@ from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
 from config.model.access import read_network
+from config.model.fields import Input, example
 from config.model.proxies import Name, refuse_nulls
 from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text
@@ -74,10 +75,10 @@ class Scope(BaseModel):
 _MOMENT = WithJsonSchema(json_patterns.MOMENT)
 
 
-class ApiKeyCreate(BaseModel):
+class ApiKeyCreate(Input):
     """The body of a create. Without `permissions` the key may do what its owner may."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"name": "deploy", "permissions": ["proxy.read"], "expires_at": "2030-01-01T00:00:00Z"})
 
     name: Name
     permissions: Permissions | None = None
@@ -92,10 +93,10 @@ class ApiKeyCreate(BaseModel):
         return refuse_nulls({k: v for k, v in given.items() if not (k in ("expires_at", "scope") and v is None)})
 
 
-class ApiKeyRotate(BaseModel):
+class ApiKeyRotate(Input):
     """The optional body of a rotation: for how many seconds the old key stays valid beside the new one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"grace": 3600})
 
     grace: Annotated[StrictInt, Field(ge=0, le=GRACE_MAX)] = 0
 

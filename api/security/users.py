@@ -15,6 +15,7 @@ from api.security.permissions import GRANTABLE, ROLES
 from api.store import Document, Store
 from api.store.records import REMEMBERED, Loaded
 from config.model import json_patterns
+from config.model.fields import Input, example
 from config.model.proxies import plain_text, refuse_nulls
 from config.model.user_names import name_key, new_name
 from config.passwords import hash_password
@@ -94,10 +95,17 @@ Permissions = Annotated[
 ]
 
 
-class UserCreate(BaseModel):
+class UserCreate(Input):
     """The body of a create. `permissions` replace those of the role."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example(
+        {
+            "username": "bob",
+            "email": "bob@example.com",
+            "password": "correct horse battery",
+            "role": "operator",
+        }
+    )
 
     username: NewUsername
     password: NewPassword = Field(repr=False)
@@ -111,10 +119,10 @@ class UserCreate(BaseModel):
         return refuse_nulls(given)
 
 
-class UserUpdate(BaseModel):
+class UserUpdate(Input):
     """The body of PUT and PATCH: any part. `current_password` goes with a change of one's own account."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = example({"email": "bob@example.com"})
 
     email: Email | None = None
     password: NewPassword | None = Field(None, repr=False)

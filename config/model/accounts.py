@@ -25,7 +25,7 @@ from pydantic import (
 from config.model import json_patterns
 from config.model.access import read_network
 from config.model.declaration import SECRET, Given, Group, gives, update
-from config.model.fields import Input, InvalidProxy, Password, Username, refuse_long, refuse_nulls
+from config.model.fields import Input, InvalidProxy, Password, Username, example, refuse_long, refuse_nulls
 from config.model.quotas import PERIODS, Period
 from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
@@ -131,6 +131,8 @@ class ProxyAccount(BaseModel):
 class AccountUpdate(Input):
     """A change of an account: what is not given stays. `expires_at` null means never."""
 
+    model_config = example({"enabled": False, "limits": {"connections": 10}})
+
     password: Password | None = Field(None, repr=False)
     expires_at: Moment = None
 
@@ -144,6 +146,16 @@ class AccountUpdate(Input):
 
 class AccountInput(AccountUpdate):
     """A new account, or an entry of the list `accounts`."""
+
+    model_config = example(
+        {
+            "username": "alice",
+            "password": "correct horse",
+            "limits": {"bandwidth_out": 1_000_000},
+            "quota": {"bytes": 10_000_000_000, "period": "month"},
+            "expires_at": "2030-01-01T00:00:00Z",
+        }
+    )
 
     username: AccountName
 

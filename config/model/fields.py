@@ -46,6 +46,17 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def example(fields: dict[str, Any]) -> ConfigDict:
+    """`model_config` of the body of a request, with an example for the description of the API."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
+def example_of(body: type[BaseModel]) -> dict[str, Any]:
+    """The example of such a model. Raises `KeyError` when it has none."""
+    extra: Any = body.model_config["json_schema_extra"]
+    return dict(extra["examples"][0])
+
+
 class InvalidProxy(ValueError):
     """The whole that would result is not a proxy; `field` is at fault."""
 

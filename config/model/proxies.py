@@ -18,7 +18,7 @@ from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.declaration import SECRET, Given, Group, gives, update
-from config.model.fields import Input, InvalidProxy, Password, Username, plain_text, refuse_long, refuse_nulls
+from config.model.fields import Input, InvalidProxy, Password, Username, example, plain_text, refuse_long, refuse_nulls
 from config.model.headers import ProxyHeaders
 from config.model.upstreams import ParentProtocol, Parents, Policy, PolicyName, ProxyUpstream, UpstreamCheck
 from config.net.addresses import not_local, read_bind_address
@@ -172,6 +172,8 @@ class ProxyRecord(BaseModel):
 class ProxyUpdate(Input):
     """The body of PUT and PATCH: any part of what a create takes."""
 
+    model_config = example({"settings": {"timeout": 60}, "headers": {"via": "off"}, "tags": ["office", "berlin"]})
+
     name: Name | None = None
     host: Host | None = None
     port: Port | None = None
@@ -191,6 +193,19 @@ class ProxyUpdate(Input):
 
 class ProxyCreate(ProxyUpdate):
     """The body of a create."""
+
+    model_config = example(
+        {
+            "name": "office",
+            "host": "127.0.0.1",
+            "port": 3128,
+            "protocol": "http",
+            "auth": {"enabled": True, "username": "alice", "password": "correct horse"},
+            "settings": {"timeout": 30, "keep_alive": True, "max_connections": 1000},
+            "headers": {"via": "pseudonym"},
+            "tags": ["office"],
+        }
+    )
 
     name: Name
     port: Port

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictStr, Wi
 
 from config.model import json_patterns
 from config.model.events import EVENT_DATA
-from config.model.fields import Input, plain_text, refuse_nulls
+from config.model.fields import Input, example, plain_text, refuse_nulls
 
 MASK = "***"
 """Stands for a secret wherever one is left out."""
@@ -192,6 +192,16 @@ Secret = Annotated[
 class WebhookCreate(Input):
     """The body of a create."""
 
+    model_config = example(
+        {
+            "name": "alerts",
+            "url": "https://hooks.example.com/proxyfleet",
+            "events": ["proxy.*", "high_error_rate"],
+            "headers": {"Authorization": "Bearer 0123456789abcdef"},
+            "enabled": True,
+        }
+    )
+
     name: Name
     url: Url
     events: Events
@@ -206,6 +216,8 @@ class WebhookCreate(Input):
 
 class WebhookUpdate(Input):
     """The body of PUT and PATCH: any part. `events` and `headers` are replaced as a whole."""
+
+    model_config = example({"events": ["*"], "enabled": True})
 
     name: Name | None = None
     url: Url | None = None

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from config.model.fields import refuse_nulls
+from config.model.fields import example, refuse_nulls
 from config.settings.groups import OUTPUTS, Group, Live, Logging
 from config.settings.settings import Auth, Proxy, Server
 
@@ -103,6 +103,8 @@ class ProxyInput(_Input):
 
 class SettingsUpdate(_Input):
     """The body of PUT and PATCH of the settings: any part of the four groups."""
+
+    model_config = example({"logging": {"level": "info"}, "proxy": {"default_timeout": 30}})
 
     server: ServerInput | None = None
     logging: LoggingInput | None = None

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from api.app import OPERATIONS
-from api.openapi.examples import BODIES
 from api.operations import NONE, Operation
+from config.model import fields
 from tests.api.support import Api, error_of
 
 PLANTED = (
@@ -42,12 +42,13 @@ def test_what_only_the_product_sets_is_refused_by_its_name(api: Api, operation: 
     path = re.sub(r"\{[a-z_]+\}", "nothing", operation.path)
     before = api.store.revision
     assert operation.body is not None
-    for place, part in places(BODIES[operation.id]):
+    body = fields.example_of(operation.body)
+    for place, part in places(body):
         known = {*part, *(operation.body.model_fields if not place else ())}
         planted = dict.fromkeys([name for name in PLANTED if name not in known], "planted")
         part.update(planted)
         try:
-            status, code, details = error_of(api.request(operation.method, path, headers, json=BODIES[operation.id]))
+            status, code, details = error_of(api.request(operation.method, path, headers, json=body))
         finally:
             for name in planted:
                 del part[name]

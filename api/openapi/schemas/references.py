@@ -51,6 +51,8 @@ class Schemas:
         wanted = sorted(set(models), key=lambda model: model.__name__)
         references, whole = models_json_schema([(each, mode) for each in wanted], ref_template=_TEMPLATE)
         made: dict[str, Any] = whole.get("$defs", {})
+        for schema in made.values():
+            schema.pop("examples", None)  # it stands with the operation
         clash = self.all.keys() & made.keys()
         if clash:
             raise ValueError(f"a body and an answer have the same name: {', '.join(sorted(clash))}")
