@@ -1,4 +1,4 @@
-"""The document: operations, models and forms as OpenAPI 3.1 (JSON Schema 2020-12)."""
+"""The document: operations and models as OpenAPI 3.1 (JSON Schema 2020-12)."""
 
 from __future__ import annotations
 

@@ -74,18 +74,18 @@ VALUES: dict[str, Any] = {
 _PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None): None, Any: "anything"}
 
 
-def example_of(form: Any, name: str = "") -> Any:
-    """A value of a form, or of any type that forms are made of."""
-    if isinstance(form, type) and issubclass(form, BaseModel):
-        return {key: _of_field(field, key) for key, field in form.model_fields.items()}
-    origin, arguments = get_origin(form), get_args(form)
+def example_of(kind: Any, name: str = "") -> Any:
+    """A value of a model, or of the type of a field."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {key: _of_field(field, key) for key, field in kind.model_fields.items()}
+    origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return example_of(arguments[0], name)
     if origin is Literal:
         return arguments[0]
     if origin in (Union, types.UnionType):
         return example_of(next(each for each in arguments if each is not type(None)), name)
-    return _of_type(form, origin, arguments, name)
+    return _of_type(kind, origin, arguments, name)
 
 
 def _of_field(field: Any, name: str) -> Any:
@@ -97,12 +97,12 @@ def _of_field(field: Any, name: str) -> Any:
     return example_of(field.annotation, name)
 
 
-def _of_type(form: Any, origin: Any, arguments: tuple[Any, ...], name: str) -> Any:
+def _of_type(kind: Any, origin: Any, arguments: tuple[Any, ...], name: str) -> Any:
     value = VALUES.get(name)
     if origin is list:
         return value if isinstance(value, list) else [example_of(arguments[0], name)]
     if origin is dict:
         return value if isinstance(value, dict) else {name or "name": example_of(arguments[1])}
-    if form is not Any and value is not None and isinstance(value, (int, float) if form is float else form):
+    if kind is not Any and value is not None and isinstance(value, (int, float) if kind is float else kind):
         return value
-    return _PLAIN[form]
+    return _PLAIN[kind]

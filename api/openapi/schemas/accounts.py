@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Literal
 
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.resources import Form, Moment
+from api.openapi.schemas.resources import Moment, ResponseModel
 from config.model.accounts import ProxyAccount
 from config.model.quotas import Period
 
 
 @shows(ProxyAccount, but=("id",))
-class AccountForm(Form):
+class AccountView(ResponseModel):
     """An account's configuration. There is no password in it."""
 
     expires_at: Moment | None
     created_at: Moment
 
 
-class UsageForm(Form):
+class UsageView(ResponseModel):
     """What an account has used in the period that is now; `remaining` is null without a quota."""
 
     period: Period
@@ -31,26 +31,26 @@ class UsageForm(Form):
     active_connections: int
 
 
-class UsedAccount(AccountForm):
+class UsedAccount(AccountView):
     """An account with what it has used."""
 
-    usage: UsageForm
+    usage: UsageView
 
 
-class Accounts(Form):
+class Accounts(ResponseModel):
     """All accounts of a proxy."""
 
     accounts: list[UsedAccount]
     total: int
 
 
-class OneAccount(Form):
+class OneAccount(ResponseModel):
     """An account."""
 
     account: UsedAccount
 
 
-class DeletedAccount(Form):
+class DeletedAccount(ResponseModel):
     """An account that was removed."""
 
     username: str

@@ -1,11 +1,11 @@
-"""The form of what clients of a proxy copy."""
+"""Views of what clients of a proxy copy."""
 
 from __future__ import annotations
 
-from api.openapi.schemas.resources import Form
+from api.openapi.schemas.resources import ResponseModel
 
 
-class SnippetTexts(Form):
+class SnippetTexts(ResponseModel):
     """For each kind of client the lines to copy; null for one that can't speak the proxy's protocol.
 
     `PASSWORD` stands for the password, which nobody can show.
@@ -22,7 +22,7 @@ class SnippetTexts(Form):
     firefox: str
 
 
-class Snippets(Form):
+class Snippets(ResponseModel):
     """Lines to copy for clients of a proxy."""
 
     snippets: SnippetTexts

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, create_model
 
-from api.openapi.schemas.resources import Form
+from api.openapi.schemas.resources import ResponseModel
 from config.model.declaration import Group, visible
 
-F = TypeVar("F", bound=Form)
+F = TypeVar("F", bound=ResponseModel)
 
 
 def shows(stored: type[BaseModel], but: Collection[str] = ()) -> Callable[[type[F]], type[F]]:
@@ -35,7 +35,7 @@ def _type(annotation: Any) -> Any:
 
 
 @cache
-def _group(stored: type[Group]) -> type[Form]:
+def _group(stored: type[Group]) -> type[ResponseModel]:
     """Where a group is there, all of its fields are."""
     fields: dict[str, Any] = {name: (_type(info.annotation), ...) for name, info in visible(stored)}
-    return create_model(stored.__name__, __base__=Form, __doc__=stored.__doc__, **fields)
+    return create_model(stored.__name__, __base__=ResponseModel, __doc__=stored.__doc__, **fields)

@@ -1,14 +1,14 @@
-"""The forms of metrics."""
+"""Views of metrics."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from api.openapi.schemas.proxies import ListedProxy
-from api.openapi.schemas.resources import Form, Moment
+from api.openapi.schemas.resources import Moment, ResponseModel
 
 
-class TimeRange(Form):
+class TimeRange(ResponseModel):
     """What was asked for."""
 
     start: Moment
@@ -16,21 +16,21 @@ class TimeRange(Form):
     interval: Literal["1m", "5m", "1h", "1d"]
 
 
-class Point(Form):
+class Point(ResponseModel):
     """One bucket; `timestamp` is its beginning."""
 
     timestamp: Moment
     value: float
 
 
-class Metrics(Form):
+class Metrics(ResponseModel):
     """Series by name, oldest first."""
 
     time_range: TimeRange
     metrics: dict[str, list[Point]]
 
 
-class Snapshot(Form):
+class Snapshot(ResponseModel):
     """Rates of the last 5 s, error rate (percent) and response times (ms) of the last 60 s, the rest of this moment."""
 
     requests_per_second: float
@@ -46,7 +46,7 @@ class Snapshot(Form):
     bandwidth_out: float
 
 
-class RealtimeMetrics(Form):
+class RealtimeMetrics(ResponseModel):
     """Metrics of now; with `include=proxies` also the proxies."""
 
     timestamp: Moment

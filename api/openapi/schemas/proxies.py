@@ -1,4 +1,4 @@
-"""The forms of proxies, their connections and their records."""
+"""Views of proxies, their connections and their records."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any, Literal
 from pydantic import Field, create_model
 
 from actors.counters import COUNTERS
-from api.openapi.schemas.accounts import AccountForm
+from api.openapi.schemas.accounts import AccountView
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.resources import Form, Moment, Protocol, Reason, Wish
+from api.openapi.schemas.resources import DesiredState, Moment, Protocol, Reason, ResponseModel
 from config.model.proxies import ProxyRecord
 
 
-class AuthForm(Form):
+class AuthView(ResponseModel):
     """Who may use it. There is no password in it."""
 
     enabled: bool
     username: str | None
 
 
-class TlsForm(Form):
+class TlsView(ResponseModel):
     """The files of its own certificate."""
 
     cert_file: str
     key_file: str
 
 
-class UpstreamAuthForm(Form):
+class UpstreamAuthView(ResponseModel):
     """The credentials that a parent gets. There is no password in it."""
 
     username: str
 
 
-class UpstreamTlsForm(Form):
+class UpstreamTlsView(ResponseModel):
     """How the certificate of an `https` parent is verified."""
 
     verify: bool
@@ -41,7 +41,7 @@ class UpstreamTlsForm(Form):
     server_name: str | None = None
 
 
-class UpstreamForm(Form):
+class UpstreamView(ResponseModel):
     """A parent proxy."""
 
     name: str
@@ -49,12 +49,12 @@ class UpstreamForm(Form):
     host: str
     port: int
     weight: int
-    auth: UpstreamAuthForm | None = None
-    tls: UpstreamTlsForm | None = None
+    auth: UpstreamAuthView | None = None
+    tls: UpstreamTlsView | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
 
 
-class UpstreamStateForm(Form):
+class UpstreamStateView(ResponseModel):
     """How a parent is."""
 
     name: str
@@ -69,7 +69,7 @@ class UpstreamStateForm(Form):
     last_error: str | None
 
 
-class ProblemForm(Form):
+class ProblemView(ResponseModel):
     """One thing that is wrong and not over. `upstream` names the upstream that it concerns."""
 
     reason: Reason
@@ -78,10 +78,10 @@ class ProblemForm(Form):
     since: Moment
 
 
-class RuntimeForm(Form):
+class RuntimeView(ResponseModel):
     """The actual state. `degraded` is running with `problems`; `error` is all of them in one text.
 
-    `upstreams` is there in the detail form of a proxy with upstreams.
+    `upstreams` is there in the detailed view of a proxy with upstreams.
     """
 
     state: Literal["starting", "running", "degraded", "draining", "failed", "stopped"]
@@ -89,15 +89,15 @@ class RuntimeForm(Form):
     since: Moment
     restarts: int
     error: str | None
-    problems: list[ProblemForm]
-    upstreams: list[UpstreamStateForm] | None = None
+    problems: list[ProblemView]
+    upstreams: list[UpstreamStateView] | None = None
 
 
 _COUNTED: dict[str, Any] = {row.view: (int, Field(description=row.help)) for row in COUNTERS if row.view}
-_Counted: Any = create_model("Counted", __base__=Form, **_COUNTED)
+_Counted: Any = create_model("Counted", __base__=ResponseModel, **_COUNTED)
 
 
-class StatsForm(_Counted):
+class StatsView(_Counted):
     """Figures since the proxy was created; `uptime` since its process runs.
 
     `refusals` and `reported` are by the word of the rule.
@@ -112,7 +112,7 @@ class StatsForm(_Counted):
     last_request: Moment | None
 
 
-class ListedProxy(Form):
+class ListedProxy(ResponseModel):
     """A proxy in a list."""
 
     id: str
@@ -120,23 +120,23 @@ class ListedProxy(Form):
     host: str
     port: int
     protocol: Protocol
-    status: Wish
+    status: DesiredState
     auth_enabled: bool
     tags: list[str]
     created_at: Moment
     updated_at: Moment
-    runtime: RuntimeForm | None
-    stats: StatsForm
+    runtime: RuntimeView | None
+    stats: StatsView
 
 
 @shows(ProxyRecord)
-class CreatedProxy(Form):
+class CreatedProxy(ResponseModel):
     """A proxy's configuration."""
 
-    auth: AuthForm
-    tls: TlsForm | None
-    upstreams: list[UpstreamForm]
-    accounts: list[AccountForm]
+    auth: AuthView
+    tls: TlsView | None
+    upstreams: list[UpstreamView]
+    accounts: list[AccountView]
     created_at: Moment
     updated_at: Moment
 
@@ -145,11 +145,11 @@ class DetailedProxy(CreatedProxy):
     """A proxy with what it does."""
 
     auth_enabled: bool
-    runtime: RuntimeForm | None
-    stats: StatsForm
+    runtime: RuntimeView | None
+    stats: StatsView
 
 
-class Pagination(Form):
+class Pagination(ResponseModel):
     """Where a page is."""
 
     page: int
@@ -160,35 +160,35 @@ class Pagination(Form):
     has_prev: bool
 
 
-class Proxies(Form):
+class Proxies(ResponseModel):
     """A page of proxies, oldest first."""
 
     proxies: list[ListedProxy]
     pagination: Pagination
 
 
-class Warned(Form):
+class Warned(ResponseModel):
     """What a field lets happen that is probably not meant."""
 
     field: str
     warning: str
 
 
-class NewProxy(Form):
+class NewProxy(ResponseModel):
     """A proxy that was created."""
 
     proxy: CreatedProxy
     warnings: list[Warned]
 
 
-class OneProxy(Form):
+class OneProxy(ResponseModel):
     """A proxy."""
 
     proxy: DetailedProxy
     warnings: list[Warned]
 
 
-class ActedProxy(Form):
+class ActedProxy(ResponseModel):
     """A proxy after an action; `changed` says whether there was anything to do."""
 
     proxy: DetailedProxy
@@ -197,7 +197,7 @@ class ActedProxy(Form):
     warnings: list[Warned]
 
 
-class Connection(Form):
+class Connection(ResponseModel):
     """A live connection; `age` in seconds, rates in bytes per second."""
 
     id: str
@@ -214,27 +214,27 @@ class Connection(Form):
     rate_out: int
 
 
-class Connections(Form):
+class Connections(ResponseModel):
     """A page of live connections."""
 
     connections: list[Connection]
     total: int
 
 
-class Ended(Form):
+class Ended(ResponseModel):
     """A connection that was ended."""
 
     id: str
     ended: Literal[True]
 
 
-class EndedMany(Form):
+class EndedMany(ResponseModel):
     """How many connections were ended."""
 
     ended: int
 
 
-class LogEntry(Form):
+class LogEntry(ResponseModel):
     """One access record; `response_time` and `duration` in milliseconds."""
 
     timestamp: Moment
@@ -258,7 +258,7 @@ class LogEntry(Form):
     rule: str
 
 
-class Logs(Form):
+class Logs(ResponseModel):
     """Records, newest first. `total` counts all pages; `next_cursor` is null on the last one.
 
     Where counting would take too long there are `total` records or more. `tail_cursor` is where a tail goes on.
@@ -272,14 +272,14 @@ class Logs(Form):
     tail_cursor: str
 
 
-class LogTail(Form):
+class LogTail(ResponseModel):
     """Records in the order in which they were stored; `next_cursor` is where the next tail goes on."""
 
     logs: list[LogEntry]
     next_cursor: str
 
 
-class TestOutcome(Form):
+class TestOutcome(ResponseModel):
     """What came of a test; `response_time` in milliseconds."""
 
     status: Literal["success", "failed", "timeout"]
@@ -291,20 +291,20 @@ class TestOutcome(Form):
     error: str | None
 
 
-class Tested(Form):
+class Tested(ResponseModel):
     """A test that was done, whatever came of it."""
 
     test_result: TestOutcome
 
 
-class Target(Form):
+class Target(ResponseModel):
     """Where to."""
 
     host: str
     port: int
 
 
-class JudgedAddress(Form):
+class JudgedAddress(ResponseModel):
     """What is decided about one address of a target."""
 
     address: str
@@ -313,7 +313,7 @@ class JudgedAddress(Form):
     rule: str
 
 
-class Explanation(Form):
+class Explanation(ResponseModel):
     """What would happen to a request: the decision, the word for it, and what decides at which stage."""
 
     decision: Literal["allow", "deny"]

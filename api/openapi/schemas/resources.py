@@ -1,7 +1,7 @@
-"""What the answers look like: one model for each form that a resource is shown in.
+"""Models of the data of responses: one for each view of a resource.
 
-They describe; nothing is built from them when a request is answered. That they say the truth is proven by tests that
-hold every real answer against them, without a field more or less.
+They only describe: no response is built from them. Tests hold every real response against its model, without a field
+more or less.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """ISO 8601, UTC."""
 Protocol = Literal["http", "https", "socks4", "socks5"]
-Wish = Literal["active", "inactive"]
+DesiredState = Literal["active", "inactive"]
 Reason = Literal[
     "certificate",
     "upstream_down",
@@ -24,10 +24,10 @@ Reason = Literal[
     "process",
 ]
 """Why a proxy or an actor is degraded or has failed (`actors.bus.messages.problems.REASONS`)."""
-Wellness = Literal["healthy", "degraded", "unhealthy"]
+HealthState = Literal["healthy", "degraded", "unhealthy"]
 
 
-class Form(BaseModel):
+class ResponseModel(BaseModel):
     """A part of an answer. More fields may join in later versions; none is renamed, retyped or dropped."""
 
     model_config = ConfigDict(extra="forbid")
@@ -36,31 +36,31 @@ class Form(BaseModel):
 # --- is it well? --------------------------------------------------------------------------------------------------
 
 
-class SmallHealth(Form):
+class SmallHealth(ResponseModel):
     """Health in one word."""
 
-    status: Wellness
+    status: HealthState
     version: str
 
 
-class Alive(Form):
+class Alive(ResponseModel):
     """The process answers."""
 
     status: Literal["alive"]
 
 
-class DatabaseCheck(Form):
+class DatabaseCheck(ResponseModel):
     """The configuration store."""
 
-    status: Wellness
+    status: HealthState
     response_time: str
     error: str | None = None
 
 
-class ProxyServiceCheck(Form):
+class ProxyServiceCheck(ResponseModel):
     """The supervisor and what it runs. `active_proxies` run, `wanted_proxies` should; `reasons` are of all problems."""
 
-    status: Wellness
+    status: HealthState
     active_proxies: int
     wanted_proxies: int | None = None
     failed_proxies: list[str] | None = None
@@ -70,31 +70,31 @@ class ProxyServiceCheck(Form):
     error: str | None = None
 
 
-class WebhookCheck(Form):
+class WebhookCheck(ResponseModel):
     """The deliveries of webhooks: `failing` are those whose last request failed."""
 
-    status: Wellness
+    status: HealthState
     failing: list[str]
 
 
-class MemoryCheck(Form):
+class MemoryCheck(ResponseModel):
     """The machine's memory."""
 
-    status: Wellness
+    status: HealthState
     usage: str
     total: str
     used: str
 
 
-class DiskCheck(Form):
+class DiskCheck(ResponseModel):
     """The file system of the data directory."""
 
-    status: Wellness
+    status: HealthState
     usage: str
     free: str
 
 
-class Checks(Form):
+class Checks(ResponseModel):
     """The parts of a health report."""
 
     database: DatabaseCheck
@@ -104,10 +104,10 @@ class Checks(Form):
     disk: DiskCheck
 
 
-class HealthReport(Form):
+class HealthReport(ResponseModel):
     """Health in full."""
 
-    status: Wellness
+    status: HealthState
     timestamp: Moment
     uptime: str
     uptime_seconds: int
@@ -115,7 +115,7 @@ class HealthReport(Form):
     checks: Checks
 
 
-class MemoryFigures(Form):
+class MemoryFigures(ResponseModel):
     """Memory of all processes of the product."""
 
     rss: str
@@ -124,24 +124,24 @@ class MemoryFigures(Form):
     heap_total: str
 
 
-class CpuFigures(Form):
+class CpuFigures(ResponseModel):
     """Processor use."""
 
     usage: str
     load_average: Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
-class ServerFigures(Form):
+class ServerFigures(ResponseModel):
     """The product on this machine."""
 
-    status: Wellness
+    status: HealthState
     uptime: int
     pid: int
     memory: MemoryFigures
     cpu: CpuFigures
 
 
-class ProxyFigures(Form):
+class ProxyFigures(ResponseModel):
     """All proxies together. `records_dropped` are access records that were lost.
 
     `wanted_proxies` should run; `active_proxies` do, some of them degraded; the others have failed or are starting.
@@ -160,14 +160,14 @@ class ProxyFigures(Form):
     records_dropped: int
 
 
-class SenderFigures(Form):
+class SenderFigures(ResponseModel):
     """All webhooks together. `events_lost` are those of all times that can't be delivered any more."""
 
     waiting: int
     events_lost: int
 
 
-class NetworkFigures(Form):
+class NetworkFigures(ResponseModel):
     """Bytes of all proxies together; `in` is what clients sent, `out` what they received."""
 
     bandwidth_in: str
@@ -180,7 +180,7 @@ class NetworkFigures(Form):
     bytes_out: int
 
 
-class FlawForm(Form):
+class FlawView(ResponseModel):
     """One thing that is wrong now, and with what. `port` is that of a proxy, `upstream` one of its upstreams."""
 
     resource: Literal["proxy", "actor", "webhook"]
@@ -193,17 +193,17 @@ class FlawForm(Form):
     since: Moment
 
 
-class SystemStatus(Form):
+class SystemStatus(ResponseModel):
     """The system status. `problems` are why `server.status` is not `healthy`."""
 
     server: ServerFigures
     proxy: ProxyFigures
     network: NetworkFigures
     webhooks: SenderFigures | None
-    problems: list[FlawForm]
+    problems: list[FlawView]
 
 
-class Version(Form):
+class Version(ResponseModel):
     """The release that runs, the format of its data directory, and the version of Python that runs it."""
 
     version: str
@@ -214,7 +214,7 @@ class Version(Form):
 # --- credentials --------------------------------------------------------------------------------------------------
 
 
-class UserForm(Form):
+class UserView(ResponseModel):
     """A user of the management API."""
 
     id: str
@@ -229,7 +229,7 @@ class UserForm(Form):
     updated_at: Moment
 
 
-class TokenPair(Form):
+class TokenPair(ResponseModel):
     """An access token with the refresh token that follows it."""
 
     access_token: str
@@ -241,17 +241,17 @@ class TokenPair(Form):
 class SignedIn(TokenPair):
     """A token pair, and whose it is."""
 
-    user: UserForm
+    user: UserView
 
 
-class Authorization(Form):
+class Authorization(ResponseModel):
     """Where a browser signs in, and the state that comes back from there."""
 
     authorization_url: str
     state: str
 
 
-class ValidToken(Form):
+class ValidToken(ResponseModel):
     """What a bearer token is good for."""
 
     valid: Literal[True]
@@ -262,13 +262,13 @@ class ValidToken(Form):
     expires_at: Moment
 
 
-class Message(Form):
+class Message(ResponseModel):
     """Done, in words."""
 
     message: str
 
 
-class WhoAmI(Form):
+class WhoAmI(ResponseModel):
     """Whose credential it is; of a key `key_id` alone."""
 
     authenticated: Literal[True]
@@ -280,14 +280,14 @@ class WhoAmI(Form):
     auth_method: Literal["bearer", "basic"] | None = None
 
 
-class KeyScope(Form):
+class KeyScope(ResponseModel):
     """What a key is limited to."""
 
     proxies: list[str] | None = None
     ip_whitelist: list[str] | None = None
 
 
-class ApiKeyForm(Form):
+class ApiKeyView(ResponseModel):
     """An API key. The key itself is never shown again."""
 
     id: str
@@ -301,21 +301,21 @@ class ApiKeyForm(Form):
     user_id: str
 
 
-class ApiKeys(Form):
+class ApiKeys(ResponseModel):
     """API keys, oldest first."""
 
-    api_keys: list[ApiKeyForm]
+    api_keys: list[ApiKeyView]
     total: int
 
 
-class NewApiKey(Form):
+class NewApiKey(ResponseModel):
     """A new key, with its text."""
 
-    api_key: ApiKeyForm
+    api_key: ApiKeyView
     key: str
 
 
-class PreviousApiKey(Form):
+class PreviousApiKey(ResponseModel):
     """The key that was rotated: revoked, or valid until `expires_at`."""
 
     id: str
@@ -323,38 +323,38 @@ class PreviousApiKey(Form):
     expires_at: Moment | None
 
 
-class RotatedApiKey(Form):
+class RotatedApiKey(ResponseModel):
     """The key that replaces another one, with its text."""
 
-    api_key: ApiKeyForm
+    api_key: ApiKeyView
     key: str
     previous: PreviousApiKey
 
 
-class Revoked(Form):
+class Revoked(ResponseModel):
     """A key that is dead."""
 
     id: str
     revoked: Literal[True]
 
 
-class Deleted(Form):
+class Deleted(ResponseModel):
     """A resource that is gone."""
 
     id: str
     deleted: Literal[True]
 
 
-class OneUser(Form):
+class OneUser(ResponseModel):
     """A user."""
 
-    user: UserForm
+    user: UserView
 
 
-class Users(Form):
+class Users(ResponseModel):
     """Users, oldest first."""
 
-    users: list[UserForm]
+    users: list[UserView]
     total: int
 
 

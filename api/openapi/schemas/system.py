@@ -1,40 +1,40 @@
-"""The forms of the settings and of the audit trail."""
+"""Views of the settings and of the audit trail."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.resources import Form, Moment
+from api.openapi.schemas.resources import Moment, ResponseModel
 from config.settings.groups import Logging
 from config.settings.runtime import shows
 from config.settings.settings import Auth, Proxy, Server
 
 
 @shows(Server)
-class ServerSettings(Form):
+class ServerSettings(ResponseModel):
     """The management API: where it listens, and for how many connections."""
 
     ssl_enabled: bool
 
 
 @shows(Logging)
-class LoggingSettings(Form):
+class LoggingSettings(ResponseModel):
     """The product's own log, and which access records are kept. `output` is where both go; see `docs/logs.md`."""
 
 
 @shows(Auth)
-class AuthSettings(Form):
+class AuthSettings(ResponseModel):
     """`session_timeout` in seconds."""
 
     enabled: Literal[True]
 
 
 @shows(Proxy)
-class ProxyDefaults(Form):
+class ProxyDefaults(ResponseModel):
     """Seconds, seconds, and connections."""
 
 
-class SystemSettings(Form):
+class SystemSettings(ResponseModel):
     """The settings as they are in force."""
 
     server: ServerSettings
@@ -43,14 +43,14 @@ class SystemSettings(Form):
     proxy: ProxyDefaults
 
 
-class RotatedKey(Form):
+class RotatedKey(ResponseModel):
     """The key that access tokens are signed with from now on, and until when those of the older one are taken."""
 
     key_id: str
     previous_accepted_until: Moment
 
 
-class AuditActor(Form):
+class AuditActor(ResponseModel):
     """Who did it."""
 
     type: Literal["user", "anonymous", "system", "command_line"]
@@ -59,7 +59,7 @@ class AuditActor(Form):
     role: str | None
 
 
-class AuditCredential(Form):
+class AuditCredential(ResponseModel):
     """By which credential; `id` is of the API key or of the sign-in, `name` of the key."""
 
     method: Literal["bearer", "basic", "api_key", "password", "oauth2"]
@@ -67,7 +67,7 @@ class AuditCredential(Form):
     name: str | None = None
 
 
-class AuditResource(Form):
+class AuditResource(ResponseModel):
     """To what."""
 
     type: str
@@ -75,7 +75,7 @@ class AuditResource(Form):
     name: str | None
 
 
-class AuditEntry(Form):
+class AuditEntry(ResponseModel):
     """One row; of an update `before` and `after` are the parts that differ, without secrets."""
 
     seq: int
@@ -94,14 +94,14 @@ class AuditEntry(Form):
     hash: str
 
 
-class AuditHead(Form):
+class AuditHead(ResponseModel):
     """The last row of all."""
 
     seq: int
     hash: str
 
 
-class AuditTrail(Form):
+class AuditTrail(ResponseModel):
     """Rows, newest first."""
 
     audit: list[AuditEntry]

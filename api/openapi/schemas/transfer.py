@@ -1,17 +1,17 @@
-"""The forms of an export and of what came of an import. Secrets are null where there are any, and absent where not."""
+"""Views of an export and of the outcome of an import. A secret that exists is null, others are absent."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from api.openapi.schemas.derived import shows
-from api.openapi.schemas.proxies import TlsForm, UpstreamTlsForm
-from api.openapi.schemas.resources import Form, Moment, Protocol
+from api.openapi.schemas.proxies import TlsView, UpstreamTlsView
+from api.openapi.schemas.resources import Moment, Protocol, ResponseModel
 from config.model.accounts import ProxyAccount
 from config.model.proxies import ProxyRecord
 
 
-class ExportedAuth(Form):
+class ExportedAuth(ResponseModel):
     """`auth` of an exported proxy."""
 
     enabled: bool
@@ -20,21 +20,21 @@ class ExportedAuth(Form):
 
 
 @shows(ProxyAccount, but=("id", "created_at"))
-class ExportedAccount(Form):
+class ExportedAccount(ResponseModel):
     """An account of an exported proxy."""
 
     expires_at: Moment | None
     password: None = None
 
 
-class ExportedUpstreamAuth(Form):
+class ExportedUpstreamAuth(ResponseModel):
     """What a parent gets."""
 
     username: str
     password: None = None
 
 
-class ExportedUpstream(Form):
+class ExportedUpstream(ResponseModel):
     """A parent of an exported proxy."""
 
     name: str
@@ -43,21 +43,21 @@ class ExportedUpstream(Form):
     port: int
     weight: int
     auth: ExportedUpstreamAuth | None = None
-    tls: UpstreamTlsForm | None = None
+    tls: UpstreamTlsView | None = None
     proxy_protocol: Literal["v1", "v2"] | None = None
 
 
 @shows(ProxyRecord, but=("id", "created_at", "updated_at"))
-class ExportedProxy(Form):
+class ExportedProxy(ResponseModel):
     """A proxy."""
 
     auth: ExportedAuth
     upstreams: list[ExportedUpstream]
     accounts: list[ExportedAccount]
-    tls: TlsForm | None = None
+    tls: TlsView | None = None
 
 
-class ExportedLink(Form):
+class ExportedLink(ResponseModel):
     """Who a user is at an identity provider."""
 
     provider: str
@@ -65,7 +65,7 @@ class ExportedLink(Form):
     subject: str
 
 
-class ExportedUser(Form):
+class ExportedUser(ResponseModel):
     """A user. `permissions` null are those of the role, `oauth` null is no identity at a provider."""
 
     username: str
@@ -78,7 +78,7 @@ class ExportedUser(Form):
     oauth: ExportedLink | None
 
 
-class ExportedWebhook(Form):
+class ExportedWebhook(ResponseModel):
     """A webhook. The values of its headers are null."""
 
     name: str
@@ -89,7 +89,7 @@ class ExportedWebhook(Form):
     secret: None
 
 
-class Vault(Form):
+class Vault(ResponseModel):
     """All secrets, under a key that is derived from the passphrase."""
 
     kdf: Literal["scrypt"]
@@ -102,7 +102,7 @@ class Vault(Form):
     data: str
 
 
-class ExportedConfig(Form):
+class ExportedConfig(ResponseModel):
     """The configuration as one document, which an import takes."""
 
     kind: Literal["proxyfleet.config"]
@@ -114,7 +114,7 @@ class ExportedConfig(Form):
     secrets: Vault | None = None
 
 
-class FieldChange(Form):
+class FieldChange(ResponseModel):
     """One field that differs; a secret is `***`, what isn't there null."""
 
     field: str
@@ -122,7 +122,7 @@ class FieldChange(Form):
     after: Any
 
 
-class ResourceChange(Form):
+class ResourceChange(ResponseModel):
     """What becomes of one resource. `id` is null for what isn't made yet; `secret` is that of a new webhook."""
 
     kind: Literal["proxy", "user", "webhook", "settings"]
@@ -133,7 +133,7 @@ class ResourceChange(Form):
     secret: str | None = None
 
 
-class ImportSummary(Form):
+class ImportSummary(ResponseModel):
     """How many resources of each kind of action."""
 
     create: int
@@ -142,7 +142,7 @@ class ImportSummary(Form):
     unchanged: int
 
 
-class Imported(Form):
+class Imported(ResponseModel):
     """What an import has done, or with `dry_run` would do."""
 
     dry_run: bool

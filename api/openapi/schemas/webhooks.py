@@ -1,13 +1,13 @@
-"""The forms of webhooks and of their deliveries."""
+"""Views of webhooks and of their deliveries."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from api.openapi.schemas.resources import Form, Moment
+from api.openapi.schemas.resources import Moment, ResponseModel
 
 
-class DeliveryStatusForm(Form):
+class DeliveryStatusView(ResponseModel):
     """How the deliveries of a webhook go."""
 
     waiting: int
@@ -16,7 +16,7 @@ class DeliveryStatusForm(Form):
     last_error: str | None
 
 
-class WebhookForm(Form):
+class WebhookView(ResponseModel):
     """A webhook. `delivery_status` is null while the sender doesn't answer, and in the answer to a create."""
 
     id: str
@@ -27,37 +27,37 @@ class WebhookForm(Form):
     enabled: bool
     disabled_reason: str | None
     previous_secret_until: Moment | None
-    delivery_status: DeliveryStatusForm | None
+    delivery_status: DeliveryStatusView | None
     created_at: Moment
     updated_at: Moment
 
 
-class SecretWebhookForm(WebhookForm):
+class SecretWebhookView(WebhookView):
     """A webhook with its secret, which is shown this once."""
 
     secret: str
 
 
-class Webhooks(Form):
+class Webhooks(ResponseModel):
     """Webhooks, oldest first."""
 
-    webhooks: list[WebhookForm]
+    webhooks: list[WebhookView]
     total: int
 
 
-class OneWebhook(Form):
+class OneWebhook(ResponseModel):
     """A webhook."""
 
-    webhook: WebhookForm
+    webhook: WebhookView
 
 
-class NewWebhook(Form):
+class NewWebhook(ResponseModel):
     """A webhook with its secret."""
 
-    webhook: SecretWebhookForm
+    webhook: SecretWebhookView
 
 
-class WebhookTested(Form):
+class WebhookTested(ResponseModel):
     """How a test went; `response_time` in milliseconds."""
 
     delivered: bool
@@ -66,7 +66,7 @@ class WebhookTested(Form):
     error: str | None
 
 
-class AttemptForm(Form):
+class AttemptView(ResponseModel):
     """One request, and what came back; `response_time` in milliseconds, `response_body` its beginning."""
 
     number: int
@@ -79,7 +79,7 @@ class AttemptForm(Form):
     error: str | None
 
 
-class PayloadForm(Form):
+class PayloadView(ResponseModel):
     """What is sent."""
 
     id: str
@@ -88,7 +88,7 @@ class PayloadForm(Form):
     data: dict[str, Any]
 
 
-class DeliveryForm(Form):
+class DeliveryView(ResponseModel):
     """One event for one webhook."""
 
     id: str
@@ -98,19 +98,19 @@ class DeliveryForm(Form):
     status: Literal["waiting", "delivered", "failed"]
     created_at: Moment
     next_attempt_at: Moment | None
-    payload: PayloadForm
-    attempts: list[AttemptForm]
+    payload: PayloadView
+    attempts: list[AttemptView]
 
 
-class DeliveryPage(Form):
+class DeliveryPage(ResponseModel):
     """Deliveries, newest first."""
 
-    deliveries: list[DeliveryForm]
+    deliveries: list[DeliveryView]
     total: int
     has_more: bool
 
 
-class OneDelivery(Form):
+class OneDelivery(ResponseModel):
     """A delivery."""
 
-    delivery: DeliveryForm
+    delivery: DeliveryView
