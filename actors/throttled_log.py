@@ -36,5 +36,5 @@ class ThrottledLog:
     def over(self) -> None:
         """It went well."""
         if self._said is not None:
-            self._log.info("%s: it is over", self._what)
+            self._log.info("%s: recovered", self._what)
             self._said, self._unsaid = None, 0

@@ -19,7 +19,7 @@ from pathlib import Path
 from actors.logs.columns import Columns
 from actors.logs.dayfile import BLOCK_ROWS, TALLIED, fresh_batches, runs
 from actors.logs.ngram_filter import may_hold
-from actors.logs.query_filter import Selection
+from actors.logs.query_filter import CompiledQuery
 from actors.logs.record_schema import Row
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ Key = tuple[int, int]
 """When and which: the time of a record in microseconds, and its number. Pages are in this order, downwards."""
 
 
-class Part:
+class Block:
     """Some records whose numbers follow one another: a block on disk, or some that lie in none yet."""
 
     def __init__(self, database: sqlite3.Connection, first: int, count: int, oldest: int, newest: int) -> None:
@@ -52,7 +52,7 @@ class Part:
         """Has `mask` been asked? Then it costs nothing any more."""
 
     @classmethod
-    def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Part:
+    def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Block:
         """Of records that lie in no block."""
         columns = Columns.of_rows(rows)
         times = columns.times()
@@ -77,7 +77,7 @@ class Part:
         if not self.fresh:
             self._columns = None
 
-    def mask(self, selection: Selection, grams: list[frozenset[int]]) -> bytes | None:
+    def mask(self, selection: CompiledQuery, grams: list[frozenset[int]]) -> bytes | None:
         """Which records `selection` finds, whatever their times; None: none. Always the same is asked."""
         if not self.judged:
             self.judged = True
@@ -96,28 +96,28 @@ class OpenFile:
 
     path: Path
     database: sqlite3.Connection
-    _fresh: list[Part] | None = field(default=None)
+    _fresh: list[Block] | None = field(default=None)
 
-    def fresh(self) -> list[Part]:
+    def fresh(self) -> list[Block]:
         """What lies in no block."""
         if self._fresh is None:
             self._fresh = [
-                Part.of_rows(self.database, first + start, rows[start : start + BLOCK_ROWS])
+                Block.of_rows(self.database, first + start, rows[start : start + BLOCK_ROWS])
                 for first, rows in runs(list(fresh_batches(self.database)))
                 for start in range(0, len(rows), BLOCK_ROWS)
             ]
         return self._fresh
 
-    def between(self, start: int, end: int) -> list[Part]:
+    def between(self, start: int, end: int) -> list[Block]:
         """What may hold records of these times."""
         sql = "SELECT first, rows, oldest, newest FROM blocks WHERE newest >= ? AND oldest <= ?"
-        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (start, end))]
+        blocks = [Block(self.database, *row) for row in self.database.execute(sql, (start, end))]
         return blocks + [part for part in self.fresh() if part.newest >= start and part.oldest <= end]
 
-    def after(self, number: int) -> list[Part]:
+    def after(self, number: int) -> list[Block]:
         """What holds records of greater numbers."""
         sql = "SELECT first, rows, oldest, newest FROM blocks WHERE first + rows - 1 > ? AND first > ? ORDER BY first"
-        blocks = [Part(self.database, *row) for row in self.database.execute(sql, (number, number - BLOCK_ROWS))]
+        blocks = [Block(self.database, *row) for row in self.database.execute(sql, (number, number - BLOCK_ROWS))]
         return blocks + [part for part in self.fresh() if part.last > number]
 
     def tallies(self, wanted: dict[str, frozenset[str]]) -> dict[int, int]:

@@ -20,7 +20,7 @@ from actors.bus.messages.records import LogPage, LogTail, QueryLogs
 from actors.bus.records import Batch
 from actors.logs.blocks import day_files, day_of
 from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
-from actors.logs.record_schema import Row, sound
+from actors.logs.record_schema import Row, valid_rows
 from actors.logs.search import Searcher
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class LogIndex:
         self._file.close()
 
     def _sound_rows(self, batch: Batch) -> list[Row]:
-        rows = sound(batch.rows)
+        rows = valid_rows(batch.rows)
         if len(rows) < len(batch.rows):
             self._refused += len(batch.rows) - len(rows)
             log.error("dropped %d malformed access records so far; last sender %s", self._refused, batch.source)

@@ -23,7 +23,7 @@ EXACT = ("client_ip", "user", "method", "reason")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class CompiledQuery:
     """Which records; times are whole microseconds, both inclusive. None means all."""
 
     start: int
@@ -35,7 +35,7 @@ class Selection:
     """A part of the target, with the letters A to Z in lower case."""
 
     @classmethod
-    def of(cls, query: QueryLogs) -> Selection:
+    def of(cls, query: QueryLogs) -> CompiledQuery:
         """What `query` asks for."""
         facets: dict[str, frozenset[str]] = {}
         if query.proxy_ids is not None:

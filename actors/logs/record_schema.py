@@ -32,7 +32,7 @@ _SOUND: set[tuple[type, ...]] = set()
 """Types of rows that were found sound; there are few."""
 
 
-def sound(rows: Iterable[Any]) -> list[Row]:
+def valid_rows(rows: Iterable[Any]) -> list[Row]:
     """The rows that are records, their texts without control characters; others are left out."""
     return [_clean(row) for row in map(completed, rows) if isinstance(row, list) and _is_sound(row)]
 

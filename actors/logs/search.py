@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs
-from actors.logs.blocks import Key, LogReader, OpenFile, Part, Snapshot
+from actors.logs.blocks import Block, Key, LogReader, OpenFile, Snapshot
 from actors.logs.columns import conjunction
-from actors.logs.query_filter import MICRO, Selection, where
+from actors.logs.query_filter import MICRO, CompiledQuery, where
 
 READ_MAX = 2.0
 """Seconds that a search may read for its page."""
@@ -41,7 +41,7 @@ class TooSlow(Exception):
 class _Found:
     """Keys of a page with their parts, greatest first; `stopped` is the time of the first part that wasn't read."""
 
-    keys: list[tuple[int, int, Part]]
+    keys: list[tuple[int, int, Block]]
     stopped: int | None = None
 
 
@@ -75,7 +75,7 @@ class _Search:
         self._snapshot = snapshot
         self._query = query
         self._clock = clock
-        self._selection = selection = Selection.of(query)
+        self._selection = selection = CompiledQuery.of(query)
         self._grams = selection.grams()
         newest = max((_last(file) for file in snapshot.files), default=0)
         self._upto = newest if query.upto is None else min(query.upto, newest)
@@ -83,7 +83,7 @@ class _Search:
         self._tallies: dict[int, int] | None = None
         if selection.tallied:
             self._tallies = {}
-        parts: list[Part] = []
+        parts: list[Block] = []
         for file in snapshot.files:
             those = file.between(selection.start, selection.end)
             if self._tallies is not None and any(not part.fresh for part in those):
@@ -108,7 +108,7 @@ class _Search:
     def _find(self, wanted: int) -> _Found:
         """The `wanted` greatest keys below the position."""
         deadline = self._clock() + READ_MAX
-        best: list[tuple[int, int, Part]] = []
+        best: list[tuple[int, int, Block]] = []
         kept = 0
         for part in self._parts:
             if part.oldest > self._before[0] or not self._promising(part):
@@ -130,10 +130,10 @@ class _Search:
         above = _above(floor, best)
         return _Found(best) if len(above.keys) == wanted else above
 
-    def _promising(self, part: Part) -> bool:
+    def _promising(self, part: Block) -> bool:
         return part.fresh or self._tallies is None or part.first in self._tallies
 
-    def _keys(self, part: Part) -> list[Key]:
+    def _keys(self, part: Block) -> list[Key]:
         mask = self._mask(part)
         if mask is None:
             return []
@@ -143,7 +143,7 @@ class _Search:
             found = [key for key in found if key < self._before]
         return found
 
-    def _mask(self, part: Part) -> bytes | None:
+    def _mask(self, part: Block) -> bytes | None:
         """Of the records that the search finds, and that were there at its begin."""
         mask = part.mask(self._selection, self._grams)
         if mask is None:
@@ -174,7 +174,7 @@ class _Search:
                 exact = False
         return total, exact
 
-    def _known_count(self, part: Part) -> int | None:
+    def _known_count(self, part: Block) -> int | None:
         """What is known of a part without reading it."""
         if not self._promising(part):
             return 0
@@ -187,7 +187,7 @@ class _Search:
 
 
 def _tail(files: list[OpenFile], query: QueryLogs, after: int, deadline: float, clock: Callable[[], float]) -> LogTail:
-    selection = Selection.of(query)
+    selection = CompiledQuery.of(query)
     grams = selection.grams()
     parts = sorted((part for file in files for part in file.after(after)), key=lambda part: part.first)
     rows: list[dict[str, Any]] = []
@@ -205,9 +205,9 @@ def _tail(files: list[OpenFile], query: QueryLogs, after: int, deadline: float, 
     return LogTail(tuple(rows), max(after, newest))
 
 
-def _records(keys: list[tuple[int, int, Part]]) -> tuple[dict[str, Any], ...]:
+def _records(keys: list[tuple[int, int, Block]]) -> tuple[dict[str, Any], ...]:
     """The records with these keys, in their order; each part is read once."""
-    by_part: dict[int, list[tuple[int, int, Part]]] = {}
+    by_part: dict[int, list[tuple[int, int, Block]]] = {}
     for key in keys:
         by_part.setdefault(key[2].first, []).append(key)
     records: dict[int, dict[str, Any]] = {}
@@ -218,7 +218,7 @@ def _records(keys: list[tuple[int, int, Part]]) -> tuple[dict[str, Any], ...]:
     return tuple(records[number] for _time, number, _part in keys)
 
 
-def _above(time: int, keys: list[tuple[int, int, Part]]) -> _Found:
+def _above(time: int, keys: list[tuple[int, int, Block]]) -> _Found:
     """What was found when all above `time` was read, and perhaps not all below."""
     return _Found([key for key in keys if key[0] > time], time)
 
@@ -228,9 +228,9 @@ def _last(file: OpenFile) -> int:
     return max([found[0] if found else 0, *(part.last for part in file.fresh())])
 
 
-def _newest(part: Part) -> int:
+def _newest(part: Block) -> int:
     return part.newest
 
 
-def _key(found: tuple[int, int, Part]) -> Key:
+def _key(found: tuple[int, int, Block]) -> Key:
     return found[:2]

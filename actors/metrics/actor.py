@@ -32,7 +32,7 @@ from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices
 from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, figures_payload, proxy_fields
-from actors.metrics.series_writer import History
+from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
 from actors.process import Actor, Boot
@@ -57,7 +57,7 @@ class MetricsActor(Actor):
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageLedger(self.data_dir.metrics)
-        self._history = History(self._totals)
+        self._history = SeriesWriter(self._totals)
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)

@@ -24,7 +24,7 @@ PARTS_MAX = 360
 CLEAN_PERIOD = 600.0
 
 
-class History:
+class SeriesWriter:
     """The series beside `totals`, and the live figures. `clock` is monotonic, `wall` Unix seconds."""
 
     def __init__(

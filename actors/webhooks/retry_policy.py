@@ -24,7 +24,7 @@ USED_UP_REASON = "the retries of a delivery are used up, and none has succeeded 
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RetryDecision:
     """The delivery as it stands now, and why the webhook is to be disabled, if it is."""
 
     delivery: Waiting
@@ -41,30 +41,30 @@ class AttemptResult:
     retry_after: float | None
 
 
-def judge(
+def after_attempt(
     delivery: Waiting,
     tried: AttemptResult,
     schedule: tuple[float, ...],
     once: bool,
     last_success: float | None,
     jitter: Callable[[], float],
-) -> Verdict:
+) -> RetryDecision:
     """`once`: there is no second attempt. `jitter` gives a number from 0 to 1."""
     first = tried.now if delivery.first_try is None else delivery.first_try
     after = replace(delivery, tries=delivery.tries + 1, first_try=first)
     if tried.delivered:
-        return Verdict(replace(after, status=DELIVERED))
+        return RetryDecision(replace(after, status=DELIVERED))
     if tried.status_code == GONE:
-        return Verdict(replace(after, status=FAILED), GONE_REASON)
+        return RetryDecision(replace(after, status=FAILED), GONE_REASON)
     if once:
-        return Verdict(replace(after, status=FAILED))
+        return RetryDecision(replace(after, status=FAILED))
     if after.tries > len(schedule):
         alive = last_success is not None and last_success >= first
-        return Verdict(replace(after, status=FAILED), None if alive else USED_UP_REASON)
+        return RetryDecision(replace(after, status=FAILED), None if alive else USED_UP_REASON)
     pause = schedule[after.tries - 1] * (1 + JITTER * jitter())
     pause = max(pause, min(tried.retry_after or 0.0, LONGEST_RETRY_AFTER))
     apart = after.apart or refuses(tried.status_code)
-    return Verdict(replace(after, apart=apart, pause=pause, next_at=tried.now + pause))
+    return RetryDecision(replace(after, apart=apart, pause=pause, next_at=tried.now + pause))
 
 
 def refuses(status_code: int | None) -> bool:

@@ -24,7 +24,7 @@ from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import DeliveryQueue, Sending, Target
-from actors.webhooks.retry_policy import AttemptResult, judge
+from actors.webhooks.retry_policy import AttemptResult, after_attempt
 from actors.webhooks.slot_scheduler import SlotScheduler
 from config.model.events import checked
 from config.model.webhooks import matches
@@ -313,13 +313,15 @@ class Sender:
         delivered = outcome is not None and outcome.delivered
         tried = AttemptResult(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
         once = event.type == TEST or not target.webhook.enabled
-        verdict = judge(delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter)
+        decision = after_attempt(
+            delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter
+        )
         if delivered:
             target.last_success = attempt.timestamp
         else:
             target.failed_requests += 1
         self._probed(delivery, attempt)
-        self._settle(target, lane, lambda: self._note(target, delivery, verdict.delivery, attempt, verdict.give_up))
+        self._settle(target, lane, lambda: self._note(target, delivery, decision.delivery, attempt, decision.give_up))
 
     def _settle(self, target: Target, lane: DeliveryQueue, note: Callable[[], None]) -> None:
         """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""

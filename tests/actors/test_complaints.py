@@ -33,4 +33,4 @@ def test_a_trouble_is_said_when_it_begins_when_it_changes_now_and_then_and_when_
     assert said() == ["the disk: gone"]
     complaint.over()
     complaint.over()
-    assert said() == ["the disk: it is over"]
+    assert said() == ["the disk: recovered"]

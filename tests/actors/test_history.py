@@ -15,7 +15,7 @@ from actors.metrics import incremental_read
 from actors.metrics.catalogue import INTERVALS, NAMES, values
 from actors.metrics.incremental_read import read_in_slices
 from actors.metrics.series import DAY, KEPT, Bucket
-from actors.metrics.series_writer import History
+from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import CPUS, MEMORY
 from actors.metrics.totals import Totals
 from tests.supervision.standins import counters
@@ -49,7 +49,7 @@ class Collector:
 
     def start(self) -> None:
         self.totals = Totals(self.folder, self.clocks.monotonic)
-        self.history = History(self.totals, self.clocks.monotonic, self.clocks.wall)
+        self.history = SeriesWriter(self.totals, self.clocks.monotonic, self.clocks.wall)
 
     def die(self) -> None:
         """At once: what isn't saved is lost."""

@@ -12,7 +12,7 @@ from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.columns import Columns
 from actors.logs.index import LogIndex
-from actors.logs.record_schema import EXPLAINED, sound
+from actors.logs.record_schema import EXPLAINED, valid_rows
 from tests.kit.clocks import Clock
 from tests.kit.records import NOON, row
 
@@ -130,8 +130,8 @@ def test_numbers_beyond_64_bits_become_the_nearest(index: LogIndex) -> None:
 def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:
     index = LogIndex(tmp_path / "logs", clock)
     earlier = [list(row(at))[:-2] for at in range(10)]
-    assert sound(earlier) == [[*each, "", ""] for each in earlier]
-    columns = Columns.of_rows(sound(earlier))
+    assert valid_rows(earlier) == [[*each, "", ""] for each in earlier]
+    columns = Columns.of_rows(valid_rows(earlier))
     without = {
         segment: msgpack.packb({k: v for k, v in msgpack.unpackb(packed).items() if k not in EXPLAINED})
         for segment, packed in columns.segments().items()
