@@ -132,10 +132,11 @@ def command(
 
     `fields` are options by the dotted field of the API that they set, each the annotation of a parameter. The function
     gets what was given of them as its parameter `fields`, by field. `options` has fields of the API that other options
-    of this command set. Errors of the API then name the option.
+    of this command set. Errors of the API name the option where it is not the field's own name.
     """
     by_parameter = {field.replace(".", "_"): field for field in fields or {}}
-    named = {field: _option_of(kind) for field, kind in (fields or {}).items()} | dict(options or {})
+    called = {field: _option_of(kind) for field, kind in (fields or {}).items()}
+    named = {field: option for field, option in called.items() if option != f"--{field}"} | dict(options or {})
 
     def decorate(function: Command) -> Command:
         def run(**given: Any) -> None:
