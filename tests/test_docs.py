@@ -119,11 +119,13 @@ def names_in_docstrings() -> list[tuple[str, str]]:
         *ROOT.glob("*.py"),
     ]
     dotted = re.compile(r"`((?:actors|api|config)(?:\.\w+)+)`")
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in files}
     return sorted(
         {
-            (str(path.relative_to(ROOT)), name)
-            for path in files
-            for node in ast.walk(ast.parse(path.read_text()))
+            (path, name)
+            for path, text in texts.items()
+            if dotted.search(text)  # few have any, and to parse all of them takes seconds
+            for node in ast.walk(ast.parse(text))
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
             for name in dotted.findall(node.value.value)
         }
