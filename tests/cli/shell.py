@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -124,7 +125,7 @@ class Terminal:
             stderr=slave,
             env=env,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # for the signals of Ctrl-C
+            preexec_fn=_at_terminal,  # noqa: PLW1509
         )
         os.close(slave)
         self.text = ""
@@ -179,3 +180,9 @@ class Terminal:
             return False  # EIO: how Linux says that the other side is closed
         self.text += piece.decode(errors="replace")
         return bool(piece)
+
+
+def _at_terminal() -> None:
+    """Take standard input as the controlling terminal, whose Ctrl-C a suite in the background has to obey, too."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
