@@ -24,4 +24,4 @@ def pin_to_one_core() -> None:
     try:
         os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
     except OSError as error:  # a sandbox forbids it; everything works, only slower
-        log.warning("the API can't stay on one core: %s", error)
+        log.warning("cannot pin the API to one CPU: %s", error)

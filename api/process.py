@@ -133,7 +133,7 @@ class ApiActor(Actor):
             self.ready()
             self._webhooks.tell()
         else:
-            log.error("the supervisor did not take the wish: %s", reason_of(reply))
+            log.error("the supervisor rejected the proxy configuration: %s", reason_of(reply))
             self.loop.call_later(ASK_TIMEOUT / 10, self._tell_wish)
 
 

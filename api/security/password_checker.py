@@ -85,13 +85,13 @@ class PasswordChecker:
                 try:
                     self._hasher = _Worker()
                 except OSError as error:
-                    log.error("no process for hashing can be started: %s", error)
+                    log.error("cannot start the password worker: %s", error)
             return self._hasher
 
     def _forget(self, lost: _Worker, why: WorkerLost) -> None:
         with self._starting:
             if self._hasher is lost:
-                log.warning("the process for hashing is replaced: %s", why)
+                log.warning("replacing the password worker: %s", why)
                 lost.end()
                 self._hasher = None
 

@@ -46,7 +46,7 @@ def _give_way(cores: list[int]) -> None:
         os.sched_setaffinity(0, cores)  # the API stays on one of them
         os.nice(NICENESS)
     except OSError as error:  # a sandbox forbids it; sign-ins and reads then have the same right
-        print(f"the process for hashing has the usual priority: {error}", file=sys.stderr)
+        print(f"cannot lower the priority of the password worker: {error}", file=sys.stderr)
 
 
 def _serve(lane: socket.socket) -> None:

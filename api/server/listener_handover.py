@@ -59,7 +59,7 @@ class ListenerReceiver:
         except BlockingIOError:
             return
         if not descriptors:
-            log.error("a new address came without its socket: out of descriptors")
+            log.error("listener handover arrived without a descriptor: out of file descriptors")
             return
         if self._waiting is not None:
             self._waiting.close()  # a still newer address

@@ -66,7 +66,7 @@ class SupervisorLink:
     def fell_behind(self, reply: Any) -> None:
         """The supervisor doesn't know all that is stored. The caller holds up other changes."""
         if self._catching_up is None and not self._closed.is_set():
-            log.error("the supervisor does not answer and is told of the change later: %s", reason_of(reply))
+            log.error("the supervisor does not reply, it gets the change later: %s", reason_of(reply))
             self._catching_up = threading.Thread(target=self._catch_up, name="catch-up", daemon=True)
             self._catching_up.start()
 
@@ -87,12 +87,12 @@ class SupervisorLink:
                     if self._tell_all():
                         return
             except (PeerUnavailable, StoreError) as error:
-                log.warning("the supervisor can't be told of changes yet: %s", error)
+                log.warning("cannot send changes to the supervisor yet: %s", error)
 
     def _tell_all(self) -> bool:
         if not isinstance(self._bridge.ask(SUPERVISOR, ReplaceProxies(self._specs())), Done):
             return False
         self._catching_up = None
         self._told()
-        log.info("the supervisor knows all changes again")
+        log.info("the supervisor has all changes again")
         return True

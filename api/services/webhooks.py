@@ -262,7 +262,7 @@ class Webhooks:
             log.error("no webhook can be delivered to: %s", error)
             return
         if not isinstance(reply, Done):
-            log.warning("the webhook sender will hear of a change later: %s", reason_of(reply))
+            log.warning("the webhook sender gets a change later: %s", reason_of(reply))
 
     def _load(self, document: Document) -> StoredWebhook:
         record = WebhookRecord.model_validate(document.body)

@@ -87,7 +87,7 @@ def missing_space(data: DataDir, mark: Mark, steps: Sequence[Step]) -> int:
 def _upgrade(folder: Path, mark: Mark, steps: Sequence[Step]) -> None:
     installing = Installing(mark.format, tuple(dict.fromkeys(part for step in steps for part in step.parts)))
     to = Mark(mark.format + len(steps), VERSION, installing)
-    log.info("the data in %s are brought from format %d to %d", folder, mark.format, to.format)
+    log.info("migrating data in %s from format %d to %d", folder, mark.format, to.format)
     try:
         _prepare(folder, mark, steps, installing)
     except (OSError, sqlite3.Error, ValueError, LookupError, StoreError) as error:
