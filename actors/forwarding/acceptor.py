@@ -19,7 +19,7 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.registry import rejection_reply
 from actors.forwarding.reporting import trace
-from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.proxy_protocol import Ends, Header
 from actors.net.transport import Transport
 
@@ -106,7 +106,7 @@ class Acceptor:
         detail = "no descriptor is left for new clients: they wait in the queue"
         self._context.problems.occurred(NO_DESCRIPTORS, detail)
         self._loop.unwatch(listener.fileno())
-        self._loop.call_later(BREATHER, self._watch)
+        self._loop.call_later(ACCEPT_PAUSE, self._watch)
 
     # --- who may connect ---
 
@@ -133,7 +133,7 @@ class Acceptor:
             self._reject(sock, decision.failure)
             return
         refusal = context.limits.client_refusal(client_ip) if context.limits.counts_clients else None
-        if refusal is not None and not context.limits.may_be_told(client_ip):
+        if refusal is not None and not context.limits.refuses_in_protocol(client_ip):
             self._reject(sock, refusal)
             return
         if len(context.connections) - places >= context.policy.max_connections:

@@ -83,7 +83,7 @@ class ForwardingActor(Actor):
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
         self._listen_by = 0.0
         self._label = ""
-        self._teller = CounterPublisher(
+        self._publisher = CounterPublisher(
             self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said)
         )
         self.ready()
@@ -113,7 +113,7 @@ class ForwardingActor(Actor):
             self._table.query(message, answer)
         elif isinstance(message, QueryUpstreams):
             upstreams = self.forwarding.upstreams
-            answer(Upstreams(()) if upstreams is None else upstreams.told())
+            answer(Upstreams(()) if upstreams is None else upstreams.states())
         elif isinstance(message, QueryTester):
             answer(self.forwarding.testers.report_of(message.user))
         elif isinstance(message, CloseConnections):
@@ -177,7 +177,7 @@ class ForwardingActor(Actor):
         """With quotas, not before it is known what was used already; but a collector that is away stops nobody."""
         if self._acceptor.listening or self._stopping:
             return
-        if self._usage.knows_all or self.loop.now >= self._listen_by:
+        if self._usage.has_totals or self.loop.now >= self._listen_by:
             self._acceptor.listen(self.sockets[0])
             return
 
@@ -242,7 +242,7 @@ class ForwardingActor(Actor):
     def _emptied(self) -> None:
         """No client is left: send the last counters and records, and end when they have arrived."""
         self.forwarding.on_empty = None
-        self._teller.tell()
+        self._publisher.publish()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
         told = not self.forwarding.limits.accounts

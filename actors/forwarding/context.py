@@ -46,7 +46,7 @@ from actors.net.transport import Transport
 from actors.problems import Problems
 
 if TYPE_CHECKING:
-    from actors.forwarding.upstreams.upstream_set import Upstreams
+    from actors.forwarding.upstreams.upstream_set import UpstreamSet
 
 Side = tuple[Transport, int]
 """A connection with its descriptor."""
@@ -91,7 +91,7 @@ class ForwardingContext:
         self.limits = Limits(loop)
         self.authenticator = Authenticator(loop)
         self.testers = Testers(loop)
-        self.upstreams: Upstreams | None = None
+        self.upstreams: UpstreamSet | None = None
         self._spec: ProxySpec | None = None
         self._egress = _EGRESS
         self._auth: tuple[str, str | None] | None = None
@@ -161,13 +161,13 @@ class ForwardingContext:
         if before is not None:
             before.stop()
         self.pool.flush()
-        if spec.parents:
-            from actors.forwarding.upstreams.upstream_set import UpstreamContext, Upstreams  # only with upstreams
+        if spec.entries:
+            from actors.forwarding.upstreams.upstream_set import UpstreamContext, UpstreamSet  # only with upstreams
 
             shared = UpstreamContext(
                 self.loop, self.pool, self.dialer, self.problems, self.clock, lambda: self.policy, self.count_crash
             )
-            self.upstreams = Upstreams(shared, spec, before, egress)
+            self.upstreams = UpstreamSet(shared, spec, before, egress)
         if before is not None:
             before.succeeded_by(self.upstreams)
 

@@ -1,8 +1,8 @@
-"""What would happen to a request, by the very judge, resolver and credentials that decide about real ones.
+"""What would happen to a request, by the access policy, resolver and accounts that decide about real ones.
 
-Nothing is connected to. The stages are those of a real request, in their order: `client` (at accept), `user`,
+Nothing is connected to. The stages are those of a real request, in order: `client` (at accept), `user`,
 `account` (disabled, expired, from elsewhere, quota used up), `name` (before resolving), `resolve`, then for each
-address `egress_guard` and `address`. The first that says no decides.
+address `egress_guard` and `address`. The first refusal decides.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _BARE_V6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", re.ASCII)
 DEFAULT_PORT = 443
 
 
-class _Said(NamedTuple):
-    """The decision as a whole, without the addresses."""
+class _Result(NamedTuple):
+    """The decision, and those about the addresses."""
 
-    judgement: Decision
+    decision: Decision
     addresses: tuple[ExplainedAddress, ...] = ()
 
 
@@ -48,72 +48,74 @@ def read_target(text: str) -> Authority:
 
 
 def explain(context: ForwardingContext, question: Explain, done: Callable[[Explanation], None]) -> None:
-    """Call `done` with the explanation, perhaps in this very call. Raises `Refused` for what is no target."""
+    """Call `done` with the explanation, perhaps in this very call. Raises `Refused` when the target is none."""
     target = read_target(question.target)
-    judge = context.policy.access
+    access = context.policy.access
 
-    def say(said: _Said) -> None:
-        done(_explanation(said, target, judge.mode))
+    def reply(result: _Result) -> None:
+        done(_explanation(result, target, access.mode))
 
-    client = judge.client(question.client_ip)
-    early = _before_resolving(context, judge, client, question, target)
+    client = access.client(question.client_ip)
+    early = _before_resolving(context, access, client, question, target)
     if early is not None:
-        say(_Said(early))
+        reply(_Result(early))
     elif context.upstreams is not None:
-        say(_Said(judge.unresolved(target)))
+        reply(_Result(access.unresolved(target)))
     elif target.literal:
-        say(_judge_addresses(judge, client, target, (target.host,)))
+        reply(_decide_addresses(access, client, target, (target.host,)))
     else:
-        context.dialer.resolver.resolve(target.host, lambda answer: say(_resolved(judge, client, target, answer)))
+        context.dialer.resolver.resolve(target.host, lambda answer: reply(_resolved(access, client, target, answer)))
 
 
 def _before_resolving(
-    context: ForwardingContext, judge: AccessPolicy, client: Decision, question: Explain, target: Authority
+    context: ForwardingContext, access: AccessPolicy, client: Decision, question: Explain, target: Authority
 ) -> Decision | None:
     user = question.user
     if client.failure is not None:
         return client
     if user is None and context.policy.session.wants_credentials:
-        return _no(failures.CREDENTIALS_WANTED, "auth: credentials are required (407), and no user is named", "user")
+        return _refusal(
+            failures.CREDENTIALS_WANTED, "auth: credentials are required (407), and no user is named", "user"
+        )
     if user is not None and not context.is_known_user(user):
-        return _no(failures.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
-    failure = context.limits.judge_user(user or "", question.client_ip)
+        return _refusal(failures.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
+    failure = context.limits.user_refusal(user or "", question.client_ip)
     if failure is not None:
-        return _no(failure, f"accounts: {failure.detail}", "account")
-    return judge.name(target) if context.upstreams is None else None  # `unresolved` judges all of it, in its order
+        return _refusal(failure, f"accounts: {failure.detail}", "account")
+    return access.name(target) if context.upstreams is None else None  # `unresolved` decides all of it, in its order
 
 
-def _resolved(judge: AccessPolicy, client: Decision, target: Authority, answer: Answer) -> _Said:
+def _resolved(access: AccessPolicy, client: Decision, target: Authority, answer: Answer) -> _Result:
     if isinstance(answer, Failure):
-        return _Said(_no(answer, answer.detail, "resolve"))
-    return _judge_addresses(judge, client, target, answer.addresses)
+        return _Result(_refusal(answer, answer.detail, "resolve"))
+    return _decide_addresses(access, client, target, answer.addresses)
 
 
-def _judge_addresses(judge: AccessPolicy, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Said:
-    judged = [(address, judge.address(target, address)) for address in addresses]
-    told = tuple(ExplainedAddress(address, _decision(each), each.reason, each.rule) for address, each in judged)
-    passing = next((each for _address, each in judged if each.failure is None), None)
+def _decide_addresses(access: AccessPolicy, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Result:
+    decisions = [(address, access.address(target, address)) for address in addresses]
+    explained = tuple(ExplainedAddress(address, _decision(each), each.reason, each.rule) for address, each in decisions)
+    passing = next((each for _address, each in decisions if each.failure is None), None)
     if passing is None:
-        nothing = _no(failures.unroutable("no address to connect to"), "", "resolve")
-        return _Said(judged[0][1] if judged else nothing, told)
-    return _Said(client if client.reason else passing, told)
+        nothing = _refusal(failures.unroutable("no address to connect to"), "", "resolve")
+        return _Result(decisions[0][1] if decisions else nothing, explained)
+    return _Result(client if client.reason else passing, explained)
 
 
-def _no(failure: Failure, rule: str, stage: str) -> Decision:
+def _refusal(failure: Failure, rule: str, stage: str) -> Decision:
     return Decision(failure, failure.reason, rule, stage)
 
 
-def _decision(judgement: Decision) -> str:
-    return "allow" if judgement.failure is None else "deny"
+def _decision(decision: Decision) -> str:
+    return "allow" if decision.failure is None else "deny"
 
 
-def _explanation(said: _Said, target: Authority, mode: str) -> Explanation:
-    judgement, addresses = said
+def _explanation(result: _Result, target: Authority, mode: str) -> Explanation:
+    decision, addresses = result
     return Explanation(
-        decision=_decision(judgement),
-        reason=judgement.reason,
-        rule=judgement.rule,
-        stage=judgement.stage,
+        decision=_decision(decision),
+        reason=decision.reason,
+        rule=decision.rule,
+        stage=decision.stage,
         mode=mode,
         host=target.host,
         port=target.port,

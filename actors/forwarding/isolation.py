@@ -1,7 +1,7 @@
 """One unforeseen exception in one connection ends that connection, and no other of the proxy.
 
-Everything that the loop calls for a connection (handlers, timers, answers to its questions) catches what comes out of
-it and gives it to `crashed`: by `isolated`, or in the hottest places by a `try` of its own. All else is crash-only:
+Everything that the loop calls for a connection (handlers, timers, results) catches exceptions and passes them to
+`crashed`: by `isolated`, or in the hottest places by a `try` of its own. All else is crash-only:
 an exception there ends the process, and the supervisor starts another.
 """
 
@@ -16,19 +16,19 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from actors.bounded import keep
 
 REASON = "proxy_internal_error"
-"""The error type of RFC 9209 in the record of a connection that ended so."""
+"""The error type of RFC 9209 in the record of such a connection."""
 LOGGED_EVERY = 60.0
-"""Seconds in which an exception of one place is logged once: who finds an input that raises one may send it often."""
+"""Seconds in which an exception of one place is logged once: an input that raises one may be sent often."""
 PLACES_MAX = 64
 
 log = logging.getLogger(__name__)
 
 
 class Isolated(Protocol):
-    """A connection that can end alone."""
+    """A connection that can be ended by itself."""
 
     def crashed(self, error: Exception) -> None:
-        """End it, because of an exception that nobody foresaw."""
+        """End it because of an unforeseen exception."""
 
 
 C = TypeVar("C", bound=Isolated)
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 def isolated(handler: Callable[Concatenate[C, P], None]) -> Callable[Concatenate[C, P], None]:
-    """What the handler raises ends only the connection that is its first argument."""
+    """An exception of the handler ends only the connection that is its first argument."""
 
     @wraps(handler)
     def guarded(connection: C, /, *args: P.args, **kwargs: P.kwargs) -> None:

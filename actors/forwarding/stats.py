@@ -149,7 +149,7 @@ class ConnectionStats:
                 report.bytes_out,
                 report.request_id or f"{self._id_prefix}{next(self._record_ids):08x}",
                 report.reason,
-                report.parent,
+                report.upstream,
                 report.detail,
                 report.rule,
             )

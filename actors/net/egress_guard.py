@@ -1,10 +1,10 @@
 """The egress guard: which addresses a proxy may connect to.
 
-What is judged is the resolved address, never how it was written. By default only addresses that are globally
-reachable by the registries of IANA pass, and an IPv6 address that carries an IPv4 one inside (mapped, compatible,
-NAT64, 6to4, Teredo) passes only when the inner one does too; an address of this machine itself never does, since what
-it reaches is behind the firewall. The product's own listeners and API never pass, whatever is excepted, since a proxy
-that can be made to talk to itself is a loop or a way in.
+It checks the resolved address, never how it was written. By default only addresses are allowed that are globally
+reachable by the registries of IANA, and an IPv6 address that carries an IPv4 one inside (mapped, compatible,
+NAT64, 6to4, Teredo) is allowed only when the inner one is too; an address of this machine itself never is, since it
+reaches services behind the firewall. The product's own listeners and API are never allowed, whatever is excepted,
+since a proxy that connects to itself is a loop or a way in.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class OwnListeners:
         self._ports = {port for _host, port in self._addresses}
 
     def has(self, address: str, port: int) -> bool:
-        """Does connecting to `address` at `port` reach one of them?"""
+        """Whether connecting to `address` at `port` reaches one of them."""
         return port in self._ports and self._is_one(address, port)
 
     def _is_one(self, address: str, port: int) -> bool:
@@ -106,9 +106,9 @@ class OwnListeners:
 
 
 class EgressGuard:
-    """Judges addresses by one `EgressSpec`. Verdicts are remembered; a changed spec is a new guard.
+    """Checks addresses by one `EgressSpec`. Results are cached; a changed spec is a new guard.
 
-    `local` says whether an address is this machine's, which is asked anew every `LOCAL_KNOWN` seconds of `clock`.
+    `local` returns whether an address is this machine's, and is called again every `LOCAL_KNOWN` seconds of `clock`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class EgressGuard:
         return verdict
 
     def _excepted(self, name: str) -> bool:
-        """Is the name excepted by itself, or by a `*.` entry for its domain?"""
+        """Whether the name is excepted by itself, or by a `*.` entry for its domain."""
         if not self._allowed_names:
             return False
         name = name.rstrip(".")
@@ -154,7 +154,7 @@ class EgressGuard:
         return any("*." + ".".join(labels[cut:]) in self._allowed_names for cut in range(1, len(labels)))
 
     def _judge_address(self, written: str) -> tuple[str | None, float]:
-        """The verdict, and the seconds for which it holds."""
+        """The result, and the seconds for which it holds."""
         address = _parse(written)
         inner = embedded_ipv4(address)
         if any(each in network for network in self._allowed_networks for each in (address, inner or address)):
@@ -172,7 +172,7 @@ class EgressGuard:
 
 
 class UpstreamGuard:
-    """Judges the addresses of upstreams, by the same `EgressSpec`. What it adds to `EgressGuard`:
+    """Checks the addresses of upstreams by the same `EgressSpec`. What it adds to `EgressGuard`:
 
     Own proxies may be upstreams of each other, where they are written as an address or `localhost`: a name that leads
     to one could be anybody's. The API, other listeners of the product, link-local and metadata addresses never are.
@@ -241,7 +241,7 @@ def is_never(address: Address) -> bool:
 
 
 def is_localhost(name: str) -> bool:
-    """Is it one of the names that are loopback wherever they are resolved (RFC 6761 6.3)?"""
+    """Whether it is one of the names that always resolve to loopback (RFC 6761 6.3)."""
     return f".{name.lower().rstrip('.')}".endswith(".localhost")
 
 
@@ -249,4 +249,4 @@ def _may_be_local(address: Address) -> bool:
     try:
         return is_local(address)
     except OSError:
-        return True  # it can't be told now, and what is ours is never reached by doubt
+        return True  # unknown now, and the product itself must never be reached

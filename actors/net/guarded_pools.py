@@ -1,4 +1,4 @@
-"""An adapter of requests whose connections are made by a function of ours, so that a guard judges each address."""
+"""An adapter of requests whose connections are made by our own function, so that a guard checks each address."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Connect = Callable[[str, int], socket.socket]
 
 
 class Refused(OSError):
-    """The guard lets nothing connect there."""
+    """The guard refuses the address."""
 
 
 def connect_guarded(guard: OutgoingGuard, timeout: float) -> Connect:
-    """A function that connects to the first address of a name that `guard` lets pass and that takes the connection.
+    """A function that connects to the first address of a name that `guard` allows and that accepts the connection.
 
     It raises `OSError`, `Refused` among them.
     """
 
     def connect(host: str, port: int) -> socket.socket:
-        trouble: OSError | None = None
+        failure: OSError | None = None
         for family, kind, protocol, _name, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             refusal = guard.judge(str(address[0]), port, host)
             if refusal is not None:
-                trouble = trouble or Refused(refusal)
+                failure = failure or Refused(refusal)
                 continue
             sock = socket.socket(family, kind, protocol)
             try:
@@ -41,16 +41,16 @@ def connect_guarded(guard: OutgoingGuard, timeout: float) -> Connect:
                 sock.connect(address)
             except OSError as error:
                 sock.close()
-                trouble = error
+                failure = error
             else:
                 return sock
-        raise trouble or Refused(f"{host} has no address")
+        raise failure or Refused(f"{host} has no address")
 
     return connect
 
 
 class GuardedAdapter(HTTPAdapter):
-    """Connects by `connect`, once for each request. Where a proxy is named, that is connected to as always."""
+    """Connects by `connect`, once for each request. A configured proxy is connected to without the guard."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect

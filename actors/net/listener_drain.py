@@ -1,11 +1,10 @@
-"""How a listening socket is left without cutting anybody: nobody new gets in, who has begun does.
+"""Closes a listening socket without resetting a client: new connections are dropped, those that have begun are served.
 
-A listening socket that is closed resets what waits in its queue, and the handshakes that are under way. So it is
-accepted from for a while beside the new one, and until its queue is empty. Where the kernel lets us, it is told
-meanwhile to drop what begins a connection there (a SYN without ACK, RFC 9293 section 3.5, by a filter of socket(7)):
-whoever was dropped tries again by himself after a second, and finds who listens there then, or that nobody does. Newer
-kernels want CAP_NET_ADMIN for that. Without it, who comes in the very instant between the last look at the queue and
-the close is reset.
+Closing a listening socket resets what waits in its queue, and the handshakes that are under way. So it accepts for a
+while beside the new one, and until its queue is empty. Where the kernel permits, a filter (socket(7)) drops the SYN
+of new connections in the meantime (RFC 9293 section 3.5): the client retransmits it after one second and reaches the
+listener of then, or none. Newer kernels require CAP_NET_ADMIN for that. Without it, a client that connects in the
+instant between the last check of the queue and the close is reset.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _DROP_NEW = (
 
 
 def reject_new_syns(listener: socket.socket) -> bool:
-    """Whoever has not begun to connect doesn't get in any more; whether the kernel has allowed that.
+    """Drop new connections from now on. Returns whether the kernel permits that.
 
     A socket of another kind than TCP is left as it is.
     """
@@ -45,13 +44,13 @@ def reject_new_syns(listener: socket.socket) -> bool:
     try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
     except OSError as error:
-        log.debug("a listening socket is left without a filter: %s", error)
+        log.debug("cannot attach a filter to a listening socket: %s", error)
         return False
     return True
 
 
 def accept_syns_again(listener: socket.socket) -> None:
-    """Everybody gets in again. Harmless without a last call."""
+    """Accept new connections again. Harmless where they were not dropped."""
     try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
     except OSError as error:

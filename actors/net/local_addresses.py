@@ -1,6 +1,6 @@
-"""Whether an address is this machine's: the kernel's routing table says so, for every kind of it (rtnetlink(7)).
+"""Whether an address is this machine's, from the kernel's routing table (rtnetlink(7)), which has all kinds of it.
 
-Asking which address a socket would leave from says less: to a secondary address of an interface it leaves from the
+The address that a socket would leave from proves less: to a secondary address of an interface it leaves from the
 primary one.
 """
 
@@ -19,7 +19,7 @@ _HEADER = struct.Struct("=IHHII")
 _ROUTE = struct.Struct("=8BI")
 _ATTRIBUTE = struct.Struct("=HH")
 _TYPE = _HEADER.size + 7
-"""Where a route's type stands in the answer."""
+"""The offset of a route's type in the reply."""
 _OURS = frozenset((2, 3, 4))
 """Local, broadcast, anycast: what is sent there is for this machine, or for others on its link."""
 _NO_ROUTE = frozenset((errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ESRCH, errno.EACCES, errno.EINVAL))
@@ -28,9 +28,9 @@ _NOT_SPOKEN = frozenset((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EPERM,
 
 
 def is_local(address: Address) -> bool:
-    """Is it an address of this machine? No packet is sent by asking.
+    """Whether it is an address of this machine. Sends no packet.
 
-    Raises `OSError` when that can't be told, for one when no descriptor is left.
+    Raises `OSError` when that can't be found out, such as without a descriptor.
     """
     if address.is_loopback or address.is_unspecified:
         return True
@@ -50,18 +50,18 @@ def _route_type(netlink: socket.socket, address: Address) -> int:
     route = _ROUTE.pack(family, 8 * len(address.packed), 0, 0, 0, 0, 0, 0, 0)
     route += _ATTRIBUTE.pack(_ATTRIBUTE.size + len(address.packed), _DESTINATION) + address.packed
     netlink.sendto(_HEADER.pack(_HEADER.size + len(route), _GETROUTE, _REQUEST, 1, 0) + route, (0, 0))
-    answer = netlink.recv(65536, socket.MSG_DONTWAIT)  # the kernel has put it there before `sendto` returned
-    _size, kind, *_rest = _HEADER.unpack_from(answer)
+    reply = netlink.recv(65536, socket.MSG_DONTWAIT)  # the kernel has put it there before `sendto` returned
+    _size, kind, *_rest = _HEADER.unpack_from(reply)
     if kind == _NEWROUTE:
-        return answer[_TYPE]
-    trouble = -struct.unpack_from("=i", answer, _HEADER.size)[0] if kind == _ERROR else errno.EPROTO
-    if trouble in _NO_ROUTE:
+        return reply[_TYPE]
+    error = -struct.unpack_from("=i", reply, _HEADER.size)[0] if kind == _ERROR else errno.EPROTO
+    if error in _NO_ROUTE:
         return 0
-    raise OSError(trouble, os.strerror(trouble))
+    raise OSError(error, os.strerror(error))
 
 
 def _leaves_from(address: Address) -> bool:
-    """Where no routes may be asked for: does a socket leave from the address itself to reach it?"""
+    """Where routes can't be read: whether a socket leaves from the address itself to reach it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

@@ -15,7 +15,7 @@ from actors.net.egress_guard import EgressGuard
 class OutgoingGuard:
     """`own` are the addresses of the product's own listeners, `(host, port)`.
 
-    `excepted_by` is the setting that lets requests go to private addresses, as a refusal says; empty: they may.
+    `excepted_by` names, for refusals, the setting that permits private addresses; empty: they are permitted.
     """
 
     def __init__(self, own: Iterable[tuple[str, int]], excepted_by: str = "") -> None:

@@ -1,27 +1,27 @@
-"""Sending without waiting: what the kernel doesn't take now is kept, and goes first the next time."""
+"""Sending without blocking: what the kernel doesn't take is buffered, and sent first the next time."""
 
 from __future__ import annotations
 
 from actors.net.transport import Transport
 
 
-def push(transport: Transport, waiting: bytearray, data: bytes) -> int:
-    """Send what waits and `data` behind it; how many bytes left. The rest is in `waiting` afterwards.
+def push(transport: Transport, buffer: bytearray, data: bytes) -> int:
+    """Send what is buffered and `data` behind it. Returns how many bytes were sent; the rest is buffered.
 
-    Raises `OSError` when the connection is broken; then nothing waits any more.
+    Raises `OSError` when the connection is broken; the buffer is empty then.
     """
-    if waiting:
-        waiting += data
-        data = bytes(waiting)
+    if buffer:
+        buffer += data
+        data = bytes(buffer)
     try:
         sent = transport.send(data)
     except BlockingIOError:
         sent = 0
     except OSError:
-        waiting.clear()
+        buffer.clear()
         raise
     if sent < len(data):
-        waiting[:] = data[sent:]
-    elif waiting:
-        waiting.clear()
+        buffer[:] = data[sent:]
+    elif buffer:
+        buffer.clear()
     return sent

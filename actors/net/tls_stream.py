@@ -23,7 +23,7 @@ from config.text.formatting import timestamp_text
 log = logging.getLogger(__name__)
 
 CHECK_PERIOD = 1.0
-"""Seconds between two looks at whether the files have changed."""
+"""Seconds between two checks whether the files have changed."""
 
 READ_SIZE = 32 * 1024
 SEAL_SIZE = 32 * 1024
@@ -31,7 +31,7 @@ SEAL_SIZE = 32 * 1024
 
 
 OnProblem = Callable[[str | None], None]
-"""Called with what is wrong with a certificate, as a sentence; with None when all is well with it."""
+"""Called with the problem of a certificate as a sentence, or with None when there is none."""
 
 
 class TlsStream:
@@ -51,12 +51,12 @@ class TlsStream:
         self._sealed = 0
         self._early: list[bytes] = []
         self.heard = False
-        """Has the peer sent anything?"""
+        """Whether the peer has sent anything."""
 
     def recv(self, size: int, /) -> bytes:
         """Clear bytes; `b""` for the end. Raises `BlockingIOError`, or `OSError` when the connection is broken.
 
-        The end is only an end with a close_notify: without it somebody may have cut the rest off (RFC 8446 6.1).
+        Only a close_notify is the end: without it the rest may have been cut off (RFC 8446 6.1).
         """
         if self._early:
             data = self._early.pop(0)
@@ -106,7 +106,7 @@ class TlsStream:
         try:
             self._tls.unwrap()
         except ssl.SSLWantReadError:
-            log.debug("our close_notify is out, the client's is to come")
+            log.debug("close_notify sent, awaiting the client's")
         self._flush()
 
     @property
@@ -177,8 +177,8 @@ class Certificate:
         """Raises `CertificateError` when there is no good pair to begin with."""
         self._files = (Path(cert_file), Path(key_file))
         self._on_problem = on_problem
-        self._seen = self._look()
-        self._looked = 0.0
+        self._seen = self._fingerprint()
+        self._checked_at = 0.0
         self._context = server_context(*self._files)
         self.ends = ends_at(self._files[0])
         self._refused: str | None = None
@@ -186,14 +186,14 @@ class Certificate:
 
     def context(self, now: float) -> ssl.SSLContext:
         """The context of the pair as it is now."""
-        if now - self._looked > CHECK_PERIOD:
-            self._looked = now
+        if now - self._checked_at > CHECK_PERIOD:
+            self._checked_at = now
             self.check()
         return self._context
 
     def check(self) -> None:
-        """Look at the files and at the time, and tell `on_problem` what is wrong, if that has changed."""
-        seen = self._look()
+        """Check the files and the time, and call `on_problem` with the result."""
+        seen = self._fingerprint()
         if seen != self._seen:
             self._reload(seen)
         else:
@@ -206,11 +206,11 @@ class Certificate:
             if ends <= time.time() < self.ends:
                 raise CertificateError("cert_file", f"ended at {timestamp_text(ends)}")
         except CertificateError as error:
-            # Perhaps one file of the pair is still to come: look again.
+            # One file of the pair may still be to come: it is checked again.
             self._refused = f"the changed certificate is not used, the one before is: {error}"
             return
         self._context, self.ends, self._seen, self._refused = context, ends, seen, None
-        log.info("the certificate %s was read again", self._files[0])
+        log.info("reloaded certificate %s", self._files[0])
 
     def _judge(self) -> None:
         if self._refused is not None:
@@ -220,8 +220,8 @@ class Certificate:
         else:
             self._on_problem(None)
 
-    def _look(self) -> tuple[object, ...]:
-        """What changes when a file does."""
+    def _fingerprint(self) -> tuple[object, ...]:
+        """A value that changes when a file does."""
         marks: list[object] = []
         for path in self._files:
             try:

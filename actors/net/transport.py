@@ -1,4 +1,4 @@
-"""What a client's connection is to those who drive it: a plain non-blocking socket, or TLS on one (`tls`)."""
+"""A connection as the code that drives it needs it: a plain non-blocking socket, or TLS on one (`tls_stream`)."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def unsent(fd: int) -> int:
 
 
 def reset_on_close(transport: Transport) -> None:
-    """Let the peer see a reset when it is closed, so that it can't take a part for the whole."""
+    """Make closing it a reset, so that the peer can't take a part for the whole."""
     transport.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")

@@ -17,7 +17,7 @@ from config.model import json_patterns
 from config.model.accounts import ACCOUNTS_MAX, AccountInput
 from config.model.fields import Input, example, example_of, refuse_nulls
 from config.model.proxies import AuthInput, Name, ProxyCreate, ProxyUpdate
-from config.model.upstreams import ALL_PARENTS, ONE_PARENT, UpstreamAuth, UpstreamInput
+from config.model.upstreams import ALL_UPSTREAMS, ONE_UPSTREAM, UpstreamAuth, UpstreamInput
 from config.model.webhooks import Events, Secret, SparseHeaders, Url
 from config.model.webhooks import Name as WebhookName
 from config.settings.runtime import SettingsUpdate
@@ -57,7 +57,7 @@ class EntryAccount(AccountInput):
 
 
 class EntryUpstreamAuth(UpstreamAuth):
-    """`auth` of a parent of an entry."""
+    """`auth` of an upstream of an entry."""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,7 +66,7 @@ class EntryUpstreamAuth(UpstreamAuth):
 
 
 class EntryUpstream(UpstreamInput):
-    """A parent of an entry."""
+    """An upstream of an entry."""
 
     auth: EntryUpstreamAuth | None = None
 
@@ -76,7 +76,7 @@ class EntryUpstream(UpstreamInput):
         return self.auth is not None and "password" in self.auth.model_fields_set and self.auth.password is None
 
 
-EntryParents = Annotated[list[Annotated[EntryUpstream, *ONE_PARENT]], *ALL_PARENTS]
+EntryUpstreams = Annotated[list[Annotated[EntryUpstream, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
 
 
 class ProxyEntry(ProxyUpdate):
@@ -86,7 +86,7 @@ class ProxyEntry(ProxyUpdate):
     status: Literal["active", "inactive"] | None = None
     auth: EntryAuth | None = None
     accounts: Annotated[list[EntryAccount], Field(max_length=ACCOUNTS_MAX)] | None = None  # type: ignore[assignment]
-    upstreams: EntryParents | None = None  # type: ignore[assignment]
+    upstreams: EntryUpstreams | None = None  # type: ignore[assignment]
 
     @model_validator(mode="before")
     @classmethod

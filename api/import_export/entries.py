@@ -42,7 +42,7 @@ def proxy_entry(record: ProxyRecord) -> dict[str, Any]:
     entry = {
         **_without(configuration(record), "id", "created_at", "updated_at"),
         "auth": _auth(record),
-        "upstreams": [_parent(parent) for parent in record.upstreams],
+        "upstreams": [_upstream(upstream) for upstream in record.upstreams],
         "accounts": accounts,
         "tags": list(record.tags),
     }
@@ -55,10 +55,10 @@ def _auth(record: ProxyRecord) -> dict[str, Any]:
     return {"enabled": auth.enabled, **username, **_password(auth.password_hash)}
 
 
-def _parent(parent: ProxyUpstream) -> dict[str, Any]:
-    form = shown(parent)
+def _upstream(upstream: ProxyUpstream) -> dict[str, Any]:
+    form = shown(upstream)
     if "auth" in form:
-        form["auth"] |= _password(parent.password)
+        form["auth"] |= _password(upstream.password)
     return form
 
 

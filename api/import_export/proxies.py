@@ -12,7 +12,7 @@ from api.import_export.plan import ImportRequest, PlanContext, Problems, Step
 from api.import_export.sealed_secrets import ProxySecrets, UpstreamSecret
 from api.import_export.state import State
 from api.services.proxy_cache import COLLECTION, StoredProxy
-from api.services.proxy_upstreams import with_parents
+from api.services.proxy_upstreams import with_upstreams
 from api.store import StoreWriteError
 from config.files.secret_box import SecretBox, SecretBoxError
 from config.model.accounts import ProxyAccount
@@ -81,7 +81,7 @@ def _wanted(stored: StoredProxy | None, entry: ProxyEntry, sealed: ProxySecrets,
     if _is_closed(known, entry):
         base = base.model_copy(update={"auth": base.auth.model_copy(update={"enabled": True})})
         body = entry.model_copy(update={"auth": None})
-    record = with_parents(apply(base, body, context.now), body, context.seal)
+    record = with_upstreams(apply(base, body, context.now), body, context.seal)
     for index, given in enumerate(entry.upstreams or ()):
         if given.unsaid and record.upstreams[index].password is None:
             raise InvalidProxy(f"upstreams[{index}].auth.password", "is null, and no such password is known here")
@@ -125,7 +125,7 @@ def _with_secrets(record: ProxyRecord, entry: ProxyEntry, sealed: ProxySecrets, 
         update={
             "auth": auth,
             "accounts": _accounts(record.accounts, entry, sealed, context.now),
-            "upstreams": _parents(record.upstreams, sealed.upstreams, context.seal),
+            "upstreams": _upstreams(record.upstreams, sealed.upstreams, context.seal),
         }
     )
 
@@ -144,8 +144,10 @@ def _accounts(known: Sequence[ProxyAccount], entry: ProxyEntry, sealed: ProxySec
     return list(by_name.values())
 
 
-def _parents(known: Sequence[ProxyUpstream], sealed: Sequence[UpstreamSecret], seal: SecretBox) -> list[ProxyUpstream]:
-    by_identity = {parent.identity: parent for parent in known}
+def _upstreams(
+    known: Sequence[ProxyUpstream], sealed: Sequence[UpstreamSecret], seal: SecretBox
+) -> list[ProxyUpstream]:
+    by_identity = {upstream.identity: upstream for upstream in known}
     for each in sealed:
         identity = (each.protocol, each.host, each.port, each.username)
         before = by_identity.get(identity)

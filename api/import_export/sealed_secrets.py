@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, m
 
 from api.import_export.document import KIND, VERSION, SealedSecrets
 from config.model.fields import refuse_long
-from config.model.upstreams import Host, ParentProtocol, Password, Port, Username
+from config.model.upstreams import Host, Password, Port, UpstreamProtocol, Username
 from config.model.webhooks import Headers, Secret
 
 SHORTEST_PASSPHRASE = 12
@@ -49,9 +49,9 @@ class _Part(BaseModel):
 
 
 class UpstreamSecret(_Part):
-    """The password of a parent proxy, which is known by the other four."""
+    """The password of an upstream proxy, which is known by the other four."""
 
-    protocol: ParentProtocol
+    protocol: UpstreamProtocol
     host: Host
     port: Port
     username: Username | None
@@ -65,7 +65,7 @@ class UpstreamSecret(_Part):
 
 
 class ProxySecrets(_Part):
-    """Of one proxy: the hash of `auth.password`, those of its accounts by name, the passwords of its parents."""
+    """Of one proxy: the hash of `auth.password`, those of its accounts by name, the passwords of its upstreams."""
 
     auth: PasswordHash | None = Field(None, repr=False)
     accounts: dict[str, PasswordHash] = Field(default_factory=dict, repr=False)

@@ -21,7 +21,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ThreadedTaskDispatcher
 
 from actors.net.client_key import client_key
-from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.supervision.listeners.registry import BACKLOG
 from actors.throttled_log import ThrottledLog
 from api.concurrency_limit import EXPORTS_MAX, TAILS_MAX
@@ -95,7 +95,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             self.set_socket_options(accepted[0])
         except OSError as error:  # the client is gone again, or there is no descriptor for it
             if error.errno in OUT_OF_DESCRIPTORS:
-                self.accepts_from = time.monotonic() + BREATHER
+                self.accepts_from = time.monotonic() + ACCEPT_PAUSE
                 self.scarcity.trouble(error)
             return False
         connection, address = accepted

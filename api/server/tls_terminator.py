@@ -23,7 +23,7 @@ from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages.common import SUPERVISOR, Done, SetMaxConnections
 from actors.bus.messages.problems import CERTIFICATE, Problem, ReportProblems
 from actors.net.client_key import client_key
-from actors.net.descriptor_exhaustion import BREATHER, OUT_OF_DESCRIPTORS
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
 from actors.net.listener_drain import DRAIN_SECONDS, reject_new_syns
 from actors.net.proxy_protocol import build_v2
 from actors.net.tls_stream import Certificate, TlsStream
@@ -178,7 +178,7 @@ class TlsTerminator(Actor):
             return
         self._scarcity.trouble(error)
         self.loop.unwatch(listener.fileno())
-        self.loop.call_later(BREATHER, lambda: self._accept_again(listener))
+        self.loop.call_later(ACCEPT_PAUSE, lambda: self._accept_again(listener))
 
     def _accept_again(self, listener: socket.socket) -> None:
         if self._listener is listener:  # an older one is asked once more before it is closed

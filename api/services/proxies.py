@@ -34,7 +34,7 @@ from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.services.proxy_cache import COLLECTION, ProxyCache, StoredProxy
 from api.services.proxy_specs import spec_of, specs_of
-from api.services.proxy_upstreams import with_parents
+from api.services.proxy_upstreams import with_upstreams
 from api.services.supervisor_link import SupervisorLink
 from api.services.upstream_addresses import UpstreamPolicy
 from api.store import NotStored, RevisionConflict, Store, StoreWriteError
@@ -115,7 +115,7 @@ class Proxies:
     def create(self, body: ProxyCreate) -> StoredProxy:
         """A new, active proxy whose socket is bound, and whose process serves unless that takes long."""
         record = new_record(body, "prx_" + secrets.token_hex(8), time.time(), self.rules.default_timeout)
-        record = self._with_parents(record, body)
+        record = self._with_upstreams(record, body)
         check_certificate(record, self.rules.tls)
         with self._one_change():
             self._refuse_taken_name(record)
@@ -213,11 +213,13 @@ class Proxies:
         return after
 
     def _applied(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None) -> ProxyRecord:
-        return self._with_parents(apply(record, body, time.time()), body, scope)
+        return self._with_upstreams(apply(record, body, time.time()), body, scope)
 
-    def _with_parents(self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None) -> ProxyRecord:
+    def _with_upstreams(
+        self, record: ProxyRecord, body: ProxyUpdate, scope: frozenset[str] | None = None
+    ) -> ProxyRecord:
         try:
-            record = with_parents(record, body, self._seal)
+            record = with_upstreams(record, body, self._seal)
         except SecretBoxError as error:
             raise StoreWriteError(str(error)) from error
         if body.upstreams:

@@ -1,4 +1,4 @@
-"""Parent proxies between the store, where their passwords are sealed, and the processes that use them."""
+"""Upstream proxies between the store, where their passwords are sealed, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from actors.bus.messages.upstreams import QueryUpstreams, Upstreams, UpstreamSpe
 from api.bus_bridge import Bridge
 from config.files.secret_box import SecretBox
 from config.model.proxies import ProxyRecord, ProxyUpdate
-from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_parents
+from config.model.upstreams import PURPOSE, ProxyUpstream, refuse_itself, replace_upstreams
 from config.text.formatting import timestamp_text
 
 ASK_TIMEOUT = 2.0
 ASKED_AT_ONCE = 16
 
 
-def with_parents(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> ProxyRecord:
-    """`record` with the parents of `body`, if it names any. Raises `InvalidProxy`, `SecretBoxError`."""
+def with_upstreams(record: ProxyRecord, body: ProxyUpdate, seal: SecretBox) -> ProxyRecord:
+    """`record` with the upstreams of `body`, if it names any. Raises `InvalidProxy`, `SecretBoxError`."""
     if body.upstreams is not None:
-        parents = replace_parents(record.upstreams, body.upstreams, seal)
-        record = record.model_copy(update={"upstreams": parents})
+        upstreams = replace_upstreams(record.upstreams, body.upstreams, seal)
+        record = record.model_copy(update={"upstreams": upstreams})
     refuse_itself(record.upstreams, record.host, record.port)
     return record
 
@@ -31,7 +31,7 @@ def upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
     """What the forwarding actor needs, passwords in the clear. Raises `SecretBoxError`."""
     check = record.upstream_check
     return UpstreamsSpec(
-        parents=tuple(_parent_spec(parent, seal) for parent in record.upstreams),
+        entries=tuple(_upstream_spec(upstream, seal) for upstream in record.upstreams),
         policy=record.upstream_policy,
         check_enabled=check.enabled,
         check_interval=float(check.interval),
@@ -39,24 +39,24 @@ def upstreams_spec(record: ProxyRecord, seal: SecretBox) -> UpstreamsSpec:
     )
 
 
-def _parent_spec(parent: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
+def _upstream_spec(upstream: ProxyUpstream, seal: SecretBox) -> UpstreamSpec:
     return UpstreamSpec(
-        name=parent.name,
-        protocol=parent.protocol,
-        host=parent.host,
-        port=parent.port,
-        username=parent.username,
-        password=None if parent.password is None else seal.open(parent.password, PURPOSE),
-        weight=parent.weight,
-        verify=parent.verify,
-        ca_file=parent.ca_file,
-        server_name=parent.server_name,
-        proxy_protocol=parent.proxy_protocol,
+        name=upstream.name,
+        protocol=upstream.protocol,
+        host=upstream.host,
+        port=upstream.port,
+        username=upstream.username,
+        password=None if upstream.password is None else seal.open(upstream.password, PURPOSE),
+        weight=upstream.weight,
+        verify=upstream.verify,
+        ca_file=upstream.ca_file,
+        server_name=upstream.server_name,
+        proxy_protocol=upstream.proxy_protocol,
     )
 
 
 def ask_upstreams(bridge: Bridge, record: ProxyRecord) -> Upstreams | None:
-    """How the parents of an active proxy are; None when there are none, or when its process doesn't answer."""
+    """How the upstreams of an active proxy are; None when there are none, or when its process doesn't answer."""
     if record.status != "active" or not record.upstreams:
         return None
     answer = bridge.ask(forwarding_name(record.id), QueryUpstreams(), ASK_TIMEOUT)
@@ -70,12 +70,12 @@ def ask_all_upstreams(bridge: Bridge, records: Iterable[ProxyRecord]) -> dict[st
         return {}
     with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE)) as pool:
         answers = list(pool.map(lambda record: ask_upstreams(bridge, record), asked))
-    return {each.id: answer.parents for each, answer in zip(asked, answers, strict=True) if answer is not None}
+    return {each.id: answer.states for each, answer in zip(asked, answers, strict=True) if answer is not None}
 
 
 def shown_states(told: Upstreams | None) -> list[dict[str, Any]] | None:
-    """`runtime.upstreams`: how each parent is, None where nobody knows."""
-    return None if told is None else [_shown(state) for state in told.parents]
+    """`runtime.upstreams`: how each upstream is, None where nobody knows."""
+    return None if told is None else [_shown(state) for state in told.states]
 
 
 def _shown(state: UpstreamState) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Secrets that must be sent again, such as the passwords of parent proxies, encrypted for the disk.
+"""Secrets that must be sent again, such as the passwords of upstream proxies, encrypted for the disk.
 
 AES-256-GCM (NIST SP 800-38D) with a random nonce of 96 bits for each secret and the key of a file that is made at the
 first start. What a secret is for is authenticated with it, so that one can't be put in the place of another. In the

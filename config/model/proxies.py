@@ -20,7 +20,7 @@ from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_acc
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Input, InvalidProxy, Password, Username, example, plain_text, refuse_long, refuse_nulls
 from config.model.headers import ProxyHeaders
-from config.model.upstreams import ParentProtocol, Parents, Policy, PolicyName, ProxyUpstream, UpstreamCheck
+from config.model.upstreams import Policy, PolicyName, ProxyUpstream, UpstreamCheck, UpstreamProtocol, Upstreams
 from config.net.addresses import not_local, read_bind_address
 from config.passwords import check_password, hash_password
 
@@ -179,8 +179,8 @@ class ProxyUpdate(Input):
     port: Port | None = None
     protocol: Protocol | None = None
     auth: AuthInput | None = None
-    upstream_protocol: ParentProtocol | None = None  # before the list, whose lines without a scheme are of it
-    upstreams: Parents | None = None
+    upstream_protocol: UpstreamProtocol | None = None  # before the list, whose lines without a scheme are of it
+    upstreams: Upstreams | None = None
     accounts: Accounts | None = None
     tls: TlsInput | None = None
 

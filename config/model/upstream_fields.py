@@ -44,8 +44,8 @@ def _bare_protocol(info: ValidationInfo) -> str:
     return (info.data or {}).get("upstream_protocol") or DEFAULT_PROTOCOL
 
 
-def read_parent(given: Any, read: Callable[[Any], Any], info: ValidationInfo) -> Any:
-    """A parent as an object, or as one line."""
+def read_upstream(given: Any, read: Callable[[Any], Any], info: ValidationInfo) -> Any:
+    """An upstream as an object, or as one line."""
     if isinstance(given, str):
         try:
             given = read_line(given, _bare_protocol(info))
@@ -54,11 +54,11 @@ def read_parent(given: Any, read: Callable[[Any], Any], info: ValidationInfo) ->
     if not isinstance(given, _Line):
         return read(no_nulls(given))
     try:
-        parent = read(given.entry)
+        upstream = read(given.entry)
     except ValidationError as error:
         raise _of_line(given.number, error) from None
-    parent.was_line(given.number)
-    return parent
+    upstream.was_line(given.number)
+    return upstream
 
 
 def _of_line(number: int, error: ValidationError) -> PydanticCustomError:

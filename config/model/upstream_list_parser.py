@@ -1,4 +1,4 @@
-"""Parent proxies as the lists that people get: one on a line, or CSV.
+"""Upstream proxies as the lists that people get: one on a line, or CSV.
 
 A line is one of these; what is empty is not given, and the first that fits counts:
 
@@ -6,7 +6,7 @@ A line is one of these; what is empty is not given, and the first that fits coun
     host:port                          host:port:user                        host:port:user:password
     user:password@host:port            user@host:port
 
-Schemes are `http`, `https`, `socks4`, `socks4a`, `socks5` and `socks5h`; names are always resolved by the parent, so
+Schemes are `http`, `https`, `socks4`, `socks4a`, `socks5` and `socks5h`; names are always resolved by the upstream, so
 the two with a letter are the same as those without. Lines without a scheme are of the protocol that is said beside the
 list. An IPv6 address is in brackets. Blank lines and lines that begin with `#` are passed over.
 
@@ -43,7 +43,7 @@ Entry = dict[str, Any]
 
 
 class BadLine(ValueError):
-    """A line is no parent; the text says what is wrong without what is in it."""
+    """A line is no upstream; the text says what is wrong without what is in it."""
 
     def __init__(self, error: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {error}" if line else error)
@@ -54,7 +54,7 @@ def read_text(text: str, protocol: str = DEFAULT_PROTOCOL) -> list[tuple[int, En
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if _counts(line)), None)
     if first is None:
-        raise BadLine("there is no parent in it; an empty list ends the chain")
+        raise BadLine("there is no upstream in it; an empty list ends the chain")
     columns = [cell.strip().lower() for cell in lines[first].strip("\ufeff \t\r").split(",")]
     if {"host", "port"} <= set(columns):
         return list(_rows(lines, first, columns, protocol))

@@ -1,7 +1,7 @@
-"""Parent proxies as people write them, and what is stored of them.
+"""Upstream proxies as people write them, and what is stored of them.
 
-A parent is known by its protocol, host, port and user name: an update replaces the list, and an entry that is known by
-the same four and comes without a password keeps the password that it had. Passwords are stored sealed and never shown.
+An upstream is known by its protocol, host, port and user name: an update replaces the list, and an entry that has the
+same four and comes without a password keeps the password that it had. Passwords are stored sealed and never shown.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from config.files.secret_box import SecretBox
 from config.model import json_patterns
 from config.model.declaration import Given, Group
 from config.model.fields import Input, InvalidProxy, plain_text, refuse_long
-from config.model.upstream_fields import OrText, listed, no_nulls, read_parent
+from config.model.upstream_fields import OrText, listed, no_nulls, read_upstream
 
-PARENTS_MAX = 10_000
+UPSTREAMS_MAX = 10_000
 PolicyName = Literal["failover", "round_robin", "least_connections", "sticky"]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 PURPOSE = "the password of a parent proxy"
+"""What the sealed passwords on disk are bound to: never changed."""
 
 _PROTOCOLS = ("http", "https", "socks4", "socks5")
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?", re.ASCII)
@@ -54,7 +55,7 @@ def _one_of(*allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _parent_host(text: str) -> str:
+def _upstream_host(text: str) -> str:
     try:
         if "%" not in text:
             return str(ip_address(text))
@@ -79,8 +80,8 @@ def _path(text: str) -> str:
 Host = Annotated[
     StrictStr,
     Field(min_length=1, max_length=253),
-    AfterValidator(_parent_host),
-    json_patterns.text(json_patterns.PARENT_HOST),
+    AfterValidator(_upstream_host),
+    json_patterns.text(json_patterns.UPSTREAM_HOST),
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Username = Annotated[
@@ -108,14 +109,14 @@ FilePath = Annotated[
 
 
 class UpstreamAuth(Input):
-    """`auth` of a parent. With `socks4` the user name is the USERID, and there is no password."""
+    """`auth` of an upstream. With `socks4` the user name is the USERID, and there is no password."""
 
     username: Username
     password: Password | None = Field(None, repr=False)
 
 
 class UpstreamTls(Input):
-    """`tls` of an `https` parent: `ca_file` (PEM) in place of the system's authorities, another name to verify."""
+    """`tls` of an `https` upstream: `ca_file` (PEM) in place of the system's authorities, another name to verify."""
 
     verify: StrictBool = True
     ca_file: FilePath | None = None
@@ -123,7 +124,7 @@ class UpstreamTls(Input):
 
 
 class UpstreamInput(Input):
-    """One parent of a request."""
+    """One upstream of a request."""
 
     protocol: Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
     host: Host
@@ -145,17 +146,17 @@ class UpstreamInput(Input):
         self._line = number
 
 
-ONE_PARENT = (WrapValidator(read_parent), OrText(2048))
+ONE_UPSTREAM = (WrapValidator(read_upstream), OrText(2048))
 """Annotations of an entry."""
-ALL_PARENTS = (Field(max_length=PARENTS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
+ALL_UPSTREAMS = (Field(max_length=UPSTREAMS_MAX), BeforeValidator(listed), OrText(4 * 1024 * 1024))
 """Annotations of a list of such entries."""
-Parents = Annotated[list[Annotated[UpstreamInput, *ONE_PARENT]], *ALL_PARENTS]
-ParentProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
+Upstreams = Annotated[list[Annotated[UpstreamInput, *ONE_UPSTREAM]], *ALL_UPSTREAMS]
+UpstreamProtocol = Annotated[StrictStr, _one_of(*_PROTOCOLS), json_patterns.one_of(*_PROTOCOLS)]
 Policy = Annotated[StrictStr, _one_of(*POLICIES), json_patterns.one_of(*POLICIES)]
 
 
 class ProxyUpstream(BaseModel):
-    """Stored: one parent. `password` is sealed."""
+    """Stored: one upstream. `password` is sealed."""
 
     name: str
     protocol: Literal["http", "https", "socks4", "socks5"]
@@ -197,23 +198,23 @@ class Node(Protocol):
     upstreams: list[ProxyUpstream]
 
 
-def replace_parents(
+def replace_upstreams(
     before: Iterable[ProxyUpstream], given: list[UpstreamInput], seal: SecretBox
 ) -> list[ProxyUpstream]:
     """The list as it is to be stored. Raises `InvalidProxy`, `SecretBoxError`."""
-    passwords = {parent.identity: parent.password for parent in before}
+    passwords = {upstream.identity: upstream.password for upstream in before}
     names = _names(given)
     after: list[ProxyUpstream] = []
     seen: dict[tuple[str, str, int, str | None], int] = {}
     for index, entry in enumerate(given):
         _check_whole(entry, f"upstreams[{index}]")
-        parent = _stored(entry, names[index])
-        if parent.identity in seen:
-            raise _twice(given, seen[parent.identity], index)
-        seen[parent.identity] = index
+        upstream = _stored(entry, names[index])
+        if upstream.identity in seen:
+            raise _twice(given, seen[upstream.identity], index)
+        seen[upstream.identity] = index
         password = entry.auth.password if entry.auth else None
-        sealed = _sealed(passwords.get(parent.identity), password, seal)
-        after.append(parent.model_copy(update={"password": sealed}))
+        sealed = _sealed(passwords.get(upstream.identity), password, seal)
+        after.append(upstream.model_copy(update={"password": sealed}))
     return after
 
 
@@ -228,8 +229,8 @@ def _check_whole(entry: UpstreamInput, field: str) -> None:
 def _twice(given: list[UpstreamInput], first: int, index: int) -> InvalidProxy:
     line, other = given[index].line, given[first].line
     if line is not None:
-        return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same parent as line {other}")
-    return InvalidProxy(f"upstreams[{index}]", f"is the same parent as upstreams[{first}]")
+        return InvalidProxy(f"upstreams[{index}]", f"line {line}: is the same upstream as line {other}")
+    return InvalidProxy(f"upstreams[{index}]", f"is the same upstream as upstreams[{first}]")
 
 
 def _sealed(known: str | None, password: str | None, seal: SecretBox) -> str | None:
@@ -239,10 +240,10 @@ def _sealed(known: str | None, password: str | None, seal: SecretBox) -> str | N
     return seal.seal(password, PURPOSE)
 
 
-def refuse_itself(parents: Iterable[ProxyUpstream], host: str, port: int) -> None:
-    """A proxy that is its own parent would go round in circles. Raises `InvalidProxy`."""
-    for index, parent in enumerate(parents):
-        if is_listener(parent, host, port):
+def refuse_itself(upstreams: Iterable[ProxyUpstream], host: str, port: int) -> None:
+    """A proxy that is its own upstream would go round in circles. Raises `InvalidProxy`."""
+    for index, upstream in enumerate(upstreams):
+        if is_listener(upstream, host, port):
             raise InvalidProxy(f"upstreams[{index}].port", "is this proxy itself")
 
 
@@ -255,9 +256,9 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
     for each in others:
         if each.id != start.id:
             nodes.setdefault(each.port, []).append(each)
-    for index, parent in enumerate(start.upstreams):
+    for index, upstream in enumerate(start.upstreams):
         reached: set[str] = set()
-        waiting = _listeners(parent, nodes)
+        waiting = _listeners(upstream, nodes)
         while waiting:
             node = waiting.pop()
             if node.id in reached:
@@ -270,28 +271,28 @@ def refuse_circle(start: Node, others: Iterable[Node]) -> None:
             waiting += [each for above in node.upstreams for each in _listeners(above, nodes)]
 
 
-def _listeners(parent: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[Node]:
-    return [each for each in nodes.get(parent.port, ()) if is_listener(parent, each.host, each.port)]
+def _listeners(upstream: ProxyUpstream, nodes: dict[int, list[Node]]) -> list[Node]:
+    return [each for each in nodes.get(upstream.port, ()) if is_listener(upstream, each.host, each.port)]
 
 
-def is_listener(parent: ProxyUpstream, host: str, port: int) -> bool:
-    """Is this parent what listens there?"""
-    if parent.port != port:
+def is_listener(upstream: ProxyUpstream, host: str, port: int) -> bool:
+    """Is this upstream what listens there?"""
+    if upstream.port != port:
         return False
     anywhere = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return parent.host == host or ((anywhere or _is_loopback(host)) and _is_loopback(parent.host))
+    return upstream.host == host or ((anywhere or _is_loopback(host)) and _is_loopback(upstream.host))
 
 
-def shown(parent: ProxyUpstream) -> dict[str, Any]:
+def shown(upstream: ProxyUpstream) -> dict[str, Any]:
     """The entry as it may be sent again, without the password."""
-    form: dict[str, Any] = parent.model_dump(include={"name", "protocol", "host", "port", "weight"})
-    if parent.username is not None:
-        form["auth"] = {"username": parent.username}
-    tls = parent.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
-    if parent.protocol == "https":
+    form: dict[str, Any] = upstream.model_dump(include={"name", "protocol", "host", "port", "weight"})
+    if upstream.username is not None:
+        form["auth"] = {"username": upstream.username}
+    tls = upstream.model_dump(include={"verify", "ca_file", "server_name"}, exclude_none=True)
+    if upstream.protocol == "https":
         form["tls"] = tls
-    if parent.proxy_protocol is not None:
-        form["proxy_protocol"] = parent.proxy_protocol
+    if upstream.proxy_protocol is not None:
+        form["proxy_protocol"] = upstream.proxy_protocol
     return form
 
 
@@ -324,7 +325,7 @@ def _check(entry: UpstreamInput, field: str) -> None:
     if entry.tls is None:
         return
     if entry.protocol != "https":
-        raise InvalidProxy(f"{field}.tls", "is for https parents")
+        raise InvalidProxy(f"{field}.tls", "is for https upstreams")
     if entry.tls.ca_file is not None:
         _check_authorities(entry.tls.ca_file, f"{field}.tls.ca_file")
 

@@ -17,7 +17,7 @@ ACCESS_FIELDS = (
     "bytes_out",  # what the client received
     "request_id",
     "reason",  # the Proxy-Status error type or the rule, "" when all went well
-    "parent",  # the name of the parent proxy that it went through, "" for none
+    "parent",  # the name of the upstream proxy that it went through, "" for none
     "detail",  # the sentence that the client was told of a refusal or failure, "" when all went well
     "rule",  # what of the configuration refused it: an entry of the access rules, the egress guard; "" for none
 )

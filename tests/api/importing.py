@@ -15,13 +15,13 @@ PASSPHRASE = "a passphrase for the way"
 SEALED = {"X-Passphrase": PASSPHRASE}
 
 
-SECRETS = ("of a client", "of an account", "of a parent", "Bearer of-a-hook", "of somebody")
+SECRETS = ("of a client", "of an account", "of an upstream", "Bearer of-a-hook", "of somebody")
 
 
 HEAD: dict[str, Any] = {"kind": "proxyfleet.config", "version": 1}
 
 
-CLIENT, ACCOUNT, PARENT, HOOK, SOMEBODY = SECRETS
+CLIENT, ACCOUNT, UPSTREAM, HOOK, SOMEBODY = SECRETS
 
 
 RICH = {
@@ -34,7 +34,7 @@ RICH = {
         {"username": "bob", "password": ACCOUNT, "expires_at": "2096-01-01T00:00:00Z"},
     ],
     "upstreams": [
-        {"protocol": "https", "host": "p.example", "port": 1, "auth": {"username": "u", "password": PARENT}},
+        {"protocol": "https", "host": "p.example", "port": 1, "auth": {"username": "u", "password": UPSTREAM}},
         {"protocol": "socks5", "host": "::1", "port": 2, "weight": 7},
     ],
     "access": {"deny_destinations": ["*.example.com:443"], "mode": "report"},

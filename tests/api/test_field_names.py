@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.support import PROXY, Api, error_of
 
-PARENT = {"protocol": "http", "host": "127.0.0.1", "port": 1}
+UPSTREAM = {"protocol": "http", "host": "127.0.0.1", "port": 1}
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a type, found in the body": ("/proxies", {**PROXY, "tags": ["a", 7]}, "tags[1]"),
@@ -18,9 +18,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         "accounts[0].password",
     ),
     "a null in an entry": ("/proxies", {**PROXY, "accounts": [{"username": None}]}, "accounts[0].username"),
-    "an unknown field of an entry": ("/proxies", {**PROXY, "upstreams": [{**PARENT, "x": 1}]}, "upstreams[0].x"),
+    "an unknown field of an entry": ("/proxies", {**PROXY, "upstreams": [{**UPSTREAM, "x": 1}]}, "upstreams[0].x"),
     "what is missing in an entry": ("/proxies", {**PROXY, "accounts": [{"username": "a"}]}, "accounts[0].password"),
-    "two entries together": ("/proxies", {**PROXY, "upstreams": [PARENT, PARENT]}, "upstreams[1]"),
+    "two entries together": ("/proxies", {**PROXY, "upstreams": [UPSTREAM, UPSTREAM]}, "upstreams[1]"),
     "an entry with a grammar": (
         "/proxies",
         {**PROXY, "access": {"deny_destinations": ["a b"]}},

@@ -21,12 +21,12 @@ from tests.api.importing import (
     HEAD,
     HOOK,
     HOOKED,
-    PARENT,
     PASSPHRASE,
     RICH,
     SEALED,
     SECRETS,
     SOMEBODY,
+    UPSTREAM,
     Importing,
 )
 from tests.api.support import PASSWORD, Api, error_of
@@ -138,7 +138,7 @@ def test_with_its_secrets_everything_works_elsewhere_as_it_did_here(filled: Impo
     rich = specs["rich"]
     assert check_password(CLIENT, rich.auth_hash or "")
     assert all(check_password(ACCOUNT, account.password_hash or "") for account in rich.accounts)
-    assert rich.upstreams.parents[0].password == PARENT
+    assert rich.upstreams.entries[0].password == UPSTREAM
     assert (rich.active, specs["plain"].active) == (True, False)
     told = [message for to, message in there.api.fleet.heard if to == WEBHOOKS]
     ours = filled.api.services.webhooks.told().webhooks[0]
@@ -180,7 +180,7 @@ def test_secrets_are_not_opened_by_another_passphrase(
 
 
 HASH = "$2b$04$" + "a" * 53
-PARENT_SECRET = {"protocol": "http", "host": "p.example", "port": 1, "username": "u", "password": "of a parent"}
+UPSTREAM_SECRET = {"protocol": "http", "host": "p.example", "port": 1, "username": "u", "password": "of an upstream"}
 HOOK_SECRET = {"name": "h", "url": "https://hooks.example/", "secret": "whsec_" + "A" * 32, "headers": {"X-A": "b"}}
 
 
@@ -196,9 +196,9 @@ def sealed(secrets: dict[str, Any]) -> dict[str, Any]:
         {"users": {"x": HASH.replace("04", "31")}},
         {"proxies": {"p": {"auth": "of a client"}}},
         {"proxies": {"p": {"accounts": {"a": HASH.replace("04", "31")}}}},
-        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "protocol": "gopher"}]}}},
-        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "port": 65536}]}}},
-        {"proxies": {"p": {"upstreams": [{**PARENT_SECRET, "protocol": "socks5", "password": "é" * 200}]}}},
+        {"proxies": {"p": {"upstreams": [{**UPSTREAM_SECRET, "protocol": "gopher"}]}}},
+        {"proxies": {"p": {"upstreams": [{**UPSTREAM_SECRET, "port": 65536}]}}},
+        {"proxies": {"p": {"upstreams": [{**UPSTREAM_SECRET, "protocol": "socks5", "password": "é" * 200}]}}},
         {"webhooks": [{**HOOK_SECRET, "secret": "not a secret"}]},
         {"webhooks": [{**HOOK_SECRET, "headers": {"X-A": "b\r\nX-Evil: c"}}]},
         {"webhooks": [{**HOOK_SECRET, "headers": {"Host": "other.example"}}]},
@@ -210,7 +210,7 @@ def test_sealed_secrets_are_held_to_the_rules_for_those_in_the_clear(here: Impor
     assert (answer.status_code, error_of(answer)[2]["field"]) == (400, "secrets.data")
     good = {
         "users": {"x": HASH},
-        "proxies": {"p": {"auth": HASH, "accounts": {"a": HASH}, "upstreams": [PARENT_SECRET]}},
+        "proxies": {"p": {"auth": HASH, "accounts": {"a": HASH}, "upstreams": [UPSTREAM_SECRET]}},
         "webhooks": [HOOK_SECRET],
     }
     assert here.post(sealed(good), X_Passphrase=PASSPHRASE).status_code == 200
@@ -229,12 +229,12 @@ def test_without_secrets_what_is_new_says_which_it_needs(filled: Importing, ther
     assert there.content() == before
 
 
-def test_a_parent_whose_password_is_not_told_is_not_made_without_one(here: Importing) -> None:
-    parent = {"protocol": "http", "host": "p.example", "port": 1, "auth": {"username": "u", "password": None}}
-    entry = {"name": "a", "port": 1, "protocol": "http", "upstreams": [parent]}
+def test_an_upstream_whose_password_is_not_told_is_not_made_without_one(here: Importing) -> None:
+    upstream = {"protocol": "http", "host": "p.example", "port": 1, "auth": {"username": "u", "password": None}}
+    entry = {"name": "a", "port": 1, "protocol": "http", "upstreams": [upstream]}
     details = error_of(here.post({**HEAD, "proxies": [entry]}))[2]
     assert details["field"] == "proxies[0].upstreams[0].auth.password"
-    del parent["auth"]["password"]  # type: ignore[attr-defined]  # so it never had one
+    del upstream["auth"]["password"]  # type: ignore[attr-defined]  # so it never had one
     here.apply(proxies=[entry])
 
 

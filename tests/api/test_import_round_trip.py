@@ -34,7 +34,7 @@ ACCOUNT = st.fixed_dictionaries(
         "allow_clients": NETWORKS,
     },
 )
-PARENT = st.fixed_dictionaries(
+UPSTREAM = st.fixed_dictionaries(
     {
         "protocol": st.sampled_from(["http", "https", "socks5"]),
         "host": NAMES.map(lambda name: f"x{name}x.example"),
@@ -54,7 +54,9 @@ PROXY = some(
     limits=some(bandwidth_out=st.integers(1024, 9999), requests_per_minute=st.integers(0, 99)),
     accounts=st.lists(ACCOUNT, max_size=3, unique_by=lambda each: each["username"]),
     upstreams=st.lists(
-        PARENT, max_size=3, unique_by=lambda each: (each["protocol"], each["host"], each["port"], str(each.get("auth")))
+        UPSTREAM,
+        max_size=3,
+        unique_by=lambda each: (each["protocol"], each["host"], each["port"], str(each.get("auth"))),
     ),
     upstream_policy=st.sampled_from(["failover", "sticky"]),
     upstream_check=some(enabled=st.booleans(), interval=st.floats(1, 3600)),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.net.descriptor_exhaustion import BREATHER
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
 from api.http.environ import AFTER_RESPONSE
 from api.server.http_server import ApiServer
 from tests.api.poverty import Poor
@@ -336,7 +336,7 @@ def test_without_descriptors_the_server_pauses_and_takes_who_has_waited(caplog: 
         wait_until(lambda: listener.asked >= 3, "it asks again")
         began, asked = time.monotonic(), listener.asked
         wait_until(lambda: listener.asked >= asked + 2, "it asks again")
-        assert time.monotonic() - began >= BREATHER
+        assert time.monotonic() - began >= ACCEPT_PAUSE
         assert sum("can't be accepted" in record.getMessage() for record in caplog.records) == 1
         listener.poor = False
         assert get(connection) == str(port_of(listener))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from actors.net.descriptor_exhaustion import BREATHER
+from actors.net.descriptor_exhaustion import ACCEPT_PAUSE
 from actors.process import Boot
 from api.server.tls_terminator import TlsTerminator
 from config.files.paths import open_data_dir, open_run_dir
@@ -209,7 +209,7 @@ def test_without_descriptors_it_pauses_says_so_once_and_takes_who_has_waited(
 ) -> None:
     front.listener.poor = True
     waiting = front.meanwhile(front.secure)
-    until = time.monotonic() + 5 * BREATHER
+    until = time.monotonic() + 5 * ACCEPT_PAUSE
     front.wait(lambda: time.monotonic() > until)
     assert 1 <= front.listener.asked <= 10
     assert [record.getMessage() for record in caplog.records if "accepted" in record.getMessage()] == [

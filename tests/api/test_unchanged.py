@@ -10,14 +10,14 @@ from tests.api.creating import create
 from tests.api.support import PASSWORD, Api, error_of
 
 ACCOUNT = {"username": "ada", "password": PASSWORD, "quota": {"bytes": 1000, "period": "day"}}
-PARENT = {"protocol": "http", "host": "parent.test", "port": 3128, "auth": {"username": "p", "password": "q"}}
+UPSTREAM = {"protocol": "http", "host": "upstream.test", "port": 3128, "auth": {"username": "p", "password": "q"}}
 CREATED = {
     "auth": {"enabled": True, "username": "u", "password": PASSWORD},
     "limits": {"requests_per_minute": 5},
     "tags": ["a"],
     "accounts": [ACCOUNT],
     "upstreams": [
-        {"protocol": "http", "host": "parent.test", "port": 3128, "auth": {"username": "p", "password": "q"}}
+        {"protocol": "http", "host": "upstream.test", "port": 3128, "auth": {"username": "p", "password": "q"}}
     ],
 }
 HOOK = {"name": "hook", "url": "https://hook.test/", "events": ["proxy.*"], "headers": {"X-A": "b"}}

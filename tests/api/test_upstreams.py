@@ -1,4 +1,4 @@
-"""Parents of a proxy over the API."""
+"""Upstreams of a proxy over the API."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from config.settings.settings import Proxy
 from tests.api.creating import create
 from tests.api.support import QUIET, Api, error_of
 
-SECRET = "pass-phrase-of-a-parent"
-PARENT = {"protocol": "http", "host": "10.0.0.9", "port": 3128, "auth": {"username": "u", "password": SECRET}}
+SECRET = "pass-phrase-of-an-upstream"
+UPSTREAM = {"protocol": "http", "host": "10.0.0.9", "port": 3128, "auth": {"username": "u", "password": SECRET}}
 
 
 @pytest.fixture
@@ -26,15 +26,15 @@ def headers(api: Api) -> dict[str, str]:
 
 @pytest.fixture
 def made(api: Api, headers: dict[str, str]) -> dict[str, Any]:
-    return create(api, headers, upstreams=[PARENT], upstream_policy="sticky", upstream_check={"interval": 60})
+    return create(api, headers, upstreams=[UPSTREAM], upstream_policy="sticky", upstream_check={"interval": 60})
 
 
 def told(api: Api, proxy_id: str) -> tuple[UpstreamSpec, ...]:
     """What the supervisor was told last."""
-    return api.fleet.wish[proxy_id].upstreams.parents
+    return api.fleet.wish[proxy_id].upstreams.entries
 
 
-def test_parents_are_shown_without_passwords_and_told_with_them(api: Api, made: dict[str, Any]) -> None:
+def test_upstreams_are_shown_without_passwords_and_told_with_them(api: Api, made: dict[str, Any]) -> None:
     name = "http://10.0.0.9:3128"
     shown = {"name": name, "protocol": "http", "host": "10.0.0.9", "port": 3128, "weight": 1, "auth": {"username": "u"}}
     assert made["upstreams"] == [shown]
@@ -69,8 +69,8 @@ def test_an_update_replaces_the_list_and_keeps_the_password(
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"upstreams": [{**PARENT, "port": 0}]}, "upstreams[0].port"),
-        ({"upstreams": [PARENT, {**PARENT, "protocol": "socks4"}]}, "upstreams[1].auth.password"),
+        ({"upstreams": [{**UPSTREAM, "port": 0}]}, "upstreams[0].port"),
+        ({"upstreams": [UPSTREAM, {**UPSTREAM, "protocol": "socks4"}]}, "upstreams[1].auth.password"),
         ({"upstreams": None}, "upstreams"),
         ({"upstream_policy": "random"}, "upstream_policy"),
         ({"upstream_check": {"interval": 0}}, "upstream_check.interval"),
@@ -84,7 +84,7 @@ def test_a_bad_field_is_400_naming_it(
     assert (status, details["field"]) == (400, field)
 
 
-def test_the_detail_form_shows_how_the_parents_are(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
+def test_the_detail_form_shows_how_the_upstreams_are(api: Api, headers: dict[str, str], made: dict[str, Any]) -> None:
     state = UpstreamState("http://10.0.0.9:3128", "down", 1.7e9, 1, 2, 3, 4, 5, 6.5, "refused")
     api.fleet.others[forwarding_name(made["id"])] = lambda _question: Upstreams((state,))
     runtime = api.get(f"/proxies/{made['id']}", headers).json["data"]["proxy"]["runtime"]
@@ -108,7 +108,7 @@ def test_the_wish_of_a_restart_has_the_passwords_and_a_missing_key_is_an_error_t
     api: Api, made: dict[str, Any]
 ) -> None:
     api.store.close()
-    assert read_desired_proxies(api.data)[0].upstreams.parents[0].password == SECRET
+    assert read_desired_proxies(api.data)[0].upstreams.entries[0].password == SECRET
     key = api.data.keys / "secrets.key"
     key.unlink()
     with pytest.raises(StoreDamaged, match=r"secrets\.key: missing"):
@@ -121,7 +121,7 @@ def test_a_chain_in_a_circle_of_own_listeners_is_refused(api: Api, headers: dict
         return {
             "upstreams": [
                 {"protocol": "http", "host": "10.9.9.9", "port": 1},
-                {**PARENT, "host": "127.0.0.1", "port": port},
+                {**UPSTREAM, "host": "127.0.0.1", "port": port},
             ]
         }
 
@@ -217,7 +217,7 @@ def test_an_address_that_no_upstream_may_have_is_400_and_names_the_field(
     api: Api, headers: dict[str, str], host: str, port: int
 ) -> None:
     api.services.apply(ApiSettings(security=QUIET))
-    upstreams = [{"protocol": "http", "host": "public.example", "port": 1}, {**PARENT, "host": host, "port": port}]
+    upstreams = [{"protocol": "http", "host": "public.example", "port": 1}, {**UPSTREAM, "host": host, "port": port}]
     body = {"name": "a", "port": 3128, "protocol": "http"}
     status, _code, details = error_of(api.post("/proxies", {**body, "upstreams": upstreams}, headers))
     assert (status, details["field"]) == (400, "upstreams[1].host")

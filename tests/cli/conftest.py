@@ -49,7 +49,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def original() -> Iterator[Path]:
-    """The data of a product that was stopped: two proxies, one with a parent that wants a password, and a webhook."""
+    """The data of a product that was stopped: two proxies, one with an upstream that has a password, a webhook."""
     with Product() as product:
         credentials = {"username": "u", "password": "sesame 1"}
         upstream = {

@@ -1,4 +1,4 @@
-"""`proxyfleet check-config`: certificates, ports and parents besides the file itself."""
+"""`proxyfleet check-config`: certificates, ports and upstreams besides the file itself."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_a_port_that_is_taken_is_found_by_probe_alone(shell: Shell) -> None:
 
 
 @pytest.mark.product
-def test_parents_and_ports_of_stored_proxies_are_tried_while_it_is_stopped_and_parents_while_it_runs() -> None:
-    with Product() as product, socket.create_server(("127.0.0.1", 0)) as parent:
-        there, gone = parent.getsockname()[1], product.free_port()
+def test_upstreams_and_ports_of_stored_proxies_are_tried_while_it_is_stopped_and_upstreams_while_it_runs() -> None:
+    with Product() as product, socket.create_server(("127.0.0.1", 0)) as upstream:
+        there, gone = upstream.getsockname()[1], product.free_port()
         upstreams = [{"protocol": "http", "host": "127.0.0.1", "port": port} for port in (there, gone)]
         proxy = product.proxy(name="chained", upstreams=upstreams, upstream_check={"enabled": False})
         places = {"PROXYFLEET_DATA_DIR": str(product.data_dir), "PROXYFLEET_SERVER__PORT": str(product.port)}

@@ -22,7 +22,7 @@ from config.model.access import read_destination, read_network
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import Username
 from config.model.proxies import BindAddress, FilePath, Host, Name, Tag
-from config.model.upstreams import Host as ParentHost
+from config.model.upstreams import Host as UpstreamHost
 
 HOSTILE = (
     *(
@@ -109,7 +109,7 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "network": (json_patterns.NETWORK, reading(read_network)),
     "destination": (json_patterns.DESTINATION, reading(read_destination)),
     "host": (json_patterns.HOST, typed(Host)),
-    "parent": (json_patterns.PARENT_HOST, typed(ParentHost)),
+    "parent": (json_patterns.UPSTREAM_HOST, typed(UpstreamHost)),
     "target": (json_patterns.TARGET, lambda text: _explained(target=text)),
     "client": (json_patterns.ADDRESS, lambda text: _explained(client_ip=text)),
     "web": (json_patterns.WEB_URL, reading(read_web_url)),

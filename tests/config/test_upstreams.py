@@ -1,4 +1,4 @@
-"""Parents as people write them: what is refused and by which field, and what an update keeps."""
+"""Upstreams as people write them: what is refused and by which field, and what an update keeps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
-from config.model.upstreams import PURPOSE, Parents, ProxyUpstream, refuse_itself, replace_parents, shown
+from config.model.upstreams import PURPOSE, ProxyUpstream, Upstreams, refuse_itself, replace_upstreams, shown
 
-PARENT = {"protocol": "http", "host": "parent.example", "port": 3128}
-READER: TypeAdapter[Any] = TypeAdapter(Parents)
+UPSTREAM = {"protocol": "http", "host": "upstream.example", "port": 3128}
+READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def seal(tmp_path: Path) -> SecretBox:
 
 
 def stored(seal: SecretBox, *entries: dict[str, Any], before: list[ProxyUpstream] | None = None) -> list[ProxyUpstream]:
-    return replace_parents(before or [], READER.validate_python(list(entries)), seal)
+    return replace_upstreams(before or [], READER.validate_python(list(entries)), seal)
 
 
 def field_of(error: ValidationError) -> str:
@@ -39,7 +39,7 @@ def field_of(error: ValidationError) -> str:
         ({"host": ""}, "0.host"),
         ({"host": "127.1"}, "0.host"),
         ({"host": "a b"}, "0.host"),
-        ({"host": "http://parent.example"}, "0.host"),
+        ({"host": "http://upstream.example"}, "0.host"),
         ({"weight": 0}, "0.weight"),
         ({"weight": 101}, "0.weight"),
         ({"auth": {}}, "0.auth.username"),
@@ -56,7 +56,7 @@ def field_of(error: ValidationError) -> str:
 )
 def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        READER.validate_python([{**PARENT, **changes}])
+        READER.validate_python([{**UPSTREAM, **changes}])
     assert field_of(refused.value) == field
 
 
@@ -74,49 +74,49 @@ def test_a_bad_field_is_named(changes: dict[str, Any], field: str) -> None:
 )
 def test_what_does_not_go_together_is_named(seal: SecretBox, entries: list[dict[str, Any]], field: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        stored(seal, *({**PARENT, **entry} for entry in entries))
+        stored(seal, *({**UPSTREAM, **entry} for entry in entries))
     assert refused.value.field == field
 
 
 def test_a_list_is_as_long_as_those_that_are_sold_and_no_longer() -> None:
-    many = [{**PARENT, "port": port} for port in range(1, 10_001)]
+    many = [{**UPSTREAM, "port": port} for port in range(1, 10_001)]
     assert len(READER.validate_python(many)) == 10_000
     with pytest.raises(ValidationError):
-        READER.validate_python([*many, PARENT])
+        READER.validate_python([*many, UPSTREAM])
 
 
 def test_a_password_is_sealed_kept_by_an_entry_without_one_and_gone_with_another_user(seal: SecretBox) -> None:
-    first = stored(seal, {**PARENT, "auth": {"username": "u", "password": "pass-phrase"}})
+    first = stored(seal, {**UPSTREAM, "auth": {"username": "u", "password": "pass-phrase"}})
     assert "pass-phrase" not in first[0].model_dump_json()
     assert "pass-phrase" not in repr(first)
-    kept = stored(seal, {**PARENT, "weight": 7, "auth": {"username": "u"}}, before=first)
+    kept = stored(seal, {**UPSTREAM, "weight": 7, "auth": {"username": "u"}}, before=first)
     assert kept[0].password is not None
     assert seal.open(kept[0].password, PURPOSE) == "pass-phrase"
-    assert stored(seal, {**PARENT, "auth": {"username": "v"}}, before=first)[0].password is None
-    assert stored(seal, PARENT, before=first)[0].password is None
+    assert stored(seal, {**UPSTREAM, "auth": {"username": "v"}}, before=first)[0].password is None
+    assert stored(seal, UPSTREAM, before=first)[0].password is None
 
 
 def test_what_is_shown_can_be_sent_again_and_changes_nothing(seal: SecretBox) -> None:
     auth = {"username": "u", "password": "pass-phrase"}
     first = stored(
         seal,
-        {**PARENT, "auth": auth},
-        {**PARENT, "protocol": "https", "tls": {"verify": False, "server_name": "p.example"}},
-        {**PARENT, "protocol": "socks5", "proxy_protocol": "v2", "weight": 9, "name": "third"},
+        {**UPSTREAM, "auth": auth},
+        {**UPSTREAM, "protocol": "https", "tls": {"verify": False, "server_name": "p.example"}},
+        {**UPSTREAM, "protocol": "socks5", "proxy_protocol": "v2", "weight": 9, "name": "third"},
     )
     assert "pass-phrase" not in str([shown(each) for each in first])
     assert stored(seal, *(shown(each) for each in first), before=first) == first
 
 
-def test_parents_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: SecretBox) -> None:
-    users = [{**PARENT, "auth": {"username": user}} for user in ("a", "b")]
-    names = [each.name for each in stored(seal, *users, {**PARENT, "host": "2001:db8::1"})]
-    assert names == ["http://parent.example:3128", "http://parent.example:3128 (2)", "http://[2001:db8::1]:3128"]
+def test_upstreams_without_a_name_are_called_by_protocol_and_address_and_told_apart(seal: SecretBox) -> None:
+    users = [{**UPSTREAM, "auth": {"username": user}} for user in ("a", "b")]
+    names = [each.name for each in stored(seal, *users, {**UPSTREAM, "host": "2001:db8::1"})]
+    assert names == ["http://upstream.example:3128", "http://upstream.example:3128 (2)", "http://[2001:db8::1]:3128"]
 
 
 @pytest.mark.parametrize(("own", "host"), [("192.0.2.1", "192.0.2.1"), ("0.0.0.0", "127.0.0.1"), ("::", "localhost")])
-def test_a_proxy_is_not_its_own_parent(seal: SecretBox, own: str, host: str) -> None:
+def test_a_proxy_is_not_its_own_upstream(seal: SecretBox, own: str, host: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3128)
+        refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, 3128)
     assert refused.value.field == "upstreams[0].port"
-    refuse_itself(stored(seal, {**PARENT, "host": host}), own, 3129)
+    refuse_itself(stored(seal, {**UPSTREAM, "host": host}), own, 3129)

@@ -31,9 +31,9 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"name|username", r"is in use$", "names are unique"),
     (r"(accounts\[\d+\]\.)?username", r"is (auth\.username|the name of an account)", "names are unique"),
     (r"username", r"is in use|there is an account", "names are unique"),
-    (r"upstreams\[\d+\].*", r"is the same parent|more than once", "no parent is there twice"),
+    (r"upstreams\[\d+\].*", r"is the same upstream|more than once", "no upstream is there twice"),
     (r"upstreams\[\d+\].*", r"is this proxy itself|comes back to this proxy", "chains of proxies end"),
-    (r"upstreams\[\d+\]\.tls", r"is for https parents", "depends on another field"),
+    (r"upstreams\[\d+\]\.tls", r"is for https upstreams", "depends on another field"),
     (r"port|host", r"in use|must not be changed|while|address|permission", "the socket, or the proxy is active"),
     (r"protocol", r"must not be changed|while|inactive", "the proxy is active"),
     (r"status", r"inactive|last active administrator", "the proxy is inactive; somebody has to administer"),
@@ -59,7 +59,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"interval|start_time|end_time", r"points|buckets|before|after", "no schema compares two times"),
     (
         r"upstreams(\[\d+\])?",
-        r"must be host:port|line \d+|no parent|the protocol|password|percent",
+        r"must be host:port|line \d+|no upstream|the protocol|password|percent",
         "lines have a grammar",
     ),
     (r"name|username|", r"is the name of|has the name and the url", "names are unique in a document"),
@@ -112,7 +112,7 @@ def before_call(_context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
 
 
 def make_harmless(operation: str, body: dict[str, Any]) -> None:
-    """Listeners on loopback at free ports; parents, targets and tests there too; names of their own."""
+    """Listeners on loopback at free ports; upstreams, targets and tests there too; names of their own."""
     if operation in ("createProxy", "updateProxy", "replaceProxy"):
         _harmless_proxy(body)
         if operation == "createProxy" and _matches(json_patterns.PLAIN, body.get("name")) and len(body["name"]) <= 100:
@@ -137,18 +137,18 @@ def _harmless_proxy(body: dict[str, Any], reserved: bool = True) -> None:
     _loopback(body)
     if _is_port(body.get("port")):
         body["port"] = free_port() if reserved else NOBODY
-    parents = body.get("upstreams")
-    for index, parent in enumerate(parents if isinstance(parents, list) else ()):
-        if isinstance(parent, dict):
-            _loopback(parent, json_patterns.PARENT_HOST)
-        elif _is_list(parent):
-            parents[index] = f"127.1.{index >> 8 & 255}.{index & 255}:{NOBODY}"
-    if _is_list(parents):
+    upstreams = body.get("upstreams")
+    for index, upstream in enumerate(upstreams if isinstance(upstreams, list) else ()):
+        if isinstance(upstream, dict):
+            _loopback(upstream, json_patterns.UPSTREAM_HOST)
+        elif _is_list(upstream):
+            upstreams[index] = f"127.1.{index >> 8 & 255}.{index & 255}:{NOBODY}"
+    if _is_list(upstreams):
         body["upstreams"] = f"127.1.0.1:{NOBODY}"
 
 
 def _is_list(value: Any) -> bool:
-    """Is it a text that names parents?"""
+    """Is it a text that names upstreams?"""
     try:
         return isinstance(value, str) and bool(read_text(value))
     except BadLine:

@@ -110,16 +110,16 @@ def test_the_api_itself_moves_with_an_import_and_answers_before_it_does(own_prod
     assert imported(product, document)["changed"] is False
 
 
-def test_five_thousand_parents_are_taken_as_text_and_told_to_the_proxy(product: Product, origin: Origin) -> None:
-    parent = product.proxy()
-    lines = [f"127.0.0.1:{parent['port']}:user{number}:password-of-{number}" for number in range(5_000)]
+def test_five_thousand_upstreams_are_taken_as_text_and_told_to_the_proxy(product: Product, origin: Origin) -> None:
+    upstream = product.proxy()
+    lines = [f"127.0.0.1:{upstream['port']}:user{number}:password-of-{number}" for number in range(5_000)]
     made = product.proxy(upstreams="\n".join(lines), upstream_policy="round_robin", upstream_check={"enabled": False})
     with Client(made["port"]) as client:
         assert client.get(origin.url("/hello")).status == 200
     shown = product.data("GET", f"/proxies/{made['id']}")["proxy"]
     assert len(shown["upstreams"]) == len(shown["runtime"]["upstreams"]) == 5_000
     assert sum(each["total_connections"] for each in shown["runtime"]["upstreams"]) == 1
-    for each in (made, parent):
+    for each in (made, upstream):
         product.data("DELETE", f"/proxies/{each['id']}")
 
 
@@ -141,9 +141,9 @@ def test_an_active_proxy_speaks_another_protocol_to_new_connections(product: Pro
 
 def test_everything_works_elsewhere_with_its_secrets_and_after_a_restart(own_product: Product, origin: Origin) -> None:
     product, url = own_product, origin.url("/hello")
-    parent = product.proxy(name="parent", auth={"enabled": True, "username": "u", "password": "of-the-parent"})
+    upstream = product.proxy(name="parent", auth={"enabled": True, "username": "u", "password": "of-the-upstream"})
     auth = {"enabled": True, "username": "c", "password": "of-the-client"}
-    lines = f"u:of-the-parent@127.0.0.1:{parent['port']}"
+    lines = f"u:of-the-upstream@127.0.0.1:{upstream['port']}"
     child = product.proxy(name="child", auth=auth, upstreams=lines)
     product.data("POST", "/users", {"username": "bob", "password": "password-of-bob"})
     document = exported(product, "secrets=encrypted", **PASSPHRASE)

@@ -18,13 +18,13 @@ from tests.kit.wire import Client
 
 pytestmark = pytest.mark.product
 
-SECRET = "pass-phrase-of-a-parent"
+SECRET = "pass-phrase-of-an-upstream"
 AUTH = {"enabled": True, "username": "up", "password": SECRET}
 
 
 @pytest.fixture
 def above(product: Product) -> Iterator[dict[str, Any]]:
-    """A parent: another of the product's own listeners, with credentials."""
+    """An upstream: another of the product's own listeners, with credentials."""
     made = product.proxy(auth=AUTH)
     yield made
     product.api("DELETE", f"/proxies/{made['id']}")
@@ -53,20 +53,20 @@ def test_a_chain_over_the_api_passes_requests_and_tunnels_and_is_seen_from_outsi
         ]
     result = product.data("POST", f"{path}/test", {"url": origin.url("/hello")})["test_result"]
     assert (result["status"], result["parent"]) == ("success", "living")
-    wait_until(lambda: _users(product, above) == {"up"}, "the parent has records of its user", 10)
+    wait_until(lambda: _users(product, above) == {"up"}, "the upstream has records of its user", 10)
     product.api("DELETE", path)
 
 
-def test_a_changed_list_of_parents_holds_at_once_and_an_empty_one_ends_the_chain(
+def test_a_changed_list_of_upstreams_holds_at_once_and_an_empty_one_ends_the_chain(
     product: Product, above: dict[str, Any], proxy: dict[str, Any], origin: Origin
 ) -> None:
     path = f"/proxies/{proxy['id']}"
     with Client(proxy["port"]) as client:
         assert client.get(origin.url("/hello")).status == 200
         product.data("PATCH", path, {"upstreams": [entry(above, auth={"username": "up", "password": "wrong"})]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 502, "the parent refuses us", 5)
+        wait_until(lambda: client.get(origin.url("/hello")).status == 502, "the upstream refuses us", 5)
         product.data("PATCH", path, {"upstreams": [entry(above)]})
-        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the parent takes us", 5)
+        wait_until(lambda: client.get(origin.url("/hello")).status == 200, "the upstream takes us", 5)
         product.data("PATCH", path, {"upstreams": []})
         wait_until(lambda: _direct(product, path, client, origin), "the chain is gone", 5)
 
@@ -87,7 +87,7 @@ def test_the_password_is_nowhere_in_the_data_directory_nor_in_the_log_and_surviv
 
 
 def test_without_its_key_file_the_product_says_so_and_does_not_start(own_product: Product) -> None:
-    own_product.proxy(upstreams=[{**entry({"protocol": "http", "port": 1}), "host": "parent.example"}])
+    own_product.proxy(upstreams=[{**entry({"protocol": "http", "port": 1}), "host": "upstream.example"}])
     own_product.stop()
     (own_product.data_dir / "keys" / "secrets.key").unlink()
     own_product.start(wait=False)
@@ -96,7 +96,7 @@ def test_without_its_key_file_the_product_says_so_and_does_not_start(own_product
     assert "secrets.key: missing" in own_product.log
 
 
-def test_a_parent_that_goes_down_and_comes_back_is_told_as_events(product: Product) -> None:
+def test_an_upstream_that_goes_down_and_comes_back_is_told_as_events(product: Product) -> None:
     port = product.free_port()
     with zmq.Context() as context, context.socket(zmq.SUB) as events:
         events.linger = 0

@@ -12,7 +12,7 @@ import pytest
 from tests.forwarding.harness import Rig
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.kit.scripted_origins import Origin, answers, counted, read_head
-from tests.kit.upstreams import of_rig, parent, parents
+from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
 UNKNOWN = (
     b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM\r\nContent-Length: 0\r\n\r\n"
@@ -93,7 +93,7 @@ def other() -> Iterator[Rig]:
 def way(request: pytest.FixtureRequest, rig: Rig, farther: Rig, other: Rig) -> Rig:
     """The proxy, which reaches origins in one of these ways."""
     given = {"directly": (), "through an upstream": (farther,), "through two by turns": (farther, other)}
-    rig.configure(upstreams=parents(*(of_rig(each) for each in given[request.param]), policy="round_robin"))
+    rig.configure(upstreams=upstream_list(*(of_rig(each) for each in given[request.param]), policy="round_robin"))
     return rig
 
 
@@ -135,7 +135,7 @@ def test_a_client_that_asked_another_origin_meanwhile_is_nobody_to_the_first(way
 
 
 def test_a_connection_dialled_before_a_change_of_the_proxy_is_nobodys_after_it(rig: Rig) -> None:
-    rig.configure(upstreams=parents())
+    rig.configure(upstreams=upstream_list())
     with Origin(signs_in) as origin, connect(rig) as chained:
         sign_in(chained, origin, "alice")
         rig.configure(bind_address="127.0.0.1")
@@ -145,7 +145,7 @@ def test_a_connection_dialled_before_a_change_of_the_proxy_is_nobodys_after_it(r
 
 @pytest.mark.parametrize("field", [first("Negotiate"), first("Kerberos"), "Authorization: Unheard-Of x"])
 def test_a_request_that_may_sign_the_connection_in_keeps_it_for_its_client(rig: Rig, field: str) -> None:
-    rig.configure(upstreams=parents())
+    rig.configure(upstreams=upstream_list())
     with Origin(answers(*[counted(b"one")] * 3)) as origin:
         with connect(rig) as client:
             assert ask(client, origin, "/", field)[0] == 200
@@ -158,7 +158,7 @@ def test_a_request_that_may_sign_the_connection_in_keeps_it_for_its_client(rig: 
 
 @pytest.mark.parametrize("scheme", ["Basic", "digest", "BEARER", "DPoP", "AWS4-HMAC-SHA256"])
 def test_credentials_of_one_request_leave_the_connection_for_all(rig: Rig, scheme: str) -> None:
-    rig.configure(upstreams=parents())
+    rig.configure(upstreams=upstream_list())
     with Origin(answers(*[counted(b"one")] * 2)) as origin:
         for _ in range(2):
             with connect(rig) as client:
@@ -168,7 +168,7 @@ def test_credentials_of_one_request_leave_the_connection_for_all(rig: Rig, schem
 
 @pytest.mark.parametrize("field", [b"WWW-Authenticate: Basic realm=x, ntlm", b"Proxy-Authenticate: Negotiate"])
 def test_an_answer_that_offers_it_keeps_the_connection_for_its_client(rig: Rig, field: bytes) -> None:
-    rig.configure(upstreams=parents())
+    rig.configure(upstreams=upstream_list())
     offer = counted(b"no").replace(b"200 OK", b"401 No\r\n" + field)
     with Origin(answers(offer, counted(b"one"))) as origin:
         for _ in range(2):
@@ -178,7 +178,7 @@ def test_an_answer_that_offers_it_keeps_the_connection_for_its_client(rig: Rig, 
 
 
 def test_clients_hear_that_the_connection_is_kept_for_them(rig: Rig) -> None:
-    rig.configure(upstreams=parents())
+    rig.configure(upstreams=upstream_list())
     with Origin(signs_in) as origin:
         with connect(rig) as client:
             head = ask(client, origin)[1]
@@ -189,13 +189,13 @@ def test_clients_hear_that_the_connection_is_kept_for_them(rig: Rig) -> None:
             assert b"Proxy-Support" not in head
 
 
-def test_a_parent_that_hears_of_clients_keeps_each_ones_connection(rig: Rig, farther: Rig) -> None:
+def test_an_upstream_that_hears_of_clients_keeps_each_ones_connection(rig: Rig, farther: Rig) -> None:
     farther.configure(accept_proxy_protocol=True)
-    rig.configure(upstreams=parents(parent(farther.port, proxy_protocol="v2")))
+    rig.configure(upstreams=upstream_list(upstream_entry(farther.port, proxy_protocol="v2")))
     try:
         with Origin(signs_in) as origin, connect(rig) as alice:
             sign_in(alice, origin, "alice")
             assert ask(alice, origin)[::2] == (200, b"alice")
     finally:
         farther.configure(accept_proxy_protocol=False)
-        rig.configure(upstreams=parents())
+        rig.configure(upstreams=upstream_list())

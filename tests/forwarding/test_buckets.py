@@ -45,18 +45,18 @@ class Greedy:
     """Always has more to move; `asked` counts how often it was called."""
 
     def __init__(self, throttle: Throttle, at_most: int = 1 << 20) -> None:
-        self._gate = throttle
+        self._throttle = throttle
         self._at_most = at_most
         self.moved = 0
         self.asked = 0
 
     def go_on(self) -> None:
         self.asked += 1
-        while (share := self._gate.share()) > 0:
+        while (share := self._throttle.available()) > 0:
             count = min(share, self._at_most)
-            self._gate.spend(count)
+            self._throttle.consume(count)
             self.moved += count
-        self._gate.wait(self.go_on)
+        self._throttle.wait(self.go_on)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_the_narrower_of_two_buckets_decides(world: World) -> None:
 
 def test_what_has_moved_already_is_paid_for_but_not_for_longer_than_a_second(world: World) -> None:
     bucket = TokenBucket(world.loop, 10_000)
-    bucket.spend(1_000_000)
+    bucket.consume(1_000_000)
     woken: list[float] = []
     bucket.wait(lambda: woken.append(world.hand.time))
     world.pass_time(0.9)
@@ -129,20 +129,20 @@ def test_what_has_moved_already_is_paid_for_but_not_for_longer_than_a_second(wor
 
 def test_a_limit_that_is_lifted_frees_those_who_wait(world: World) -> None:
     bucket = TokenBucket(world.loop, 1024)
-    bucket.spend(100_000)
+    bucket.consume(100_000)
     woken: list[str] = []
     bucket.wait(lambda: woken.append("a"))
     bucket.wait(lambda: woken.append("b"))
     bucket.set_rate(0)
     world.pass_time(0.01)
     assert woken == ["a", "b"]
-    assert bucket.share() > 1_000_000
+    assert bucket.available() > 1_000_000
 
 
 def test_a_gate_waits_once_however_often_it_is_asked_to(world: World) -> None:
     bucket = TokenBucket(world.loop, 1024)
     throttle = Throttle(True, bucket)
-    throttle.spend(5_000)
+    throttle.consume(5_000)
     woken: list[int] = []
     for _ in range(5):
         throttle.wait(lambda: woken.append(1))
@@ -159,10 +159,10 @@ ROUNDING = 1e-6
 
 def test_the_limit_holds_and_the_wait_that_is_told_is_enough() -> None:
     window = SlidingWindow(0.0)
-    assert [window.hit(3, 1.0) for _ in range(3)] == [0, 0, 0]
-    wait = window.hit(3, 1.0)
+    assert [window.try_acquire(3, 1.0) for _ in range(3)] == [0, 0, 0]
+    wait = window.try_acquire(3, 1.0)
     assert 1 <= wait <= 2 * MINUTE
-    assert window.hit(3, 1.0 + wait) == 0
+    assert window.try_acquire(3, 1.0 + wait) == 0
 
 
 @given(st.integers(1, 50), st.lists(st.floats(0.0, 40.0), max_size=200))
@@ -170,7 +170,7 @@ def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: i
     window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause
-        wait = window.hit(limit, now)
+        wait = window.try_acquire(limit, now)
         recent = sum(now - MINUTE < each for each in taken)
         assert (wait == 0) == (recent < limit)
         if wait == 0:
@@ -181,7 +181,7 @@ def test_no_minute_has_more_than_a_small_limit_and_nobody_waits_in_vain(limit: i
 
 def test_a_limit_of_one_is_one_in_each_minute() -> None:
     window = SlidingWindow(0.0)
-    assert [window.hit(1, at) for at in (5.0, 6.0, 65.0, 66.0)] == [0, 59, 0, 59]
+    assert [window.try_acquire(1, at) for at in (5.0, 6.0, 65.0, 66.0)] == [0, 59, 0, 59]
 
 
 @given(st.integers(EXACT + 1, EXACT + 50), st.lists(st.floats(0.0, 2.0), min_size=100, max_size=400))
@@ -189,13 +189,13 @@ def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: i
     window, now, taken = SlidingWindow(0.0), 0.0, []
     for pause in pauses:
         now += pause
-        wait = window.hit(limit, now)
+        wait = window.try_acquire(limit, now)
         if wait == 0:
             taken.append(now)
         else:
             trial = SlidingWindow(0.0)
             trial._start, trial._count, trial._before = window._start, window._count, window._before
-            assert trial.hit(limit, now + wait) == 0
+            assert trial.try_acquire(limit, now + wait) == 0
     for at in taken:
         assert sum(at - MINUTE < each <= at for each in taken) <= 2 * limit - 1
     starts = {int(each // MINUTE) for each in taken}
@@ -204,7 +204,7 @@ def test_no_minute_has_many_more_than_the_limit_and_told_waits_are_true(limit: i
 
 def test_after_two_quiet_minutes_nothing_counts() -> None:
     window = SlidingWindow(0.0)
-    window.hit(EXACT + 1, 0.0)
+    window.try_acquire(EXACT + 1, 0.0)
     assert not window.idle(MINUTE + 1)
     assert window.idle(2 * MINUTE + 1)
 

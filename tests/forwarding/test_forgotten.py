@@ -28,7 +28,7 @@ from tests.forwarding.http_client import connect, get, read_answer, tunnel
 from tests.forwarding.inside import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask
 from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
-from tests.kit.upstreams import parent, parents
+from tests.kit.upstreams import upstream_entry, upstream_list
 
 MANY = 20
 KINDS = (
@@ -169,8 +169,8 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
         nothing_is_held(rig, MANY)
 
 
-def test_nor_are_those_that_went_through_a_parent() -> None:
-    upstreams = parents(parent(1), parent(2))
+def test_nor_are_those_that_went_through_an_upstream() -> None:
+    upstreams = upstream_list(upstream_entry(1), upstream_entry(2))
     with Inside(params=NO_POOL, upstreams=upstreams) as rig, Origin(answers(counted(b"x"))) as origin:
         for _ in range(MANY):
             with connect(rig) as client:

@@ -203,7 +203,7 @@ UPSTREAMS = EgressSpec("public_only", ("127.0.0.0/8",), OWN, OWN[:2])
 @pytest.mark.parametrize(
     ("written", "address", "port", "passes"),
     [
-        ("parent.example", "8.8.8.8", 3128, True),
+        ("upstream.example", "8.8.8.8", 3128, True),
         ("127.0.0.1", "127.0.0.1", 3128, True),
         ("localhost", "127.0.0.1", 3128, True),
         ("evil.example", "127.0.0.1", 3128, False),

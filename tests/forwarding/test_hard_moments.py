@@ -18,7 +18,7 @@ from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
 from tests.kit.scripted_origins import Origin, answers, counted, echoes
-from tests.kit.upstreams import parent, parents
+from tests.kit.upstreams import upstream_entry, upstream_list
 
 EARLY = bytes(range(256)) * 8
 
@@ -116,10 +116,14 @@ def test_a_name_that_comes_when_no_descriptor_is_left_is_answered_and_the_actor_
         assert read_answer(second)[1] == b"yes"
 
 
-def test_a_client_that_is_gone_before_its_parent_hears_of_it_harms_nobody() -> None:
+def test_a_client_that_is_gone_before_its_upstream_hears_of_it_harms_nobody() -> None:
     slow = bcrypt.hashpw(prehash(WORD.encode()), bcrypt.gensalt(12)).decode()
     with Rig() as rig, Origin(answers(counted(b"yes"))) as origin:
-        give(rig, account("ada", password_hash=slow), upstreams=parents(parent(origin.port, proxy_protocol="v1")))
+        give(
+            rig,
+            account("ada", password_hash=slow),
+            upstreams=upstream_list(upstream_entry(origin.port, proxy_protocol="v1")),
+        )
         threads = psutil.Process(rig.process.pid).num_threads()
         with connect(rig) as client:
             client.sendall(f"CONNECT a.example:443 HTTP/1.1\r\nHost: x\r\n{credentials('ada')}\r\n\r\nearly".encode())

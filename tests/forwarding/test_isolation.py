@@ -22,7 +22,7 @@ from tests.forwarding.http_client import connect, get, read_answer, tunnel
 from tests.forwarding.inside import Inside
 from tests.forwarding.socks_client import LOOPBACK, address, ask, exactly
 from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all
-from tests.kit.upstreams import parent, parents
+from tests.kit.upstreams import upstream_entry, upstream_list
 
 
 class Unforeseen(Exception):
@@ -142,7 +142,11 @@ def test_in_what_an_upstream_sends(monkeypatch: pytest.MonkeyPatch) -> None:
         sock.sendall(b"boom")
 
     breaks(monkeypatch, ConnectHandshake, "feed", b"boom")
-    with Origin(greets) as upstream, Inside(upstreams=parents(parent(upstream.port))) as rig, connect(rig) as client:
+    with (
+        Origin(greets) as upstream,
+        Inside(upstreams=upstream_list(upstream_entry(upstream.port))) as rig,
+        connect(rig) as client,
+    ):
         client.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n")
         assert read_all(client).startswith(b"HTTP/1.1 500 ")
         assert rig.look(lambda shared: shared.stats.values[INTERNAL_ERRORS]) >= 1

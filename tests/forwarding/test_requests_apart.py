@@ -21,7 +21,7 @@ from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.forwarding.socks_client import LOOPBACK, address, arrive, exactly, reply
 from tests.kit.scripted_origins import Origin, answers, counted, echoes
-from tests.kit.upstreams import of_rig, parents
+from tests.kit.upstreams import of_rig, upstream_list
 
 AUTH: dict[str, Any] = {"auth_username": "ada", "auth_hash": HASH, "auth_required": True}
 NO_AUTH: dict[str, Any] = {"auth_username": None, "auth_hash": None, "auth_required": False, "accounts": ()}
@@ -36,7 +36,7 @@ def upstream() -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def through(upstream: Rig) -> Iterator[Rig]:
     """A proxy with an upstream."""
-    with Rig(params={"proxy": {"handshake_timeout": 0.7}}, upstreams=parents(of_rig(upstream))) as one:
+    with Rig(params={"proxy": {"handshake_timeout": 0.7}}, upstreams=upstream_list(of_rig(upstream))) as one:
         yield one
 
 
@@ -49,7 +49,7 @@ def plain() -> Iterator[Rig]:
 def told(rig: Rig) -> Any:
     answer = rig.ask(QueryUpstreams())
     assert isinstance(answer, Upstreams)
-    return answer.parents
+    return answer.states
 
 
 VIA = "Via: 1.1 proxyfleet-px1"
@@ -76,7 +76,7 @@ def test_what_is_refused_before_an_origin_opens_went_through_no_upstream(through
         second = until(
             lambda: next((r for r in list(through.records) if r["method"] in ("", "OPTIONS", "PUT")), None), ""
         )
-    assert (first["parent"], second["parent"]) == (through.spec.upstreams.parents[0].name, "")
+    assert (first["parent"], second["parent"]) == (through.spec.upstreams.entries[0].name, "")
     assert told(through) == before, "neither its bytes nor its state are changed by what it never saw"
 
 
@@ -94,20 +94,20 @@ def test_a_request_without_the_credentials_of_the_one_before_went_through_no_ups
 def test_a_request_without_a_session_word_goes_by_no_word_of_the_one_before(upstream: Rig) -> None:
     """As from a balancer that uses its connections for many people."""
     many = [replace(of_rig(upstream), name=f"p{number}", username=f"u{number}", password="x") for number in range(8)]
-    with Rig(upstreams=parents(*many, policy="sticky")) as rig, Origin(answers(*[counted(b"x")] * 40)) as origin:
+    with Rig(upstreams=upstream_list(*many, policy="sticky")) as rig, Origin(answers(*[counted(b"x")] * 40)) as origin:
 
-        def parent_of(client: socket.socket, path: str, *fields: str) -> str:
+        def upstream_of(client: socket.socket, path: str, *fields: str) -> str:
             client.sendall(get(origin, path, *fields))
             assert read_answer(client)[1] == b"x"
             name: str = rig.record(target_url=f"http://{origin.authority}{path}")["parent"]
             return name
 
         with connect(rig) as client:
-            own = parent_of(client, "/own")
+            own = upstream_of(client, "/own")
         for word in range(30):
             with connect(rig) as client:
-                if parent_of(client, f"/word-{word}", credentials(f"bob-session-{word}", "x")) != own:
-                    assert parent_of(client, f"/without-{word}") == own
+                if upstream_of(client, f"/word-{word}", credentials(f"bob-session-{word}", "x")) != own:
+                    assert upstream_of(client, f"/without-{word}") == own
                     return
         raise AssertionError("no word chose another upstream")
 

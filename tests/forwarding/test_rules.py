@@ -122,7 +122,7 @@ def test_a_client_entry_is_an_address_or_a_network(written: str) -> None:
     ],
 )
 def test_a_client_is_judged(allow: tuple[str, ...], deny: tuple[str, ...], client: str, reason: str) -> None:
-    assert Rules(AccessSpec(allow_clients=allow, deny_clients=deny)).judge_client(client).reason == reason
+    assert Rules(AccessSpec(allow_clients=allow, deny_clients=deny)).match_client(client).reason == reason
 
 
 # --- destinations ---
@@ -170,26 +170,26 @@ def test_a_destination_is_judged(
     allow: tuple[str, ...], deny: tuple[str, ...], target: tuple[str, int], address: str, reason: str
 ) -> None:
     rules = Rules(AccessSpec(allow_destinations=allow, deny_destinations=deny))
-    by_name = rules.judge_name(*target)
+    by_name = rules.match_name(*target)
     assert by_name is None or by_name.reason in ("", reason)
-    assert rules.judge_address(*target, address).reason == reason
+    assert rules.match_address(*target, address).reason == reason
 
 
 def test_what_no_address_can_change_is_judged_before_resolving() -> None:
-    judge = Rules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).judge_name
+    judge = Rules(AccessSpec(allow_destinations=("a.example",), deny_destinations=("b.example",))).match_name
     assert judge("b.example", 80) == (DENIED, "access.deny_destinations[0] b.example")
     assert judge("c.example", 80) == (NOT_ALLOWED, "access.allow_destinations: no entry matches")
     assert judge("a.example", 80) is None
     with_network = Rules(AccessSpec(allow_destinations=("a.example", "192.0.2.0/24")))
-    assert with_network.judge_name("c.example", 80) is None
+    assert with_network.match_name("c.example", 80) is None
 
 
 def test_the_first_entry_that_matches_is_named() -> None:
     deny = ("192.0.2.0/24", ":80-90", "*.example", "a.example:80", "192.0.2.1")
     rules = Rules(AccessSpec(deny_destinations=deny))
-    assert rules.judge_address("a.example", 80, "192.0.2.1").rule == "access.deny_destinations[1] :80-90"
-    assert rules.judge_address("a.example", 99, "192.0.2.1").rule == "access.deny_destinations[2] *.example"
-    assert rules.judge_address("a.test", 99, "192.0.2.1").rule == "access.deny_destinations[0] 192.0.2.0/24"
+    assert rules.match_address("a.example", 80, "192.0.2.1").rule == "access.deny_destinations[1] :80-90"
+    assert rules.match_address("a.example", 99, "192.0.2.1").rule == "access.deny_destinations[2] *.example"
+    assert rules.match_address("a.test", 99, "192.0.2.1").rule == "access.deny_destinations[0] 192.0.2.0/24"
 
 
 # --- against a naive reading ---
@@ -253,8 +253,8 @@ def test_compiled_rules_decide_as_a_naive_reading_does(
         expected = (NOT_ALLOWED, "access.allow_destinations: no entry matches")
     elif allowed is not None:
         expected = ("", f"access.allow_destinations[{allowed}] {allow[allowed]}")
-    assert rules.judge_address(name, port, address) == expected
-    by_name = rules.judge_name(name, port)
+    assert rules.match_address(name, port, address) == expected
+    by_name = rules.match_name(name, port)
     assert by_name is None or not by_name.denied or by_name == expected
 
 
@@ -262,7 +262,7 @@ def test_thousands_of_entries_are_judged_in_microseconds() -> None:
     names = tuple(f"*.n{number}.example:{number % 60000 + 1}" for number in range(5000))
     networks = tuple(f"{number >> 8}.{number & 255}.0.0/{16 + number % 17}" for number in range(2560, 5000))
     ports = tuple(f":{port}" for port in range(20000, 22500))
-    judge = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).judge_address
+    judge = Rules(AccessSpec(deny_destinations=(*names, *networks, *ports))).match_address
     began = time.process_time()
     for _ in range(1000):
         judge("a.b.c.other.example", 443, "198.51.100.1")

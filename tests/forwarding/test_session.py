@@ -523,16 +523,16 @@ def test_an_answer_with_a_status_that_does_not_exist_is_502(status: bytes) -> No
     assert (talk.report.status, talk.report.reason) == (502, "http_protocol_error")
 
 
-def test_trace_does_not_go_to_a_parent_with_our_credentials() -> None:
+def test_trace_does_not_go_to_an_upstream_with_our_credentials() -> None:
     talk = Talk().client(b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
     talk.out += talk.session.opened(False, 0.0, None, b"Proxy-Authorization: Basic dTpw\r\n")
     assert talk.to_origin == b""
     assert talk.to_client.startswith(b"HTTP/1.1 405 ")
     assert b"\r\nAllow: GET" in talk.to_client
     assert talk.kinds[-2:] == ["LeaveOrigin", "CloseClient"]
-    open_parent = Talk().client(b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n")
-    open_parent.out += open_parent.session.opened(False, 0.0, None, b"")
-    assert open_parent.to_origin.startswith(b"TRACE http://a.example/ HTTP/1.1\r\n")
+    open_upstream = Talk().client(b"TRACE http://a.example/ HTTP/1.1\r\nHost: a\r\n\r\n")
+    open_upstream.out += open_upstream.session.opened(False, 0.0, None, b"")
+    assert open_upstream.to_origin.startswith(b"TRACE http://a.example/ HTTP/1.1\r\n")
 
 
 def test_requests_behind_one_that_is_refused_are_not_served() -> None:

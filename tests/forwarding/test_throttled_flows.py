@@ -17,10 +17,10 @@ class Turnstile:
         self.open_for = 0
         self.spent = 0
 
-    def share(self) -> int:
+    def available(self) -> int:
         return self.open_for
 
-    def spend(self, count: int) -> None:
+    def consume(self, count: int) -> None:
         self.open_for -= count
         self.spent += count
 

@@ -16,7 +16,7 @@ from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.kit.scripted_origins import Origin, answers, counted
-from tests.kit.upstreams import of_rig, parents
+from tests.kit.upstreams import of_rig, upstream_list
 
 SECRET = "s3cret-word"
 
@@ -52,10 +52,10 @@ def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str
                 read_answer(client)
             client.sendall(get(origin, "/wrong", fields[1]))
             read_answer(client)
-            rig.configure(upstreams=parents(of_rig(far)))
+            rig.configure(upstreams=upstream_list(of_rig(far)))
             client.sendall(get(origin, "/far", fields[0]))
             read_answer(client)
-            rig.configure(upstreams=parents(), access=AccessSpec(deny_destinations=("127.0.0.0/8",)))
+            rig.configure(upstreams=upstream_list(), access=AccessSpec(deny_destinations=("127.0.0.0/8",)))
             with connect(rig) as refused:
                 refused.sendall(get(origin, "/refused", fields[0]))
                 read_answer(refused)

@@ -1,4 +1,4 @@
-"""The client's side of the handshakes with parents, without sockets: whole, in pieces, and hostile."""
+"""The client's side of the handshakes with upstreams, without sockets: whole, in pieces, and hostile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.protocols.http.targets import parse_authority
-from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed
 from actors.forwarding.upstreams.http_connect import ConnectHandshake, credentials_field
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 
@@ -58,8 +58,8 @@ def run(handshake: Handshake, pieces: list[bytes]) -> tuple[bytes, bytes | None]
     return sent, None
 
 
-def failure(handshake: Handshake, answer: bytes) -> ParentFailed:
-    with pytest.raises(ParentFailed) as failed:
+def failure(handshake: Handshake, answer: bytes) -> UpstreamFailed:
+    with pytest.raises(UpstreamFailed) as failed:
         run(handshake, [answer])
     return failed.value
 
@@ -84,7 +84,7 @@ def test_a_part_of_a_good_answer_is_not_enough(make: Callable[[], Handshake], an
 
 @given(st.sampled_from([connect, socks4, socks5]), st.binary(min_size=1, max_size=400))
 def test_whatever_comes_is_a_step_or_a_failure(make: Callable[[], Handshake], answer: bytes) -> None:
-    with contextlib.suppress(ParentFailed):
+    with contextlib.suppress(UpstreamFailed):
         run(make(), [answer])
 
 
@@ -123,7 +123,7 @@ def test_socks5_without_credentials_offers_none_and_without_a_target_ends_with_t
 
 
 def test_socks4_has_no_ipv6() -> None:
-    with pytest.raises(ParentFailed) as failed:
+    with pytest.raises(UpstreamFailed) as failed:
         Socks4Handshake(V6, None)
     assert failed.value.blame is Blame.UNFIT
 
@@ -131,7 +131,7 @@ def test_socks4_has_no_ipv6() -> None:
 @pytest.mark.parametrize(
     ("make", "answer", "blame", "status", "kind"),
     [
-        (connect, b"HTTP/1.1 407 No\r\nContent-Length: 900\r\n\r\n", Blame.PARENT, 502, "proxy_configuration_error"),
+        (connect, b"HTTP/1.1 407 No\r\nContent-Length: 900\r\n\r\n", Blame.UPSTREAM, 502, "proxy_configuration_error"),
         (connect, b"HTTP/1.1 403 No\r\n\r\n", Blame.TARGET, 403, "http_request_denied"),
         (connect, b"HTTP/1.1 502 No\r\n\r\n", Blame.TARGET, 502, "destination_unavailable"),
         (connect, b"HTTP/1.1 504 No\r\n\r\n", Blame.TARGET, 504, "connection_timeout"),
@@ -144,21 +144,21 @@ def test_socks4_has_no_ipv6() -> None:
         ),
         (connect, b"HTTP/1.1 503 No\r\n\r\n", Blame.UNCLEAR, 503, "destination_unavailable"),
         (connect, b"HTTP/1.1 302 Go\r\nLocation: x\r\n\r\n", Blame.UNCLEAR, 502, "destination_unavailable"),
-        (connect, b"HTTP/1.1 101 Up\r\n\r\n", Blame.PARENT, 502, "http_protocol_error"),
-        (connect, b"HTTP/1.1 100 Go\r\n\r\n" * 20, Blame.PARENT, 502, "http_protocol_error"),
-        (connect, b"SSH-2.0-x\r\n\r\n", Blame.PARENT, 502, "http_protocol_error"),
-        (connect, b"HTTP/1.1 200 OK\nX: y\n\n", Blame.PARENT, 502, "http_protocol_error"),
-        (connect, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 20_000, Blame.PARENT, 502, "http_protocol_error"),
-        (connect, b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5_000 + b"\r\n", Blame.PARENT, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 101 Up\r\n\r\n", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 100 Go\r\n\r\n" * 20, Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"SSH-2.0-x\r\n\r\n", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 200 OK\nX: y\n\n", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 20_000, Blame.UPSTREAM, 502, "http_protocol_error"),
+        (connect, b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5_000 + b"\r\n", Blame.UPSTREAM, 502, "http_protocol_error"),
         (socks4, b"\0\x5b\0\0\0\0\0\0", Blame.UNCLEAR, 502, "destination_unavailable"),
-        (socks4, b"\0\x5d\0\0\0\0\0\0", Blame.PARENT, 502, "proxy_configuration_error"),
-        (socks4, b"\0\x01\0\0\0\0\0\0", Blame.PARENT, 502, "http_protocol_error"),
-        (socks4, b"\x04", Blame.PARENT, 502, "http_protocol_error"),
-        (socks5, b"\x05\xff", Blame.PARENT, 502, "proxy_configuration_error"),
-        (socks5, b"\x05\x01", Blame.PARENT, 502, "http_protocol_error"),
-        (socks5, b"H", Blame.PARENT, 502, "http_protocol_error"),
-        (socks5, b"\x05\x02\x01\x01", Blame.PARENT, 502, "proxy_configuration_error"),
-        (socks5, b"\x05\x02\x07\x00", Blame.PARENT, 502, "http_protocol_error"),
+        (socks4, b"\0\x5d\0\0\0\0\0\0", Blame.UPSTREAM, 502, "proxy_configuration_error"),
+        (socks4, b"\0\x01\0\0\0\0\0\0", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks4, b"\x04", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"\x05\xff", Blame.UPSTREAM, 502, "proxy_configuration_error"),
+        (socks5, b"\x05\x01", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"H", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"\x05\x02\x01\x01", Blame.UPSTREAM, 502, "proxy_configuration_error"),
+        (socks5, b"\x05\x02\x07\x00", Blame.UPSTREAM, 502, "http_protocol_error"),
         (socks5, b"\x05\0\x05\x01\0\x01\0", Blame.UNCLEAR, 502, "destination_unavailable"),
         (socks5, b"\x05\0\x05\x02\0\x01\0", Blame.TARGET, 403, "http_request_denied"),
         (socks5, b"\x05\0\x05\x03\0\x01\0", Blame.TARGET, 502, "destination_ip_unroutable"),
@@ -166,9 +166,9 @@ def test_socks4_has_no_ipv6() -> None:
         (socks5, b"\x05\0\x05\x05\0\x01\0", Blame.TARGET, 502, "connection_refused"),
         (socks5, b"\x05\0\x05\x06\0\x01\0", Blame.TARGET, 504, "connection_timeout"),
         (socks5, b"\x05\0\x05\x08\0\x01\0", Blame.UNFIT, 502, "proxy_configuration_error"),
-        (socks5, b"\x05\0\x05\x7f\0\x01\0", Blame.PARENT, 502, "http_protocol_error"),
-        (socks5, b"\x05\0\x05\0\0\x09\0", Blame.PARENT, 502, "http_protocol_error"),
-        (socks5, b"\x05\0\x05\0\x01\x01\0", Blame.PARENT, 502, "http_protocol_error"),
+        (socks5, b"\x05\0\x05\x7f\0\x01\0", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"\x05\0\x05\0\0\x09\0", Blame.UPSTREAM, 502, "http_protocol_error"),
+        (socks5, b"\x05\0\x05\0\x01\x01\0", Blame.UPSTREAM, 502, "http_protocol_error"),
     ],
 )
 def test_a_no_has_one_meaning(

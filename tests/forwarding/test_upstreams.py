@@ -1,4 +1,4 @@
-"""A real forwarding actor that reaches its targets through parents."""
+"""A real forwarding actor that reaches its targets through upstreams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.forwarding.harness import Rig
 from tests.forwarding.http_client import connect, get, read_answer, tunnel
 from tests.kit.certificates import make_pair
 from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_all, read_head
-from tests.kit.upstreams import closed_port, of_rig, parent, parents
+from tests.kit.upstreams import closed_port, of_rig, upstream_entry, upstream_list
 
 PROTOCOLS = ("http", "https", "socks4", "socks5")
 PASSWORD = "s3cret"
@@ -52,19 +52,19 @@ def child() -> Iterator[Rig]:
 
 
 def states(rig: Rig) -> dict[str, UpstreamState]:
-    return {state.name: state for state in rig.ask(QueryUpstreams()).parents}
+    return {state.name: state for state in rig.ask(QueryUpstreams()).states}
 
 
 @pytest.fixture(params=PROTOCOLS)
 def through(request: pytest.FixtureRequest, own: dict[str, Rig], child: Rig, pair: tuple[str, str]) -> Rig:
-    """The parent; `child` goes through it."""
+    """The upstream; `child` goes through it."""
     rig = own[request.param]
     more = {"ca_file": pair[0]} if request.param == "https" else {}
-    child.configure(upstreams=parents(of_rig(rig, username="up", password=PASSWORD, **more)))
+    child.configure(upstreams=upstream_list(of_rig(rig, username="up", password=PASSWORD, **more)))
     return rig
 
 
-def test_requests_reach_their_origin_through_the_parent(child: Rig, through: Rig) -> None:
+def test_requests_reach_their_origin_through_the_upstream(child: Rig, through: Rig) -> None:
     with Origin(answers(*[counted(b"one")] * 3)) as origin, connect(child) as client:
         for _ in range(3):
             client.sendall(get(origin))
@@ -74,7 +74,7 @@ def test_requests_reach_their_origin_through_the_parent(child: Rig, through: Rig
     assert through.record(target_url=target)["user"] == "up"
 
 
-def test_tunnels_pass_both_ways_and_half_close_through_the_parent(child: Rig, through: Rig) -> None:
+def test_tunnels_pass_both_ways_and_half_close_through_the_upstream(child: Rig, through: Rig) -> None:
     with Origin(echoes) as origin, tunnel(child, origin) as client:
         authority = origin.authority
         client.sendall(b"x" * 300_000)
@@ -98,16 +98,16 @@ def test_what_the_target_says_first_comes_behind_the_handshake(child: Rig, throu
                 assert client.recv(100) == b"220 hello"
 
 
-def test_names_are_resolved_by_the_parent(child: Rig, through: Rig) -> None:
+def test_names_are_resolved_by_the_upstream(child: Rig, through: Rig) -> None:
     with connect(child) as client:
         client.sendall(b"CONNECT nowhere.invalid:443 HTTP/1.1\r\nHost: nowhere.invalid:443\r\n\r\n")
         assert read_head(client).split(b" ")[1] in (b"502", b"504")
     assert through.record(target_url="nowhere.invalid:443")["reason"] == "dns_error"
 
 
-def test_the_next_parent_takes_over_from_one_that_refuses_and_the_dead_one_is_known(own: dict[str, Rig]) -> None:
-    dead, good = parent(closed_port()), of_rig(own["http"], username="up", password=PASSWORD)
-    with Rig(upstreams=parents(dead, good)) as rig, Origin(answers(*[counted(b"one")] * 2)) as origin:
+def test_the_next_upstream_takes_over_from_one_that_refuses_and_the_dead_one_is_known(own: dict[str, Rig]) -> None:
+    dead, good = upstream_entry(closed_port()), of_rig(own["http"], username="up", password=PASSWORD)
+    with Rig(upstreams=upstream_list(dead, good)) as rig, Origin(answers(*[counted(b"one")] * 2)) as origin:
         for _ in range(2):
             with connect(rig) as client:
                 client.sendall(get(origin))

@@ -171,9 +171,9 @@ def test_an_account_of_a_quota_is_awaited_until_the_collector_has_answered(world
     world.collector.down = True
     one.configure(ADA)
     world.pass_time(3)
-    assert not one.teller.knows_all
+    assert not one.teller.has_totals
     world.collector.down = False
     world.pass_time(1.5)
-    assert one.teller.knows_all
+    assert one.teller.has_totals
     one.configure(ADA, AccountSpec("acc_2", "bob", None))
-    assert one.teller.knows_all
+    assert one.teller.has_totals

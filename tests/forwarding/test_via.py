@@ -12,7 +12,7 @@ from tests.forwarding.conversation import GET, OK, Talk, exchange
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.kit.scripted_origins import Origin, Script, counted, read_head
-from tests.kit.upstreams import of_rig, parent, parents
+from tests.kit.upstreams import of_rig, upstream_entry, upstream_list
 
 OTHERS = b"Via: 1.0 before, 1.1 other (c)\r\n"
 BEYOND = b"GET http://target.example/ HTTP/1.1\r\nHost: target.example\r\n\r\n"
@@ -120,7 +120,7 @@ def test_a_change_holds_for_the_next_request_of_an_open_connection() -> None:
 def test_a_connect_to_an_upstream_has_the_entry_or_none(via: str, sent: list[bytes]) -> None:
     seen: list[bytes] = []
     with Origin(tells_heads(seen)) as upstream, Rig(via=via) as rig, connect(rig) as client:
-        rig.configure(upstreams=parents(parent(upstream.port)))
+        rig.configure(upstreams=upstream_list(upstream_entry(upstream.port)))
         client.sendall(b"CONNECT target.example:443 HTTP/1.1\r\nHost: target.example:443\r\n\r\n")
         assert read_head(client).startswith(b"HTTP/1.1 200 ")
         assert via_of(seen[0]) == sent
@@ -129,8 +129,8 @@ def test_a_connect_to_an_upstream_has_the_entry_or_none(via: str, sent: list[byt
 @pytest.mark.parametrize("other", ["pseudonym", "on"])
 def test_a_circle_with_a_silent_proxy_is_found_by_the_other(other: str) -> None:
     with Rig(id="px-one", via="off") as one, Rig(id="px-two", via=other) as two:
-        one.configure(upstreams=parents(of_rig(two)))
-        two.configure(upstreams=parents(of_rig(one)))
+        one.configure(upstreams=upstream_list(of_rig(two)))
+        two.configure(upstreams=upstream_list(of_rig(one)))
         with connect(one) as client:
             client.sendall(BEYOND)
             assert b"error=proxy_loop_detected" in read_answer(client)[0]
@@ -138,8 +138,8 @@ def test_a_circle_with_a_silent_proxy_is_found_by_the_other(other: str) -> None:
 
 def test_a_circle_of_silent_proxies_ends_with_the_limit_of_connections() -> None:
     with Rig(id="px-one", via="off", max_connections=8) as one, Rig(id="px-two", via="off", max_connections=8) as two:
-        one.configure(upstreams=parents(of_rig(two)))
-        two.configure(upstreams=parents(of_rig(one)))
+        one.configure(upstreams=upstream_list(of_rig(two)))
+        two.configure(upstreams=upstream_list(of_rig(one)))
         with connect(one) as client:
             client.sendall(BEYOND)
             head = read_answer(client)[0]

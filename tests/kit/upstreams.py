@@ -1,4 +1,4 @@
-"""Parents for tests: specs of our own proxies and of hostile scripts."""
+"""Upstreams for tests: specs of our own proxies and of hostile scripts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from actors.bus.messages.upstreams import UpstreamSpec, UpstreamsSpec
 from tests.forwarding.harness import Rig
 
 
-def parent(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:
-    """A parent on loopback."""
+def upstream_entry(port: int, protocol: str = "http", **changes: Any) -> UpstreamSpec:
+    """An upstream on loopback."""
     return UpstreamSpec(f"{protocol}-{port}", protocol, "127.0.0.1", port, **changes)
 
 
-def parents(*given: UpstreamSpec, policy: str = "failover", **changes: Any) -> UpstreamsSpec:
-    """These parents, without checks unless asked for."""
+def upstream_list(*given: UpstreamSpec, policy: str = "failover", **changes: Any) -> UpstreamsSpec:
+    """These upstreams, without checks unless asked for."""
     return UpstreamsSpec(given, policy, **{"check_enabled": False, **changes})
 
 
 def of_rig(rig: Rig, **changes: Any) -> UpstreamSpec:
-    """One of our own proxies as a parent."""
-    return parent(rig.port, rig.spec.protocol, **changes)
+    """One of our own proxies as an upstream."""
+    return upstream_entry(rig.port, rig.spec.protocol, **changes)
 
 
 def closed_port() -> int:

@@ -130,7 +130,7 @@ class Connection:
 
     `state` is `announcing`, `idle`, `authorizing`, `connecting`, `active`, `closing`,
     `tunnel` or `datagrams`; rates are bytes per second.
-    `parent` is the name of the parent proxy that it goes through, empty without one.
+    `parent` is the name of the upstream proxy that it goes through, empty without one.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Parent proxies: what they should be, and how they are."""
+"""Upstream proxies: their configuration and their state."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from actors.bus.codec import message
 
 @message
 class UpstreamSpec:
-    """One parent proxy. A value, not a message by itself.
+    """One upstream proxy. A value, not a message by itself.
 
     `name` is what people see of it, `protocol` as of a proxy. `username` None: it wants no credentials. `verify`,
-    `ca_file` and `server_name` are for `https` parents; `proxy_protocol` is `v1`, `v2` or None. `weight` is 1 to 100.
+    `ca_file` and `server_name` are for `https` upstreams; `proxy_protocol` is `v1`, `v2` or None. `weight` is 1 to 100.
     """
 
     name: str
@@ -30,13 +30,13 @@ class UpstreamSpec:
 
 @message
 class UpstreamsSpec:
-    """The parents of a proxy and how one is chosen. A value, not a message by itself.
+    """The upstreams of a proxy and how one is chosen. A value, not a message by itself.
 
-    `policy` is `failover`, `round_robin`, `least_connections` or `sticky`. Without `parents` targets are connected to
-    directly. `check_timeout` is for reaching a parent, also where traffic does it.
+    `policy` is `failover`, `round_robin`, `least_connections` or `sticky`. Without `entries` targets are connected to
+    directly. `check_timeout` is for reaching an upstream, also where traffic does it.
     """
 
-    parents: tuple[UpstreamSpec, ...] = ()
+    entries: tuple[UpstreamSpec, ...] = ()
     policy: str = "failover"
     check_enabled: bool = True
     check_interval: float = 30.0
@@ -45,12 +45,12 @@ class UpstreamsSpec:
 
 @message
 class QueryUpstreams:
-    """API → forwarding actor: how are the parents? Answered by `Upstreams`."""
+    """API → forwarding actor: the state of the upstreams? Answered by `Upstreams`."""
 
 
 @message
 class UpstreamState:
-    """How one parent is. A value, not a message by itself.
+    """The state of one upstream. A value, not a message by itself.
 
     `state` is `up`, `down` or `unknown` (nothing was heard of it yet), since `since`. `connections` and `active` count
     uses by clients, `failures` failed attempts and checks; bytes are of uses that are over. `latency` is the
@@ -71,6 +71,6 @@ class UpstreamState:
 
 @message
 class Upstreams:
-    """Forwarding actor → API: the parents in their order."""
+    """Forwarding actor → API: the upstreams in their order."""
 
-    parents: tuple[UpstreamState, ...]
+    states: tuple[UpstreamState, ...]

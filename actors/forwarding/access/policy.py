@@ -1,7 +1,7 @@
-"""Guard and access rules together: the one decision about a target, for whoever connects and whoever asks.
+"""Egress guard and access rules together: the one decision about a client or a target, for connections and `explain`.
 
-The guard is judged first, since nothing excepts what it forbids here; then the rules. In report mode a rule refuses
-nothing, and what it would have refused is told in `Decision.reason` behind `reported:`.
+The guard comes first, since rules can't except what it forbids; then the rules. In report mode a rule refuses nothing,
+and `Decision.reason` has what it would have refused behind `reported:`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from actors.net.egress_guard import LOOPBACK, is_localhost
 
 
 class Decision(NamedTuple):
-    """One decision. `failure` None lets it through; `reason` is the word for the record, empty when nothing speaks
-    against it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
+    """One decision. `failure` None allows it; `reason` is that of the record, empty when nothing denies
+    it; `rule` names the entry or the guard's sentence; `stage` is `client`, `name`, `address` or
     `egress_guard`.
     """
 
@@ -27,12 +27,12 @@ class Decision(NamedTuple):
     stage: str
 
 
-_CLIENT_PASSES = Decision(None, "", "", "client")
-_ADDRESS_PASSES = Decision(None, "", "", "address")
+_CLIENT_ALLOWED = Decision(None, "", "", "client")
+_ADDRESS_ALLOWED = Decision(None, "", "", "address")
 
 
 def without_address(name: str) -> str:
-    """What the guard's refusal is called for those who asked for a name: its addresses are not theirs to know."""
+    """The guard's refusal for a target that was given by name: its addresses are not disclosed."""
     return f"{name} has no address that this proxy may connect to"
 
 
@@ -44,7 +44,7 @@ class AddressGuard(Protocol):
 
 
 class AccessPolicy:
-    """Judges by one guard and one set of rules. Pure: it looks nothing up and connects to nothing."""
+    """Decides by one guard and one set of rules. Pure: it resolves nothing and connects to nothing."""
 
     def __init__(self, guard: AddressGuard, rules: Rules) -> None:
         self._guard = guard
@@ -56,37 +56,38 @@ class AccessPolicy:
         return "report" if self._rules.report else "enforce"
 
     def client(self, client_ip: str) -> Decision:
-        """May this client come? Judged when it is accepted."""
-        if not self._rules.judges_clients:
-            return _CLIENT_PASSES
-        return self._by_rules(self._rules.judge_client(client_ip), "client")
+        """Whether this client may use the proxy."""
+        if not self._rules.has_client_rules:
+            return _CLIENT_ALLOWED
+        return self._by_rules(self._rules.match_client(client_ip), "client")
 
     def name(self, target: Authority) -> Decision | None:
-        """A no before the name is resolved; None when its addresses are to be judged."""
-        if not self._rules.judges_destinations:
+        """The refusal of a name before it is resolved; None when its addresses decide."""
+        if not self._rules.has_destination_rules:
             return None
-        verdict = self._rules.judge_name(target.host, target.port)
+        verdict = self._rules.match_name(target.host, target.port)
         if verdict is None or not verdict.denied or self._rules.report:
             return None
         return self._by_rules(verdict, "name")
 
     def address(self, target: Authority, address: str) -> Decision:
-        """May `target` be connected to at `address`?"""
+        """Whether `target` may be connected to at `address`."""
         sentence = self._guard.judge(address, target.port, target.host)
         if sentence is not None:
             failure = failures.prohibited(sentence if target.literal else without_address(target.host))
             return Decision(failure, failure.reason, sentence, "egress_guard")
-        if not self._rules.judges_destinations:
-            return _ADDRESS_PASSES
-        return self._by_rules(self._rules.judge_address(target.host, target.port, address), "address")
+        if not self._rules.has_destination_rules:
+            return _ADDRESS_ALLOWED
+        return self._by_rules(self._rules.match_address(target.host, target.port, address), "address")
 
     def unresolved(self, target: Authority) -> Decision:
-        """May a parent proxy be asked for `target`? The addresses of a name are the parent's to find and to guard."""
+        """May an upstream proxy be asked for `target`? The addresses of a name are the upstream's to find and to
+        guard."""
         if target.literal:
             return self.address(target, target.host)
         if is_localhost(target.host):
             return self.address(target, LOOPBACK)
-        return self._by_rules(self._rules.judge_unresolved(target.host, target.port), "name")
+        return self._by_rules(self._rules.match_unresolved(target.host, target.port), "name")
 
     def _by_rules(self, verdict: RuleMatch, stage: str) -> Decision:
         if not verdict.denied:

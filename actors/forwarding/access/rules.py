@@ -1,12 +1,12 @@
-"""Access rules, compiled: may this client come, may this target be connected to?
+"""Access rules, compiled: which clients may use the proxy, and which targets may be connected to.
 
-Deny wins over allow, and where there is an allow list everything that isn't in it is denied. A destination is judged
-twice: by its name before it is resolved (`judge_name`), which spares the resolver what is denied in any case, and with
-each address that it resolved to (`judge_address`). An IPv6 address that carries an IPv4 one is denied where the inner
+Deny wins over allow, and where there is an allow list everything that isn't in it is denied. A destination is matched
+twice: by its name before it is resolved (`match_name`), which spares the resolver what is denied in any case, and with
+each address that it resolved to (`match_address`). An IPv6 address that carries an IPv4 one is denied where the inner
 one is, and is allowed only as what it is; a mapped one *is* the IPv4 address, since that is where the kernel connects.
 
 Of several entries of a list that match, one that matches by name is named before a network, and else the first.
-Whatever the number of entries, judging is a few dictionary look-ups: one for each label of the name, and one for each
+Whatever the number of entries, matching is a few dictionary look-ups: one for each label of the name, and one for each
 prefix length that occurs.
 """
 
@@ -30,20 +30,20 @@ DESTINATION_NOT_ALLOWED: Final = "destination_not_allowed"
 REASONS: Final = (CLIENT_DENIED, CLIENT_NOT_ALLOWED, DESTINATION_DENIED, DESTINATION_NOT_ALLOWED)
 
 REPORTED: Final = "reported:"
-"""What stands before a reason in a record when rules are only reported: it went through."""
+"""Prefix of a reason in records in report mode: the connection was allowed."""
 
 Address = IPv4Address | IPv6Address
 
 
 class RuleMatch(NamedTuple):
-    """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is what decided, empty when nothing speaks."""
+    """`reason` is one of `REASONS`, or empty when it is allowed; `rule` is the deciding entry, empty without one."""
 
     reason: str
     rule: str
 
     @property
     def denied(self) -> bool:
-        """Is it a no?"""
+        """Whether it is denied."""
         return bool(self.reason)
 
 
@@ -134,12 +134,12 @@ class EntryList:
         networks = self._networks[address.version]
         return _least(found.first(port) for found in networks.find(int(address)))
 
-    def told(self, index: int) -> str:
-        """How an entry is named: its field and itself."""
+    def entry(self, index: int) -> str:
+        """The name of an entry: its field, its index and itself."""
         return f"access.{self._name}[{index}] {self._written[index]}"
 
-    def told_none(self) -> str:
-        """How it is said that no entry matches."""
+    def no_match(self) -> str:
+        """The rule of a denial because no entry matches."""
         return f"access.{self._name}: no entry matches"
 
     def _find(self, name: str) -> Iterator[_ByPort]:
@@ -166,49 +166,49 @@ class Rules:
         self._deny_clients = _clients("deny_clients", spec.deny_clients)
         self._allow = _destinations("allow_destinations", spec.allow_destinations)
         self._deny = _destinations("deny_destinations", spec.deny_destinations)
-        self.judges_clients = bool(self._allow_clients or self._deny_clients)
-        self.judges_destinations = bool(self._allow or self._deny)
+        self.has_client_rules = bool(self._allow_clients or self._deny_clients)
+        self.has_destination_rules = bool(self._allow or self._deny)
 
-    def judge_client(self, client_ip: str) -> RuleMatch:
-        """May this address use the proxy?"""
-        if not self.judges_clients:
+    def match_client(self, client_ip: str) -> RuleMatch:
+        """Whether this address may use the proxy."""
+        if not self.has_client_rules:
             return ALLOWED
         address = plain(client_ip)
         denied = self._deny_clients.by_address(address, 1)
         if denied is not None:
-            return RuleMatch(CLIENT_DENIED, self._deny_clients.told(denied))
+            return RuleMatch(CLIENT_DENIED, self._deny_clients.entry(denied))
         if not self._allow_clients:
             return ALLOWED
         allowed = self._allow_clients.by_address(address, 1)
         if allowed is None:
-            return RuleMatch(CLIENT_NOT_ALLOWED, self._allow_clients.told_none())
-        return RuleMatch("", self._allow_clients.told(allowed))
+            return RuleMatch(CLIENT_NOT_ALLOWED, self._allow_clients.no_match())
+        return RuleMatch("", self._allow_clients.entry(allowed))
 
-    def judge_name(self, host: str, port: int) -> RuleMatch | None:
-        """What holds whatever `host` resolves to; None when the addresses decide."""
-        if not self.judges_destinations:
+    def match_name(self, host: str, port: int) -> RuleMatch | None:
+        """The match whatever `host` resolves to; None when the addresses decide."""
+        if not self.has_destination_rules:
             return ALLOWED
         name = _plain(host)
         denied = self._deny.by_name(name, port)
         if denied is not None:
-            return RuleMatch(DESTINATION_DENIED, self._deny.told(denied))
+            return RuleMatch(DESTINATION_DENIED, self._deny.entry(denied))
         if self._allow and not self._allow.has_networks and self._allow.by_name(name, port) is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
         return None
 
-    def judge_unresolved(self, host: str, port: int) -> RuleMatch:
-        """May `host` be asked for, when its addresses will not be known here? Only entries with names can say yes."""
-        by_name = self.judge_name(host, port)
+    def match_unresolved(self, host: str, port: int) -> RuleMatch:
+        """Whether `host` may be requested of an upstream, which resolves it: only entries with names can allow it."""
+        by_name = self.match_name(host, port)
         if by_name is not None or not self._allow:
             return by_name or ALLOWED
         allowed = self._allow.by_name(_plain(host), port)
         if allowed is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
-        return RuleMatch("", self._allow.told(allowed))
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
+        return RuleMatch("", self._allow.entry(allowed))
 
-    def judge_address(self, host: str, port: int, address_text: str) -> RuleMatch:
-        """May `host`, asked for by that name, be connected to at this address? `judge_name` is part of it."""
-        by_name = self.judge_name(host, port)
+    def match_address(self, host: str, port: int, address_text: str) -> RuleMatch:
+        """Whether `host` may be connected to at this address; includes `match_name`."""
+        by_name = self.match_name(host, port)
         if by_name is not None:
             return by_name
         name, address = _plain(host), plain(address_text)
@@ -216,15 +216,15 @@ class Rules:
         faces = (address,) if inner is None else (address, inner)
         denied = _least(self._deny.by_address(face, port) for face in faces)
         if denied is not None:
-            return RuleMatch(DESTINATION_DENIED, self._deny.told(denied))
+            return RuleMatch(DESTINATION_DENIED, self._deny.entry(denied))
         if not self._allow:
             return ALLOWED
         allowed = self._allow.by_name(name, port)
         if allowed is None:
             allowed = self._allow.by_address(address, port)
         if allowed is None:
-            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.told_none())
-        return RuleMatch("", self._allow.told(allowed))
+            return RuleMatch(DESTINATION_NOT_ALLOWED, self._allow.no_match())
+        return RuleMatch("", self._allow.entry(allowed))
 
 
 def _clients(name: str, written: tuple[str, ...]) -> EntryList:

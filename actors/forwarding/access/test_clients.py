@@ -1,4 +1,4 @@
-"""Tests that the API makes of a proxy: each comes as a client with credentials of its own, good once."""
+"""Tests of a proxy by the API: each connects as a client with credentials of its own that are valid once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ TESTERS_MAX = 64
 class Tester:
     """One test. `request_id` is the id that its record gets; empty for one of its own."""
 
-    __slots__ = ("detail", "parent", "reason", "request_id", "until", "user")
+    __slots__ = ("detail", "reason", "request_id", "until", "upstream", "user")
 
     def __init__(self, user: str, request_id: str, until: float) -> None:
         self.user = user
         self.request_id = request_id
         self.until = until
-        self.parent = ""
+        self.upstream = ""
         """The upstream that it went through."""
         self.reason = ""
         self.detail = ""
-        """Why it was refused or failed, as its access record says."""
+        """Why it was refused or failed, as in its access record."""
 
     def __repr__(self) -> str:
         return f"<Tester {self.user}>"
 
 
 class Testers:
-    """Those who are awaited, and the last ones that came."""
+    """The tests that are expected, and the last ones that came."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -37,7 +37,8 @@ class Testers:
         self._known: dict[str, Tester] = {}
 
     def admit(self, user: str, token: str, request_id: str, ttl: float) -> None:
-        """Take these credentials once within `ttl` seconds; the token is empty where the protocol has no passwords."""
+        """Accept these credentials once within `ttl` seconds; the token is empty where the protocol has no
+        passwords."""
         tester, key = Tester(user, request_id, self._loop.now + ttl), (user, token.encode())
         keep(self._awaited, key, tester, TESTERS_MAX)
         keep(self._known, user, tester, TESTERS_MAX)
@@ -49,17 +50,17 @@ class Testers:
         self._loop.call_later(ttl, forget)
 
     def take(self, user: str | None, password: bytes | None) -> Tester | None:
-        """The one who has these credentials, which are good no more after that."""
+        """The test with these credentials, which are invalid from now on; None without one."""
         if user is None or not self._awaited:
             return None
         tester = self._awaited.pop((user, password or b""), None)
         return tester if tester is not None and tester.until > self._loop.now else None
 
     def report_of(self, user: str) -> ReportOfTest:
-        """How the test with this user ended, as far as is known."""
+        """The result of the test with this user, as far as known."""
         tester = self._known.get(user)
-        return ReportOfTest() if tester is None else ReportOfTest(tester.parent or None, tester.reason, tester.detail)
+        return ReportOfTest() if tester is None else ReportOfTest(tester.upstream or None, tester.reason, tester.detail)
 
     def __len__(self) -> int:
-        """How many are awaited."""
+        """Tests that are expected."""
         return len(self._awaited)

@@ -1,8 +1,8 @@
 """A connection that comes in: what SOCKS calls BIND (RFC 1928 section 6).
 
-Listens at an address of this machine for one connection from a named peer. Who connects and isn't the named one is
-closed, and the waiting goes on; with the unspecified address as the name anybody may come whom the egress guard lets
-pass. The deadline is the caller's: it calls `cancel`.
+Listens at an address of this machine for one connection from a named peer. Connections of other peers are closed, and
+it keeps listening; with the unspecified address any peer is accepted that the egress guard allows. The deadline is the
+caller's, who calls `cancel`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _ACCEPTED_AT_ONCE = 16
 
 
 class BindListener:
-    """One wait for one peer. `came_in` is called once, later, unless the wait is cancelled before.
+    """Waits for one peer. `came_in` is called once, later, unless it is cancelled before; its socket is watched
+    (`EDGE`).
 
-    `control` is the proxy's address of the client's connection. The connected socket is given over watched (`EDGE`).
+    `control` is the proxy's address of the client's connection.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class BindListener:
         self.resolving = dialer.look_up(peer, self._looked_up, asker)
 
     def cancel(self) -> None:
-        """Give up; `came_in` is not called any more."""
+        """Stop listening, without calling `came_in`."""
         self._came_in = None
         self._close()
 
@@ -123,7 +124,7 @@ class BindListener:
             self._judge_peer(sock, endpoint_of(address))
 
     def _judge_peer(self, sock: socket.socket, peer: Endpoint) -> None:
-        """The right one ends the wait; any other is closed."""
+        """Accept the named peer, and close the connection of any other."""
         right = peer[0] in self._expected if self._expected is not None else self._verdict(peer[0]) is None
         if not right:
             sock.close()

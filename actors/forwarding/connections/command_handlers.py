@@ -15,7 +15,6 @@ from actors.forwarding.protocols.commands import (
     LeaveOrigin,
     Listen,
     Open,
-    ParentRefused,
     RelayDatagrams,
     RelayToClient,
     RelayToOrigin,
@@ -23,6 +22,7 @@ from actors.forwarding.protocols.commands import (
     ToClient,
     ToOrigin,
     Tunnel,
+    UpstreamRefused,
 )
 from actors.forwarding.reporting import trace
 
@@ -77,11 +77,11 @@ def _relay_datagrams(client: ClientConnection, command: RelayDatagrams) -> None:
 
 
 def _report(client: ClientConnection, command: Report) -> None:
-    parent = client.request.parent
-    if parent is not None:
-        from actors.forwarding.connections.upstream_handlers import reported  # only proxies with parents pay for it
+    upstream = client.request.upstream
+    if upstream is not None:
+        from actors.forwarding.connections.upstream_handlers import reported  # only proxies with upstreams pay for it
 
-        reported(client, parent, command)
+        reported(client, upstream, command)
     if client.context.debug:
         trace.note_report(client.id, command, client.request.target)
     client.context.stats.exchange_ended(_completed(client, command), client.client_ip)
@@ -90,17 +90,19 @@ def _report(client: ClientConnection, command: Report) -> None:
         client.meter.exchange_over()
 
 
-def _parent_refused(client: ClientConnection, _command: ParentRefused) -> None:
-    from actors.forwarding.connections.upstream_handlers import parent_refused  # only proxies with parents pay for it
+def _upstream_refused(client: ClientConnection, _command: UpstreamRefused) -> None:
+    from actors.forwarding.connections.upstream_handlers import (
+        upstream_refused,  # only proxies with upstreams pay for it
+    )
 
-    parent_refused(client)
+    upstream_refused(client)
 
 
 def _completed(client: ClientConnection, report: Report) -> Report:
     """With the upstream, the id of a test, and, where it has no other reason, the one of a rule in report mode."""
     request = client.request
-    if request.parent is not None:
-        report = report._replace(parent=request.parent.name)
+    if request.upstream is not None:
+        report = report._replace(upstream=request.upstream.name)
     if request.tester is not None:
         request.tester.reason, request.tester.detail = report.reason, report.detail
         report = report._replace(request_id=request.tester.request_id)
@@ -120,7 +122,7 @@ HANDLERS: Handlers = {
     ToOrigin: _to_origin,
     Authorize: authorize,
     Open: open_origin,
-    ParentRefused: _parent_refused,
+    UpstreamRefused: _upstream_refused,
     Listen: listen,
     Associate: associate,
     LeaveOrigin: _leave_origin,

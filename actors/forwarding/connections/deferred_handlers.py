@@ -1,7 +1,7 @@
-"""The commands that are questions: who is it, a connection to there, one from there, a socket for datagrams.
+"""Handlers of commands whose outcome may come later: authenticate, connect, accept a connection, relay datagrams.
 
-What cannot be answered at once is answered when it is known: the commands that the session gives for the answer are
-performed then. What can be is answered by the return value, so that nothing comes between question and answer.
+An outcome that is known at once is reported to the session in the same call, and the commands that follow are returned,
+so that nothing comes in between. A later one is reported when it is known, and the commands are executed then.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from actors.net.socks_wire import Endpoint, endpoint_of
 
 
 class Check:
-    """A check of credentials that is under way. It holds the client no longer than the client waits for it."""
+    """A check of credentials that is under way. It references the client only while the client waits for it."""
 
-    __slots__ = ("_asking", "_client", "client_ip", "commands")
+    __slots__ = ("_client", "_immediate", "client_ip", "commands")
 
     def __init__(self, client: ClientConnection) -> None:
         self._client: ClientConnection | None = client
-        self._asking = True
+        self._immediate = True
         self.client_ip = client.client_ip
         self.commands: list[Command] | None = None
-        """What follows, when the result was there at once."""
+        """The commands that follow from a result that was known at once."""
 
     @property
     def waits(self) -> bool:
-        """See `asker.Requester`."""
+        """See `Requester`."""
         client = self._client
         return client is not None and client.pending_auth is self and client.waits
 
     def __call__(self, user: str | None) -> None:
         """The result: the user, or None for no."""
         client = self._end()
-        # A result that comes too late must not be taken for that of a later request.
+        # A late result must not count for a later request.
         if client is None or client.closed or not client.session.authorizing:
             return
-        if self._asking:
+        if self._immediate:
             self.commands = _checked(client, user)
         else:
             _checked_late(client, user)
 
     def gone(self) -> None:
-        """Nothing was checked, since the client did not wait any more when its turn came."""
+        """End the connection: nothing was checked, since the client no longer waited at its turn."""
         client = self._end()
         if client is not None:
             client.end("connection_terminated")
 
-    def asked(self) -> None:
-        """From now on the result is late, and what follows from it is performed."""
-        self._asking = False
+    def defer(self) -> None:
+        """Execute what follows from the result when it comes, instead of returning it."""
+        self._immediate = False
 
     def cancel(self) -> None:
-        """The client has gone."""
+        """Ignore the result: the client has gone."""
         self._client = None
 
     def _end(self) -> ClientConnection | None:
@@ -85,18 +85,18 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     if tester is not None:
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
-        credentials.check(_account(client, command.user), command.password, check, check, check.gone)
+        credentials.check(_strip_session_word(client, command.user), command.password, check, check, check.gone)
     else:
-        _account(client, command.user)
+        _strip_session_word(client, command.user)
         check("")
-    check.asked()
+    check.defer()
     return check.commands
 
 
 def _checked(client: ClientConnection, user: str | None) -> list[Command]:
     context = client.context
     if user is None and not context.policy.session.wants_credentials:
-        user = ""  # nobody has to be known here, or not any more
+        user = ""  # no credentials are wanted here, or not any more
     if context.debug:
         trace.note(
             client.id,
@@ -115,8 +115,8 @@ def _checked_late(client: ClientConnection, user: str | None) -> None:
     client.pump()
 
 
-def _account(client: ClientConnection, user: str | None) -> str | None:
-    """The account in a user name; a session word in it chooses among upstreams."""
+def _strip_session_word(client: ClientConnection, user: str | None) -> str | None:
+    """The user name without its session word, which is kept to choose an upstream."""
     context = client.context
     if (
         user is None
@@ -130,24 +130,24 @@ def _account(client: ClientConnection, user: str | None) -> str | None:
 
 
 def open_origin(client: ClientConnection, command: Open) -> list[Command] | None:
-    """A connection from the pool at once, else one that is made."""
+    """Take a connection from the pool, or begin to make one."""
     request, context = client.request, client.context
     target = request.target = command.target
-    request.parent = None  # the one that was tried before, if it is sent again
+    request.upstream = None  # the one that was tried before, if it is sent again
     refused = _refused(client)
     if refused is not None:
         return refused
     if client.bound is not None:
         bound = client.bound.take(request.served, command.forward)
         if bound is not None:
-            return _go_on_with(client, bound)
+            return _reuse_bound(client, bound)
         command = command._replace(fresh=True)
     if context.upstreams is not None:
         from actors.forwarding.connections.upstream_handlers import (
-            open_through_parent,  # only proxies with parents pay for it
+            open_through_upstream,  # only proxies with upstreams pay for it
         )
 
-        return open_through_parent(client, command)
+        return open_through_upstream(client, command)
     origin = None if command.fresh else context.pool.acquire((target.host, target.port))
     if origin is not None:
         client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
@@ -161,25 +161,25 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
     return None
 
 
-def _go_on_with(client: ClientConnection, origin: OriginConnection) -> list[Command]:
-    """The client's own connection, once more. No other may take its place, so it isn't `reused` to the session."""
-    client.request.parent = origin.parent
-    if origin.parent is not None:
-        origin.parent.taken()
+def _reuse_bound(client: ClientConnection, origin: OriginConnection) -> list[Command]:
+    """Use the client's own connection again. No other may replace it, so it isn't `reused` to the session."""
+    client.request.upstream = origin.upstream
+    if origin.upstream is not None:
+        origin.upstream.acquire()
     client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
     client.attach_origin(origin)
     return client.session.opened(False, client.loop.now, None, origin.hop)
 
 
 def _refused(client: ClientConnection) -> list[Command] | None:
-    """What follows when rules, limits or the account don't let the request go on; else None, and it is counted."""
+    """The commands that follow when rules, credentials or limits refuse the request; None when it is admitted."""
     if client.access is not client.context.policy.access:
-        unwanted = _unwanted(client)
-        if unwanted is not None:
-            return client.session.failed(unwanted, client.loop.now)
+        denied = _denied_now(client)
+        if denied is not None:
+            return client.session.failed(denied, client.loop.now)
     request = client.request
     if not request.admitted:
-        if not _still_good(client, request):
+        if not _credentials_unchanged(client, request):
             return client.session.failed(failures.CREDENTIALS_WANTED, client.loop.now)
         request.admitted = True
     meter = client.meter
@@ -193,22 +193,21 @@ def _refused(client: ClientConnection) -> list[Command] | None:
     return None if failure is None else client.session.failed(failure, client.loop.now)
 
 
-def _unwanted(client: ClientConnection) -> Failure | None:
-    """What the rules have against the client, that have changed since it was let in."""
-    judge = client.context.policy.access
-    assert judge is not None
-    judgement = judge.client(client.client_ip)
-    client.report_only_reason = judgement.reason
-    if judgement.failure is None:
-        client.access = judge
-    return judgement.failure
+def _denied_now(client: ClientConnection) -> Failure | None:
+    """Why the rules deny the client, now that they have changed since it was accepted."""
+    access = client.context.policy.access
+    decision = access.client(client.client_ip)
+    client.report_only_reason = decision.reason
+    if decision.failure is None:
+        client.access = access
+    return decision.failure
 
 
-def _still_good(client: ClientConnection, request: RequestContext) -> bool:
-    """Is the user still good by what is in force now?
+def _credentials_unchanged(client: ClientConnection, request: RequestContext) -> bool:
+    """Whether the credentials are still valid in the present configuration.
 
-    Between the greeting of SOCKS and its request credentials may have come to be wanted, the user may have gone, or
-    have got another password.
+    Between the greeting of SOCKS and its request the proxy may have come to want credentials, and the user may have
+    been removed or got another password.
     """
     credentials = client.context.authenticator
     if credentials is None or not client.context.policy.session.wants_credentials or request.tester is not None:
@@ -235,13 +234,13 @@ def _dialled(client: ClientConnection, command: Open, result: socket.socket | Fa
 
 
 def listen(client: ClientConnection, command: Listen) -> list[Command] | None:
-    """Wait for a connection that comes in."""
+    """Begin to accept one connection."""
     client.request.target = command.target
     refused = _refused(client)
     if refused is not None:
         return refused
     if client.context.upstreams is not None:
-        return client.session.failed(failures.NOT_THROUGH_PARENTS, client.loop.now)
+        return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
 
     def listening(address: Endpoint) -> None:
         _listening(client, address)
@@ -275,12 +274,12 @@ def _came_in(client: ClientConnection, result: tuple[socket.socket, Endpoint] | 
 
 
 def associate(client: ClientConnection, _command: Associate) -> list[Command]:
-    """Make the socket to which the client sends its datagrams."""
+    """Make the socket that receives the client's datagrams."""
     refused = _refused(client)
     if refused is not None:
         return refused
     if client.context.upstreams is not None:
-        return client.session.failed(failures.NOT_THROUGH_PARENTS, client.loop.now)
+        return client.session.failed(failures.NOT_THROUGH_UPSTREAMS, client.loop.now)
     try:
         client.datagrams = relay_socket(_own_address(client))
     except OSError as error:
@@ -290,6 +289,6 @@ def associate(client: ClientConnection, _command: Associate) -> list[Command]:
 
 
 def _own_address(client: ClientConnection) -> Endpoint:
-    """The proxy's address of the client's connection."""
+    """The proxy's own address of the client's connection."""
     assert isinstance(client.sock, socket.socket)
     return endpoint_of(client.sock.getsockname())

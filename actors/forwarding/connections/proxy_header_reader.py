@@ -1,8 +1,8 @@
-"""The beginning of a connection that a balancer makes: it announces the client in a header of the PROXY protocol.
+"""Reads the PROXY protocol header with which a balancer begins a connection.
 
-The header comes before everything else, TLS included. It is looked at without being taken (`MSG_PEEK`) until all of it
-is there, and then taken to the octet: what stands behind it is for whoever serves the connection, as if it had come
-from the client itself. Meanwhile the connection holds a place among those that are open.
+The header comes before everything else, TLS included. It is peeked at (`MSG_PEEK`) until all of it has come, and then
+consumed to the octet: what is behind it is read by the client connection, as if it had come from the client itself.
+Until then the reader counts among the open connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class ProxyHeaderReader:
-    """One wait for a header. `announced` is called once, with this and the header, when it has come.
+    """Waits for one header. `announced` is called once, with this and the header, when it has come.
 
     `sock` is then not watched and belongs to whoever was called, who also removes this from the open connections.
     `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
@@ -55,17 +55,17 @@ class ProxyHeaderReader:
         self.scheduled_for = NEVER
         context.connections.add(self)
         context.timers.schedule(self)
-        context.loop.watch(sock.fileno(), EDGE, self._look)
+        context.loop.watch(sock.fileno(), EDGE, self._peek)
 
     def reconfigure(self, policy: SessionConfig) -> None:
-        """See `Connection`: its session begins later, by what is in force then."""
+        """See `Connection`: its session begins later, with the configuration of then."""
 
     def measure(self, meter: Meter) -> None:
         """See `Connection`: the connection gets a meter of its own when it begins."""
 
     @isolated
-    def _look(self, mask: int) -> None:
-        """See how much of the header is there."""
+    def _peek(self, mask: int) -> None:
+        """Parse as much of the header as has come."""
         try:
             data = self.sock.recv(HEADER_MAX, socket.MSG_PEEK)
         except BlockingIOError:
@@ -73,7 +73,7 @@ class ProxyHeaderReader:
         except OSError:
             data = b""
         if not data:
-            self.end("")  # nothing was asked for: so balancers look whether somebody listens
+            self.end("")  # nothing was sent: balancers check so whether the proxy listens
             return
         try:
             header = read_header(data)
@@ -83,9 +83,9 @@ class ProxyHeaderReader:
             self._refuse(failures.bad_proxy_header(f"no header of the PROXY protocol: {error}"))
             return
         if header is not None:
-            self._take(header)
+            self._consume(header)
 
-    def _take(self, header: Header) -> None:
+    def _consume(self, header: Header) -> None:
         self.deadline = NEVER
         self.sock.recv(header.size)
         self._context.loop.unwatch(self.sock.fileno())
@@ -102,11 +102,11 @@ class ProxyHeaderReader:
         self._refuse(failures.late_proxy_header())
 
     def info(self) -> ConnectionInfo:
-        """Nobody's yet: its client is still the peer."""
+        """Of no user yet, and its client is still the peer."""
         return ConnectionInfo(self.client_ip, "", "", "announcing", 0, 0)
 
     def end(self, _reason: str) -> None:
-        """Close it; once. There was no exchange, so there is nothing to report."""
+        """Close it, once. There was no exchange to report."""
         if self.deadline == NEVER:
             return
         self.deadline = NEVER
@@ -125,4 +125,4 @@ class ProxyHeaderReader:
         self.sock.close()
 
     def __repr__(self) -> str:
-        return f"<Announcement awaited from {self.client_ip}>"
+        return f"<ProxyHeaderReader for {self.client_ip}>"

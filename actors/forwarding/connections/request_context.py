@@ -5,13 +5,13 @@ from __future__ import annotations
 from actors.forwarding.access.test_clients import Tester
 from actors.forwarding.connections.bound_origin import Served
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.upstream import Parent
+from actors.forwarding.upstreams.upstream import Upstream
 
 
 class RequestContext:
     """Made new for each request, as soon as the one before has been reported."""
 
-    __slots__ = ("admitted", "parent", "session_word", "target", "tester", "user", "verified_hash")
+    __slots__ = ("admitted", "session_word", "target", "tester", "upstream", "user", "verified_hash")
 
     def __init__(self) -> None:
         self.user = ""
@@ -25,7 +25,7 @@ class RequestContext:
         self.target: Authority | None = None
         self.admitted = False
         """Whether credentials, account and limits have admitted it already: it may be sent twice."""
-        self.parent: Parent | None = None
+        self.upstream: Upstream | None = None
         """The upstream that it goes through, if any."""
 
     @property

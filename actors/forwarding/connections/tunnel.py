@@ -27,12 +27,12 @@ class Tunnel:
         "_context",
         "_down",
         "_origin",
-        "_parent",
         "_pending_down",
         "_pending_up",
         "_report",
         "_unsent",
         "_up",
+        "_upstream",
         "client_ip",
         "deadline",
         "meter",
@@ -53,11 +53,11 @@ class Tunnel:
         meter: Meter | None = None,
         client_readable: bool = True,
     ) -> None:
-        """`client_readable`, as `origin.readable`: may there be bytes of which no event tells any more?"""
+        """`client_readable`, as `origin.readable`: whether bytes may have come whose event is over."""
         self._context = context
         self._client = client
         self._origin = origin.sock
-        self._parent = origin.parent
+        self._upstream = origin.upstream
         self.client_ip = client_ip
         self._unsent = 0
         self._report = report
@@ -76,7 +76,7 @@ class Tunnel:
         context.loop.hand_over(origin.fd, self._on_origin)
         context.timers.schedule(self)
         if client_readable or origin.readable or self._pending_up or pending_down:
-            context.loop.call_soon(self._pump_both)  # what came before the hand-over gives no event any more
+            context.loop.call_soon(self._pump_both)  # the events of what came before are over
 
     @isolated
     def expire(self) -> None:
@@ -90,7 +90,7 @@ class Tunnel:
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:
-        """Cut both sides; once."""
+        """Close both sides, once."""
         up, down = self._up, self._down
         if self.deadline == float("inf"):
             return
@@ -106,9 +106,9 @@ class Tunnel:
         for sock in (self._client, self._origin):
             self._context.loop.forget(sock.fileno())
             sock.close()
-        if self._parent is not None:
-            self._parent.left()
-            self._parent.moved(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
+        if self._upstream is not None:
+            self._upstream.release()
+            self._upstream.count_bytes(self._report.bytes_in + moved_up, self._report.bytes_out + moved_down)
         before = self._report
         self._context.tunnel_ended(
             self,
@@ -151,7 +151,7 @@ class Tunnel:
             "tunnel",
             report.bytes_in + (up.moved if up is not None else 0),
             report.bytes_out + (down.moved if down is not None else 0),
-            "" if self._parent is None else self._parent.name,
+            "" if self._upstream is None else self._upstream.name,
         )
 
     @isolated
@@ -186,7 +186,7 @@ class Tunnel:
             self.end("connection_terminated")
             return
         if mask & select.EPOLLERR and reading.progress is not Progress.EMPTY:
-            self.end("connection_terminated")  # a reset that no read will tell of, since nothing is read now
+            self.end("connection_terminated")  # a reset that no read will report, since nothing is read now
             return
         if reading.progress is Progress.ENDED and writing.progress is Progress.ENDED:
             self.end("")
@@ -201,7 +201,7 @@ class Tunnel:
             flow.throttle.wait(lambda: self._again(flow))
         elif progress is Progress.ENDED:
             destination = self._origin if flow is self._up else self._client
-            if not (self._ended and isinstance(destination, socket.socket)):  # closing says so; TLS wants a word first
+            if not (self._ended and isinstance(destination, socket.socket)):  # else closing is enough; TLS needs more
                 destination.shutdown(socket.SHUT_WR)
 
     @isolated
@@ -221,12 +221,12 @@ class Tunnel:
 
     @property
     def _ended(self) -> bool:
-        """Have both sides said their last word, and is it delivered?"""
+        """Whether both sides have ended, and all of it is delivered."""
         up, down = self._up, self._down
         return up is not None and up.progress is Progress.ENDED and down is not None and down.progress is Progress.ENDED
 
     def _flush(self) -> bool:
-        """Send what was taken before the tunnel began; True when the rest may flow."""
+        """Send what was read before the tunnel began; True when all of it is sent."""
         self._pending_up = _send(self._origin, self._pending_up)
         self._pending_down = _send(self._client, self._pending_down)
         if self._pending_up or self._pending_down:
@@ -239,7 +239,7 @@ class Tunnel:
 
 
 def _send(sock: Transport, data: bytes) -> bytes:
-    """What of `data` the kernel did not take."""
+    """Send, and return what the kernel did not take."""
     if not data:
         return b""
     try:

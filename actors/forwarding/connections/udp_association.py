@@ -1,9 +1,9 @@
-"""A UDP association (RFC 1928 section 7): datagrams between one client and whom it sends to.
+"""A UDP association (RFC 1928 section 7): datagrams between one client and its peers.
 
 The client's datagrams come to a socket at the address of its control connection, and leave from another socket, one
-for each address family. The association belongs to the client's address, which a balancer may have announced, and to
-the port that the request named, else the first that is seen. What comes back is passed on only from where something
-was sent to. It ends with the control connection, or when nothing has moved for `settings.timeout`.
+for each address family. The association belongs to the client's address, which may be of a PROXY header, and to
+the port that the request named, else the first that is seen. Datagrams are passed back only from peers that were sent
+to. It ends with the control connection, or when nothing has moved for `settings.timeout`.
 
 Datagrams are dropped, as on any network, when they can't be sent on at once. What is held is bounded: the peers that
 are remembered, and the datagrams that wait for a name.
@@ -34,9 +34,9 @@ from actors.net.socks_wire import Endpoint, endpoint_of, pack_datagram_head, rea
 
 DATAGRAM_MAX = 65535
 AT_ONCE = 64
-"""Datagrams taken from one socket before others get their turn."""
+"""Datagrams read from one socket before others get their turn."""
 PEERS_MAX = 256
-"""Peers whose answers are passed on; the one that was sent to longest ago makes room."""
+"""Peers whose datagrams are passed back; the one that was sent to longest ago makes room."""
 
 
 def relay_socket(control: Endpoint) -> socket.socket:
@@ -57,7 +57,7 @@ def _datagram_socket(family: socket.AddressFamily, host: str) -> socket.socket:
 
 
 class UdpAssociation:
-    """Takes over the client's connection and the relay socket; `context.tunnel_ended` hears of its end."""
+    """Takes over the client's connection and the relay socket; reports its end to `context.tunnel_ended`."""
 
     __slots__ = (
         "_bytes_in",
@@ -138,7 +138,7 @@ class UdpAssociation:
 
     @isolated
     def _read_control(self) -> None:
-        """Nothing is to come on it any more but its end; what comes all the same is thrown away."""
+        """Await its end; what comes before is discarded."""
         if self._over:
             return
         try:
@@ -161,7 +161,7 @@ class UdpAssociation:
 
     @property
     def waits(self) -> bool:
-        """See `asker.Requester`."""
+        """See `Requester`."""
         return not self._over
 
     def _moved(self) -> None:
@@ -173,7 +173,7 @@ class UdpAssociation:
     def _on_client(self, _mask: int) -> None:
         throttle = None if self.meter is None else self.meter.inward
         for _ in range(AT_ONCE):
-            if throttle is not None and not throttle.share():
+            if throttle is not None and not throttle.available():
                 self._pause(self._relay, throttle)
                 return
             try:
@@ -188,7 +188,7 @@ class UdpAssociation:
     def _from_client(self, data: bytes) -> None:
         self._bytes_in += len(data)
         if self.meter is not None:
-            self.meter.inward.spend(len(data))
+            self.meter.inward.consume(len(data))
         self._context.stats.values[BYTES_IN] += len(data)
         datagram = read_datagram(data)
         if datagram is None:
@@ -257,7 +257,7 @@ class UdpAssociation:
     def _on_peer(self, sock: socket.socket, _mask: int) -> None:
         throttle = None if self.meter is None else self.meter.outward
         for _ in range(AT_ONCE):
-            if throttle is not None and not throttle.share():
+            if throttle is not None and not throttle.available():
                 self._pause(sock, throttle)
                 return
             try:
@@ -278,7 +278,7 @@ class UdpAssociation:
         self._bytes_out += len(datagram)
         share.bytes_out += len(datagram)
         if self.meter is not None:
-            self.meter.outward.spend(len(datagram))
+            self.meter.outward.consume(len(datagram))
         self._context.stats.values[BYTES_OUT] += len(datagram)
 
     # --- limits: what isn't read waits in the kernel, and what it has no room for is lost, as on any network ---
@@ -294,7 +294,7 @@ class UdpAssociation:
 
     @isolated
     def _resume(self) -> None:
-        """Read again from all that were paused; whoever has no share yet pauses again."""
+        """Read again from all that were paused; those without a share pause again."""
         paused, self._paused = self._paused, []
         for sock in () if self._over else paused:
             self._watch(sock)
@@ -324,12 +324,12 @@ class UdpAssociation:
     def expire(self) -> None:
         """Nothing has moved for too long."""
         if self.meter is not None and self.meter.waiting:
-            self._moved()  # because we hold it
+            self._moved()  # a limit of ours holds it up
             return
         self.end("connection_read_timeout")
 
     def end(self, reason: str) -> None:
-        """Close everything; once. Targets that were refused are reported as refusals."""
+        """Close everything, once. Refused targets are reported as refusals."""
         if self._over:
             return
         self.deadline = float("inf")
@@ -345,7 +345,7 @@ class UdpAssociation:
         self._context.tunnel_ended(self, first)
 
     def __repr__(self) -> str:
-        return f"<Association of {self._client} port {self._client_port}, {len(self._peers)} peers>"
+        return f"<UdpAssociation of {self._client} port {self._client_port}, {len(self._peers)} peers>"
 
 
 def _named_port(named: Authority, client: str) -> int:

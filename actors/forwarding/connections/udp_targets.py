@@ -1,4 +1,4 @@
-"""The targets of one UDP association: how much went to each and came back, for its records and for live connections.
+"""The targets of one UDP association with the bytes of each, for its records and for live connections.
 
 An association has one record for each target, so that each can be searched for. The first has the bytes of the control
 connection, and of datagrams that could not be read, as well, so that the sum over the records is what was moved. From
@@ -18,7 +18,7 @@ FURTHER = "further targets"
 
 
 class Share:
-    """Of one target: bytes of datagrams to it and back, and why nothing went to it, if nothing did."""
+    """Of one target: bytes of datagrams to it and back, and why none could be sent."""
 
     __slots__ = ("bytes_in", "bytes_out", "failure", "reached")
 

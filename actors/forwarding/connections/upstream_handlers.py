@@ -1,4 +1,4 @@
-"""What a client connection does with parents: ask for a way, take the connection, tell of refusals."""
+"""What a client connection does with upstreams: request a connection, use it, and report how it went."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import Command, Open, Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
-from actors.forwarding.upstreams.handshake import Blame, ParentFailed, wrong_credentials
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed, wrong_credentials
 from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
-from actors.forwarding.upstreams.upstream import Parent
+from actors.forwarding.upstreams.upstream import Upstream
 from actors.net.socks_wire import endpoint_of
 
 _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))
-"""How a request ends that a parent took and did not answer, or not in HTTP."""
+"""How a request ends to which an upstream did not respond, or not in HTTP."""
 
 
-def open_through_parent(client: ClientConnection, command: Open) -> list[Command] | None:
-    """A kept connection of the chosen parent at once, else one that is made."""
+def open_through_upstream(client: ClientConnection, command: Open) -> list[Command] | None:
+    """A kept connection of the chosen upstream at once, else one that is made."""
     upstreams = client.context.upstreams
     assert upstreams is not None
     route = upstreams.route(_wanted(client, command), lambda result: _routed(client, command, result))
@@ -31,29 +31,30 @@ def open_through_parent(client: ClientConnection, command: Open) -> list[Command
     return client.session.opened(True, client.loop.now, None, route.origin.hop)
 
 
-def parent_refused(client: ClientConnection) -> None:
-    """The parent does not accept our credentials; it said so to a request in absolute-form."""
-    upstreams, parent = client.context.upstreams, client.request.parent
-    if upstreams is not None and parent is not None:
-        upstreams.failed(parent, wrong_credentials("it answers 407: it wants other credentials"))
+def upstream_refused(client: ClientConnection) -> None:
+    """The upstream does not accept our credentials; it said so to a request in absolute-form."""
+    upstreams, upstream = client.context.upstreams, client.request.upstream
+    if upstreams is not None and upstream is not None:
+        upstreams.failed(upstream, wrong_credentials("it responds 407: it wants other credentials"))
 
 
-def reported(client: ClientConnection, parent: Parent, report: Report) -> None:
-    """A request that a parent had is over. What became of one in absolute-form is also news of the parent itself."""
-    parent.moved(report.bytes_in, report.bytes_out)
+def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:
+    """A request that an upstream had is over. What became of one in absolute-form is also news of the upstream
+    itself."""
+    upstream.count_bytes(report.bytes_in, report.bytes_out)
     upstreams = client.context.upstreams
-    if upstreams is None or report.method == b"CONNECT" or parent.spec.protocol not in ("http", "https"):
+    if upstreams is None or report.method == b"CONNECT" or upstream.spec.protocol not in ("http", "https"):
         return
     if report.method == b"TRACE" and report.status == 405:
         return  # the proxy itself answers a TRACE that would carry its credentials: nothing was sent to the upstream
     if report.reason in _DOUBTFUL:
         if client.client_ended:
-            return  # it may be the client that broke off
-        parent.deep = True
-        said = f"a request to it ended in {report.reason}"
-        upstreams.failed(parent, ParentFailed(Blame.UNCLEAR, NONE_LEFT, said))
+            return  # the client may have aborted it
+        upstream.reached_handshake = True
+        cause = f"a request to it ended in {report.reason}"
+        upstreams.failed(upstream, UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, cause))
     elif not report.reason:
-        upstreams.succeeded(parent)
+        upstreams.succeeded(upstream)
 
 
 def _wanted(client: ClientConnection, command: Open) -> Wanted:
@@ -90,12 +91,12 @@ def _routed(client: ClientConnection, command: Open, result: OriginConnection | 
 
 
 def _take(client: ClientConnection, origin: OriginConnection) -> None:
-    parent = client.request.parent = origin.parent
-    assert parent is not None
+    upstream = client.request.upstream = origin.upstream
+    assert upstream is not None
     client.attach_origin(origin)
     upstreams = client.context.upstreams
     if client.context.debug and upstreams is not None:
-        trace.note(client.id, "through upstream %s by %s", parent.name, upstreams.spec.policy)
+        trace.note(client.id, "through upstream %s by %s", upstream.name, upstreams.spec.policy)
         trace.note_peer(client.id, origin.sock)
     if client.request.tester is not None:
-        client.request.tester.parent = parent.name
+        client.request.tester.upstream = upstream.name

@@ -1,9 +1,9 @@
-"""The accounts of one proxy: who may do what now, what they have used, and whose connections must end.
+"""The accounts of one proxy: their limits, their usage, and the end of connections that they may no longer have.
 
-What an account has used is what this process has counted in the period and what all others have (`learn`): the metrics
-collector adds up. An account that changes so that it isn't good any more loses its connections at once; one that
-reaches its quota a quarter of a second later, so that a short answer that was the last may arrive whole; at once if
-that would be much more than the quota.
+The usage of an account is what this process has counted in the period plus what all others have (`apply_total`): the
+metrics collector adds up. The connections of an account that becomes invalid end at once; those of one that reaches
+its quota a quarter of a second later, so that a last short response may arrive whole, or at once if that would be much
+more than the quota.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from config.net.ip import plain
 
 QUOTA_GRACE = 0.25
 GRACE_BYTES = 256 * 1024
-"""Bytes beyond a quota at which the grace is over, however short it was."""
+"""Bytes beyond a quota that end the grace, however short it was."""
 
 REMOVED = "account_removed"
 PASSWORD_CHANGED = "account_password_changed"  # noqa: S105 - a word for the record
 
 
 class Account:
-    """One account. `now` is Unix seconds, since periods and ends are of the calendar."""
+    """One account. `now` is Unix seconds, since periods and expiry follow the calendar."""
 
     def __init__(self, loop: Loop, spec: AccountSpec, now: float, used: Callable[[], None]) -> None:
-        """`used` is called when something was counted, once between two calls of `said`."""
+        """`used` is called when bytes were counted, once between two calls of `take_report`."""
         self._loop = loop
         self._used = used
-        self._unsaid = False
+        self._unreported = False
         self.spec = spec
         self.meters: dict[Meter, None] = {}
         self.window = SlidingWindow(loop.now)
@@ -47,18 +47,18 @@ class Account:
         self._networks = tuple(read_network(text) for text in spec.allow_clients)
         self._since, self._until = period_at(spec.period, now)
         self._resets = -1
-        self._own = [0, 0]
-        self._others = 0, 0
+        self._local = [0, 0]
+        self._remote = 0, 0
         self._left = 0
         self._ending = False
-        self.told: AccountUsage | None = None
-        """What the collector was told last, and has answered."""
+        self.last_acknowledged: AccountUsage | None = None
+        """The last report that the collector has acknowledged."""
         self._set_left()
 
     # --- the configuration ---
 
     def change(self, spec: AccountSpec, now: float) -> None:
-        """Another configuration of the same account; ends the connections that are not good any more."""
+        """Take another configuration of the account, and end the connections that it no longer allows."""
         before, self.spec = self.spec, spec
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
@@ -71,10 +71,10 @@ class Account:
         self.enforce(now)
 
     def enforce(self, now: float) -> None:
-        """End the connections that the account may not have now."""
+        """End the connections that the account does not allow now."""
         for meter in tuple(self.meters):
             holder = meter.holder
-            failure = self.judge(holder.client_ip, now) if holder is not None else None
+            failure = self.refusal(holder.client_ip, now) if holder is not None else None
             if holder is not None and failure is not None:
                 holder.end(failure.reason)
 
@@ -84,10 +84,10 @@ class Account:
             if meter.holder is not None:
                 meter.holder.end(reason)
 
-    # --- judging ---
+    # --- decisions ---
 
-    def judge(self, client_ip: str, now: float) -> Failure | None:
-        """What speaks against the account now, for a client at this address; connections and rates apart."""
+    def refusal(self, client_ip: str, now: float) -> Failure | None:
+        """Why the account may not be used now by a client at this address; connections and rates are not considered."""
         if self._until is not None and now >= self._until:
             self._begin(now)
         if not self.spec.enabled:
@@ -102,18 +102,18 @@ class Account:
         return None
 
     def admit(self, meter: Meter) -> Failure | None:
-        """May this connection have one request more? Counted when it may."""
+        """Count one more request of this connection. Returns why it is refused, else None."""
         limits = self.spec.limits
         if meter.account is not self and 0 < limits.connections <= len(self.meters):
             return failures.account_connections(limits.connections)
         if limits.requests_per_minute:
-            wait = self.window.hit(limits.requests_per_minute, self._loop.now)
+            wait = self.window.try_acquire(limits.requests_per_minute, self._loop.now)
             if wait:
                 return failures.account_requests(limits.requests_per_minute, wait)
         return None
 
     def bucket(self, inward: bool) -> TokenBucket:
-        """The bucket of a direction."""
+        """The token bucket of one direction."""
         return self._inward if inward else self._outward
 
     def _may_come_from(self, client_ip: str) -> bool:
@@ -124,21 +124,21 @@ class Account:
 
     @property
     def exhausted(self) -> bool:
-        """Is the quota used up?"""
+        """Whether the quota is used up."""
         return self._left <= 0 < self.spec.quota
 
     def count(self, inward: bool, bytes_moved: int) -> None:
-        """So many bytes were moved for it."""
-        self._own[not inward] += bytes_moved
+        """Add moved bytes to its usage."""
+        self._local[not inward] += bytes_moved
         self._left -= bytes_moved
-        if not self._unsaid:
-            self._unsaid = True
+        if not self._unreported:
+            self._unreported = True
             self._used()
         if self._left <= 0 and self.spec.quota:
             self._reached()
 
     def room(self) -> int:
-        """Bytes that may still be moved for it at all."""
+        """Bytes that may still be moved under the quota, the grace included."""
         return max(0, self._left + GRACE_BYTES) if self.spec.quota else UNLIMITED
 
     def _reached(self) -> None:
@@ -153,12 +153,12 @@ class Account:
         self.enforce(time.time())
 
     def _set_left(self) -> None:
-        self._left = self.spec.quota - sum(self._own) - sum(self._others)
+        self._left = self.spec.quota - sum(self._local) - sum(self._remote)
         if self.exhausted:
             self._reached()
 
     def roll(self, now: float) -> None:
-        """Begin the next period when it is time, and end what has expired."""
+        """Begin the next period when it is due, and end the connections of an expired account."""
         if self._since != period_at(self.spec.period, now)[0]:
             self._begin(now)
         if 0 < self.spec.expires_at <= now and self.meters:
@@ -166,49 +166,51 @@ class Account:
 
     @property
     def next_change(self) -> float | None:
-        """When it ends or its period does, whichever comes first; None when neither will."""
+        """When it expires or its period ends, whichever comes first; None when neither will."""
         end = self.spec.expires_at if self.spec.expires_at > time.time() else None
         return min((each for each in (end, self._until) if each is not None), default=None)
 
     def _begin(self, now: float) -> None:
         self._since, self._until = period_at(self.spec.period, now)
-        self._own = [0, 0]
-        self._others = 0, 0
-        self.told = None
+        self._local = [0, 0]
+        self._remote = 0, 0
+        self.last_acknowledged = None
         self._set_left()
 
-    # --- with the collector ---
+    # --- reports to the collector ---
 
-    def word(self) -> AccountUsage:
-        """What this process has counted."""
-        return AccountUsage(self.spec.period, self._since, self._resets, *self._own)
+    def usage(self) -> AccountUsage:
+        """What this process has counted in the period."""
+        return AccountUsage(self.spec.period, self._since, self._resets, *self._local)
 
-    def said(self) -> AccountUsage:
-        """`word`, about to be said."""
-        self._unsaid = False
-        return self.word()
+    def take_report(self) -> AccountUsage:
+        """`usage`, to be sent now."""
+        self._unreported = False
+        return self.usage()
 
-    def learn(self, told: AccountUsage, total: AccountUsage) -> None:
-        """The collector's answer to `told`: what all processes have counted."""
-        if (total.period, total.since) != (self.spec.period, self._since) or told.since != self._since:
-            return  # one of the two is in the next period already
-        if told.resets not in (-1, self._resets):
-            return  # said before a reset that an earlier answer told of
-        if told.resets in (-1, total.resets):
-            self._others = max(0, total.bytes_in - told.bytes_in), max(0, total.bytes_out - told.bytes_out)
-            self.told = AccountUsage(told.period, told.since, total.resets, told.bytes_in, told.bytes_out)
+    def apply_total(self, reported: AccountUsage, total: AccountUsage) -> None:
+        """Take the collector's reply to `reported`: what all processes have counted."""
+        if (total.period, total.since) != (self.spec.period, self._since) or reported.since != self._since:
+            return  # one of the two is of another period
+        if reported.resets not in (-1, self._resets):
+            return  # sent before a reset that an earlier reply has reported
+        if reported.resets in (-1, total.resets):
+            self._remote = max(0, total.bytes_in - reported.bytes_in), max(0, total.bytes_out - reported.bytes_out)
+            self.last_acknowledged = AccountUsage(
+                reported.period, reported.since, total.resets, reported.bytes_in, reported.bytes_out
+            )
         else:
-            self._own = [self._own[0] - told.bytes_in, self._own[1] - told.bytes_out]
-            self._others = total.bytes_in, total.bytes_out
-            self.told = None
+            self._local = [self._local[0] - reported.bytes_in, self._local[1] - reported.bytes_out]
+            self._remote = total.bytes_in, total.bytes_out
+            self.last_acknowledged = None
         self._resets = total.resets
         self._set_left()
 
     def state(self) -> AccountState:
-        """As it is at this moment, over all processes as far as is known."""
-        used_in, used_out = self._own[0] + self._others[0], self._own[1] + self._others[1]
+        """Its usage over all processes, as far as known, and its connections in this one."""
+        used_in, used_out = self._local[0] + self._remote[0], self._local[1] + self._remote[1]
         usage = AccountUsage(self.spec.period, self._since, self._resets, used_in, used_out)
         return AccountState(usage, len(self.meters))
 
     def __repr__(self) -> str:
-        return f"<Account {self.spec.username}, {sum(self._own)} bytes here, {len(self.meters)} connections>"
+        return f"<Account {self.spec.username}, {sum(self._local)} bytes here, {len(self.meters)} connections>"

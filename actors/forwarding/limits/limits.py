@@ -1,7 +1,7 @@
-"""All that is limited on one proxy: bandwidth of all of it, connections and requests of each client, the accounts.
+"""All limits of one proxy: its bandwidth, connections and requests of each client, and the accounts.
 
-The limits of a client are those of its address; an IPv6 client is its /64, since it has as many addresses in it as it
-likes. An account's limits and its proxy's both hold.
+The limits of a client are those of its address, with IPv6 of its /64 (`client_key`). The limits of an account and of
+its proxy both hold.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from actors.forwarding.protocols.failures import Failure
 from actors.net.client_key import client_key
 
 ALARM_MAX = 600.0
-"""Seconds after which the clock on the wall is looked at in any case."""
+"""Seconds after which the wall clock is checked in any case."""
 
-TOLD_IN_PROTOCOL = frozenset(("https", "socks5"))
-"""Protocols that can say why only after a handshake: one client too many is let in to hear it."""
+REFUSED_IN_PROTOCOL = frozenset(("https", "socks5"))
+"""Protocols that can give a reason only after a handshake: a client too many is accepted to get it."""
 
 
 class Limits:
@@ -42,16 +42,16 @@ class Limits:
         self._known: dict[str, Account] = {}
         self.accounts: dict[str, Account] = {}
         """By user name."""
-        self.on_used: Callable[[], None] = _unheard
-        """Called when an account has used something."""
+        self.on_used: Callable[[], None] = _noop
+        """Called when bytes of an account were counted."""
         self._alarm: Timer | None = None
         self.active = False
-        """Does any connection need a meter?"""
+        """Whether connections need a meter."""
         self.counts_clients = False
-        """Are the connections of each client counted?"""
+        """Whether the connections of each client are counted."""
 
     def configure(self, spec: ProxySpec, open_now: Iterable[MeteredConnection]) -> None:
-        """The limits as they are from now on. `open_now` are the connections that there are already."""
+        """Take the limits of a configuration. `open_now` are the connections that are open."""
         self._spec, self._protocol = spec.limits, spec.protocol
         self._inward.set_rate(spec.limits.bandwidth_in)
         self._outward.set_rate(spec.limits.bandwidth_out)
@@ -68,7 +68,7 @@ class Limits:
         self.counts_clients = counts
 
     def _measure(self, open_now: Iterable[MeteredConnection]) -> None:
-        """Meters for those who came when nothing was limited. They are nobody's: no account has let them in."""
+        """Give meters to connections from before the first limit. They are billed to no account."""
         for connection in open_now if self.active else ():
             if connection.meter is None:
                 connection.measure(Meter(self.admit_request, self._inward, self._outward))
@@ -76,13 +76,13 @@ class Limits:
     def _configure_accounts(self, spec: ProxySpec) -> None:
         now = time.time()
         self.accounts = {each.username: self._account(each, now) for each in spec.accounts}
-        if spec.wants_credentials:  # else nobody needs an account any more, and whoever is there may stay
+        if spec.wants_credentials:  # else no account is needed any more, so connections of former ones may stay
             for gone in self._known.keys() - {each.id for each in spec.accounts}:
                 self._known.pop(gone).end_all(REMOVED)
         self._set_alarm()
 
     def _account(self, spec: AccountSpec, now: float) -> Account:
-        """The one that there is, changed; else a new one. Each is made once, since it counts for the whole process."""
+        """The known account, reconfigured, or a new one. Each is made once, since it counts for the whole process."""
         account = self._known.get(spec.id)
         if account is None:
             account = self._known[spec.id] = Account(self._loop, spec, now, self._used)
@@ -96,32 +96,32 @@ class Limits:
     # --- connections ---
 
     def new_meter(self) -> Meter | None:
-        """For a connection that has none; None when nothing is limited or counted."""
+        """A meter for a connection; None when nothing is limited or counted."""
         if not self.active:
             return None
         return Meter(self.admit_request, self._inward, self._outward)
 
     def client_refusal(self, client_ip: str) -> Failure | None:
-        """What speaks against one connection more of this client."""
+        """Why this client may not have one more connection; None when it may."""
         limit = self._spec.connections
         if not limit or self._counts.get(client_key(client_ip), 0) < limit:
             return None
         return failures.client_connections(limit)
 
-    def may_be_told(self, client_ip: str) -> bool:
-        """Is a client that is refused let in to hear why? Not without end: as many as it may have are told."""
+    def refuses_in_protocol(self, client_ip: str) -> bool:
+        """Whether a refused client is accepted to get the reason: at most as often as it may have connections."""
         count = self._counts.get(client_key(client_ip), 0)
-        return self._protocol in TOLD_IN_PROTOCOL and count < 2 * self._spec.connections
+        return self._protocol in REFUSED_IN_PROTOCOL and count < 2 * self._spec.connections
 
     def connection_opened(self, connection: MeteredConnection) -> None:
-        """A connection to be counted; also one whose client's address has turned out to be another."""
+        """Count a connection, also one whose client's address has turned out to be another."""
         self.connection_closed(connection)
         key = client_key(connection.client_ip)
         self._counted[connection] = key
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def connection_closed(self, connection: MeteredConnection) -> None:
-        """It has ended."""
+        """Count it no more: it has ended."""
         key = self._counted.pop(connection, None)
         if key is not None:
             left = self._counts[key] - 1
@@ -132,21 +132,21 @@ class Limits:
 
     # --- requests ---
 
-    def judge_user(self, user: str, client_ip: str) -> Failure | None:
-        """What speaks against the account of this name, if it is one."""
+    def user_refusal(self, user: str, client_ip: str) -> Failure | None:
+        """Why the account of this name may not be used; None when it may, or is none."""
         account = self.accounts.get(user)
-        return None if account is None else account.judge(client_ip, time.time())
+        return None if account is None else account.refusal(client_ip, time.time())
 
     def admit_request(self, meter: Meter, user: str, holder: MeteredConnection) -> Failure | None:
-        """May this request go on? It is counted, and its connection is the account's, when it may."""
+        """Count a request and attach its connection to the account. Returns why it is refused, else None."""
         account = self.accounts.get(user) if user else None
         if account is not None:
-            failure = account.judge(holder.client_ip, time.time()) or account.admit(meter)
+            failure = account.refusal(holder.client_ip, time.time()) or account.admit(meter)
             if failure is not None:
                 return failure
         limit = self._spec.requests_per_minute
         if limit:
-            wait = self._window(holder.client_ip).hit(limit, self._loop.now)
+            wait = self._window(holder.client_ip).try_acquire(limit, self._loop.now)
             if wait:
                 return failures.client_requests(limit, wait)
         meter.attach(account, holder)
@@ -165,21 +165,21 @@ class Limits:
     # --- time ---
 
     def _set_alarm(self) -> None:
-        """For the next end of a period or of an account; the clock on the wall may be set meanwhile."""
+        """Wake at the next end of a period or account; the wall clock may be set before."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         moments = [each for account in self.accounts.values() if (each := account.next_change) is not None]
         if moments:
             seconds = min(max(min(moments) - time.time(), 0.0) + 0.001, ALARM_MAX)
-            self._alarm = self._loop.call_later(seconds, self._rung)
+            self._alarm = self._loop.call_later(seconds, self._on_alarm)
 
-    def _rung(self) -> None:
+    def _on_alarm(self) -> None:
         now = time.time()
         for account in self.accounts.values():
             account.roll(now)
         self._set_alarm()
 
 
-def _unheard() -> None:
-    """Nobody wants to know."""
+def _noop() -> None:
+    """Do nothing."""

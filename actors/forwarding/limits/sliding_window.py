@@ -1,7 +1,7 @@
 """Requests per minute: of small limits each request's time is kept, larger ones are counted with two numbers.
 
-Those make a sliding minute out of this minute and a part of the last: what came in the last one is taken as evenly
-spread over it, so as this minute grows it counts less and less. That errs by little where there are many requests,
+Those make a sliding minute of this minute and a part of the last: requests of the last one count as evenly spread
+over it, so as this minute grows they count less and less. That errs by little where there are many requests,
 and costs the same at every rate; with a limit of one it would err by a minute.
 """
 
@@ -26,10 +26,10 @@ class SlidingWindow:
         self._count = 0
         self._before = 0
 
-    def hit(self, limit: int, now: float) -> int:
-        """Count one request and give 0; or, when `limit` is reached, count nothing and give seconds to wait."""
+    def try_acquire(self, limit: int, now: float) -> int:
+        """Count one request and return 0; when `limit` is reached, count nothing and return the seconds to wait."""
         if limit <= EXACT:
-            return self._hit_exactly(limit, now)
+            return self._try_acquire_exactly(limit, now)
         self._turn(now)
         passed = now - self._start
         if self._before * (1 - passed / MINUTE) + self._count + 1 <= limit:
@@ -38,12 +38,12 @@ class SlidingWindow:
         return max(1, math.ceil(self._wait(limit, passed)))
 
     def idle(self, now: float) -> bool:
-        """Is there nothing in it that still counts?"""
+        """Whether nothing in it counts any more."""
         self._turn(now)
         times = self._times
         return self._count == 0 and self._before == 0 and (not times or times[-1] <= now - MINUTE)
 
-    def _hit_exactly(self, limit: int, now: float) -> int:
+    def _try_acquire_exactly(self, limit: int, now: float) -> int:
         times = self._times
         if times is None:
             times = self._times = deque()

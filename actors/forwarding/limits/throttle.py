@@ -24,7 +24,7 @@ class Billing(Protocol):
 
 
 class Throttle:
-    """One direction of a connection. Ask for a `share` before moving bytes and `spend` what has moved.
+    """One direction of a connection. Ask for a `available` before moving bytes and `consume` what has moved.
 
     A share of 0 means: read nothing, and `wait` to be called when there is one.
     """
@@ -50,19 +50,19 @@ class Throttle:
             billing.count(self._inward, self.unattributed)
             self.unattributed = 0
 
-    def share(self) -> int:
+    def available(self) -> int:
         """Bytes that may move now."""
         least = UNLIMITED if self._billing is None else self._billing.room()
         for bucket in self._buckets:
-            share = bucket.share()
+            share = bucket.available()
             if share < least:
                 least = share
         return least
 
-    def spend(self, count: int) -> None:
+    def consume(self, count: int) -> None:
         """Take tokens for bytes that have moved, and bill them."""
         for bucket in self._buckets:
-            bucket.spend(count)
+            bucket.consume(count)
         if self._billing is None:
             self.unattributed += count
         else:
@@ -76,7 +76,7 @@ class Throttle:
         self._wake = wake
         if self.waiting:
             return
-        short = next((bucket for bucket in self._buckets if not bucket.share()), self._buckets[0])
+        short = next((bucket for bucket in self._buckets if not bucket.available()), self._buckets[0])
 
         def woken() -> None:
             self.waiting = False

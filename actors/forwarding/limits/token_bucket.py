@@ -1,12 +1,12 @@
 """Bandwidth as a token bucket: so many bytes a second, smoothly, for all who share it.
 
-A byte that moves takes a token; tokens grow with time, up to what `BURST` seconds give. Who finds too few doesn't try
-again and again but waits in a queue, reads nothing meanwhile (so the kernel holds the sender up), and is woken by one
-timer for the whole bucket, first come first served. Whoever takes tokens takes only a share of them while others wait,
-so that all flow at the same pace.
+A byte that moves consumes a token; tokens grow with time, up to those of `BURST` seconds. A connection that finds too
+few does not poll: it waits in a queue, reads nothing in the meantime (so the kernel slows the sender down), and is
+woken by one timer for the whole bucket, first come first served. While others wait, a connection gets only a share of
+the tokens, so that all flow at the same pace.
 
-What has moved already can't be held back: an answer's head, a datagram. It is paid for afterwards, the level being
-below zero for as long, but never by more than a second's worth.
+Bytes that have moved already, such as the head of a response or a datagram, are paid for afterwards: the level is below
+zero until then, but never by more than a second's worth.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Callable
 from actors.bus.loop import Loop
 
 BURST = 0.08
-"""Seconds of full rate that an idle bucket saves up; within the promise of ten percent over a second."""
+"""Seconds of full rate that an idle bucket saves up; within the documented ten percent over a second."""
 TICK = 0.02
-"""Seconds of full rate that must be there before the next in the queue is woken."""
+"""Seconds of full rate that must be available before the next in the queue is woken."""
 PIECE = 1460
-"""Bytes below which it isn't worth moving any, where the rate gives them within a tick: one segment on the wire."""
+"""The least number of bytes worth moving, where the rate gives them within a tick: one segment on the wire."""
 
 UNLIMITED = 1 << 30
-"""A share that is as good as none."""
+"""Bytes available where nothing is limited."""
 
 Wake = Callable[[], None]
 
@@ -43,7 +43,7 @@ class TokenBucket:
         self._timed = False
 
     def set_rate(self, rate: int) -> None:
-        """Another rate from now on, for those who wait, too."""
+        """Change the rate, for waiting connections as well."""
         self._refill()
         self.rate = rate
         self._level = min(self._level, rate * BURST)
@@ -51,8 +51,8 @@ class TokenBucket:
         for wake in waiting:
             self._loop.call_soon(wake)
 
-    def share(self) -> int:
-        """Bytes that one of those who share it may move now; 0 when it has to wait."""
+    def available(self) -> int:
+        """Bytes that one connection may move now; 0 when it has to wait."""
         if not self.rate:
             return UNLIMITED
         level = self._refill()
@@ -60,15 +60,15 @@ class TokenBucket:
             return 0
         return int(max(self._least, level / (1 + len(self._waiting))))
 
-    def spend(self, count: int) -> None:
-        """So many bytes have moved."""
+    def consume(self, count: int) -> None:
+        """Take the tokens of bytes that have moved."""
         if self.rate:
             self._level = max(self._refill() - count, -float(self.rate))
 
     def wait(self, wake: Wake) -> None:
-        """Call `wake` once, later, when there is a share; it is taken or left then."""
+        """Call `wake` once, later, when tokens are available."""
         if not self.rate:
-            self._loop.call_later(TICK, wake)  # somebody else than this bucket holds it up
+            self._loop.call_later(TICK, wake)  # another limit than this bucket's holds it up
             return
         self._waiting.append(wake)
         if not self._timed:
@@ -76,7 +76,7 @@ class TokenBucket:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Connections that wait."""
         return len(self._waiting)
 
     @property
@@ -93,10 +93,10 @@ class TokenBucket:
     def _set_timer(self) -> None:
         self._timed = True
         missing = max(self._least, self.rate * TICK) - self._refill()
-        self._loop.call_later(max(missing / self.rate, 0.001), self._due)
+        self._loop.call_later(max(missing / self.rate, 0.001), self._on_timer)
 
-    def _due(self) -> None:
-        """Wake those whose turn it is; each takes its share, or nothing."""
+    def _on_timer(self) -> None:
+        """Wake the next connections, as long as there are tokens."""
         self._timed = False
         if not self._waiting or not self.rate:
             return
@@ -108,4 +108,4 @@ class TokenBucket:
             self._set_timer()
 
     def __repr__(self) -> str:
-        return f"<Bucket of {self.rate} B/s, {self._level:.0f} left, {len(self._waiting)} waiting>"
+        return f"<TokenBucket of {self.rate} B/s, {self._level:.0f} left, {len(self._waiting)} waiting>"

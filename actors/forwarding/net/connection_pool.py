@@ -15,7 +15,7 @@ from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
 from actors.net.transport import Transport
 
 if TYPE_CHECKING:
-    from actors.forwarding.upstreams.upstream import Parent
+    from actors.forwarding.upstreams.upstream import Upstream
 
 Key = tuple[str, int]
 
@@ -24,7 +24,7 @@ class OriginConnection:
     """A connection to an origin, from its dialling to its end.
 
     `epoch` is the pool's when it was dialled; `reported` is what rules in report mode would have refused about it.
-    `parent` is the upstream proxy that it goes through, if any. `hop` are the field lines that requests in
+    `upstream` is the upstream proxy that it goes through, if any. `hop` are the field lines that requests in
     absolute-form carry for that upstream, or None where requests go in origin-form. `plain`: it is a socket, not TLS.
     `announced`: a PROXY header has sent the client's address to the upstream. `authenticated`: a client's request
     authenticates the connection itself, or may. Neither of the two ever serves another client.
@@ -40,12 +40,12 @@ class OriginConnection:
         "hop",
         "key",
         "out",
-        "parent",
         "plain",
         "readable",
         "reported",
         "scheduled_for",
         "sock",
+        "upstream",
     )
 
     def __init__(self, sock: Transport, key: Key, epoch: int = 0, reported: str = "") -> None:
@@ -54,7 +54,7 @@ class OriginConnection:
         self.key = key
         self.epoch = epoch
         self.reported = reported
-        self.parent: Parent | None = None
+        self.upstream: Upstream | None = None
         self.hop: bytes | None = None
         self.plain = isinstance(sock, socket.socket)
         self.out = bytearray()

@@ -23,4 +23,4 @@ class _Proxy(NamedTuple):
 
 
 OURSELVES: Requester = _Proxy()
-"""The proxy itself asks: for a parent's address, or for an explanation."""
+"""The proxy itself asks: for an upstream's address, or for an explanation."""

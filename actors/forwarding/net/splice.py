@@ -139,7 +139,7 @@ class Flow:
             return Progress.COMPLETE
         throttle = self.throttle
         if throttle is not None:
-            wanted = min(wanted, throttle.share())
+            wanted = min(wanted, throttle.available())
             if wanted == 0:
                 return Progress.THROTTLED
         if self._pipe is None:
@@ -153,7 +153,7 @@ class Flow:
         if self.remaining > 0:
             self.remaining -= self._held
         if throttle is not None:
-            throttle.spend(self._held)
+            throttle.consume(self._held)
         return None
 
     def _empty(self) -> bool:
@@ -220,7 +220,7 @@ class CopyFlow:
             return Progress.COMPLETE
         throttle = self.throttle
         if throttle is not None:
-            wanted = min(wanted, throttle.share())
+            wanted = min(wanted, throttle.available())
             if wanted == 0:
                 return Progress.THROTTLED
         try:
@@ -232,7 +232,7 @@ class CopyFlow:
         if self.remaining > 0:
             self.remaining -= len(self._held)
         if throttle is not None:
-            throttle.spend(len(self._held))
+            throttle.consume(len(self._held))
         return None
 
     def _empty(self) -> bool:

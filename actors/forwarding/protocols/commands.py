@@ -38,8 +38,8 @@ class Open(NamedTuple):
     """Get a connection to `target`. A `fresh` one is made for this use, another may come from the pool.
 
     The reply is `opened(reused)` or `failed(failure)`; with `with_address`, `opened` gets the proxy's own address of
-    the connection. `forward`: it is for a request that a parent proxy may get in absolute-form, and `via` is the `Via`
-    of the request, if it has one.
+    the connection. `forward`: it is for a request that an upstream proxy may get in absolute-form, and `via` is
+    the `Via` of the request, if it has one.
     """
 
     target: Authority
@@ -76,8 +76,8 @@ class LeaveOrigin(NamedTuple):
     authenticated: bool = False
 
 
-class ParentRefused(NamedTuple):
-    """The parent proxy does not accept this proxy's credentials: do without it for a while."""
+class UpstreamRefused(NamedTuple):
+    """The upstream proxy does not accept this proxy's credentials: do without it for a while."""
 
 
 class RelayToClient(NamedTuple):
@@ -97,7 +97,7 @@ class Report(NamedTuple):
     """One exchange has ended. Times are of the clock that the protocol was given; `responded` is 0 when there was no
     response.
 
-    `reason` is an error type of RFC 9209, or empty; `parent` is filled in by the driver, and so is `request_id`, the
+    `reason` is an error type of RFC 9209, or empty; `upstream` is filled in by the driver, and so is `request_id`, the
     id of the record where it is known before. `detail` is the sentence for the record, `rule` what of the configuration
     refused it. With status 407 `user` is the name that was tried.
     """
@@ -111,7 +111,7 @@ class Report(NamedTuple):
     responded: float
     bytes_in: int
     bytes_out: int
-    parent: str = ""
+    upstream: str = ""
     detail: str = ""
     rule: str = ""
     request_id: str = ""
@@ -155,7 +155,7 @@ Command = (
     | Listen
     | Associate
     | LeaveOrigin
-    | ParentRefused
+    | UpstreamRefused
     | RelayToClient
     | RelayToOrigin
     | Tunnel

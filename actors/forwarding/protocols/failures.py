@@ -60,14 +60,14 @@ def bad_response(detail: str) -> Refused:
     return Refused(Failure(502, "http_protocol_error", detail))
 
 
-class ParentRefusesUs(Refused):
-    """A parent proxy wants other credentials than this proxy has, and has done nothing with the request."""
+class UpstreamRefusesUs(Refused):
+    """An upstream proxy wants other credentials than this proxy has, and has done nothing with the request."""
 
 
-def parent_refuses_us() -> ParentRefusesUs:
+def upstream_refuses_us() -> UpstreamRefusesUs:
     """As it is told to the client, for whom it is not to mend."""
-    return ParentRefusesUs(
-        Failure(502, "proxy_configuration_error", "the parent proxy does not accept this proxy's credentials")
+    return UpstreamRefusesUs(
+        Failure(502, "proxy_configuration_error", "the upstream proxy does not accept this proxy's credentials")
     )
 
 
@@ -224,8 +224,8 @@ TLS_REASONS = (TLS_NOT_SPOKEN, TLS_CERTIFICATE_REJECTED, TLS_HANDSHAKE_FAILED)
 
 CREDENTIALS_WANTED = Failure(407, "http_request_denied", "this proxy wants credentials")
 CREDENTIALS_WRONG = Failure(407, "http_request_denied", "the user name or the password is wrong")
-NOT_THROUGH_PARENTS = Failure(
-    400, "http_request_error", "this proxy has parents, which are only asked to connect", close=True
+NOT_THROUGH_UPSTREAMS = Failure(
+    400, "http_request_error", "this proxy has upstreams, which are only asked to connect", close=True
 )
 LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forwarded this request", close=True)
 

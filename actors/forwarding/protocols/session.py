@@ -62,7 +62,7 @@ class Session(Protocol):
     ) -> list[Command]:
         """The reply to `Open`, `Listen` or `Associate`: it is there. They say what `address` is of, if any.
 
-        With `hop` the other side is a parent proxy that gets the request in absolute-form, with these field lines.
+        With `hop` the other side is an upstream proxy that gets the request in absolute-form, with these field lines.
         """
 
     def failed(self, failure: Failure, now: float) -> list[Command]:

@@ -16,7 +16,7 @@ HANDSHAKE_TIMEOUT = 10.0
 class SessionConfig:
     """Shared by all sessions of a proxy. Times are seconds.
 
-    `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose a parent.
+    `accepts_optional_user`: no credentials are wanted, but a user name that comes all the same may choose an upstream.
     `date` returns the `Date` line of a response at a time of the session's clock. `pseudonym` names this very proxy, so
     that chains of proxyfleet proxies are no loops; `via` is what is added to `Via` behind the version, empty for
     nothing.

@@ -1,10 +1,10 @@
-"""When an actor tells its counters: every second while they change, now and then when they don't.
+"""Publishes an actor's counters: every second while they change, rarely while they don't.
 
-A timer that looks every second whether something has changed would be most of what two hundred idle actors do. So it
-runs only for as long as it finds news, and starts again when somebody stirs (`Loop.when_stirred`).
+A timer that checks every second whether something has changed would be most of the work of two hundred idle actors. So
+it runs only while it finds changes, and is started again by the next activity (`Loop.when_stirred`).
 
-Nobody says whether the counters were heard, so they are told again: every `REPEATED_AFTER` seconds while clients are
-connected, which is how a collector knows that they still are; else after twice the time of the time before.
+Published counters are not acknowledged, so they are repeated: every `REPEATED_AFTER` seconds while clients are
+connected, by which a collector knows that they still are; else after twice the previous time.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ REPEATED_MAX = 60.0
 
 
 class CounterPublisher:
-    """Calls `tell` with what `count` gives. `count` gives None as long as there is nothing to be counted."""
+    """Calls `publish` with what `count` returns, which is None as long as there is nothing to count."""
 
-    def __init__(self, loop: Loop, count: Callable[[], Counters | None], tell: Callable[[Counters], None]) -> None:
+    def __init__(self, loop: Loop, count: Callable[[], Counters | None], publish: Callable[[Counters], None]) -> None:
         self._loop = loop
         self._count = count
-        self._tell = tell
+        self._publish = publish
         self._last: Counters | None = None
-        self._told = 0.0
+        self._published_at = 0.0
         self._pause = REPEATED_AFTER
         self._timer: Timer | None = None
-        loop.when_stirred(self._stirred)
+        loop.when_stirred(self._on_activity)
 
-    def tell(self) -> None:
-        """Tell the counters now, if there are any."""
+    def publish(self) -> None:
+        """Publish the counters now, if there are any."""
         self._last = self._count()
         if self._last is not None:
-            self._told = self._loop.now
-            self._tell(self._last)
+            self._published_at = self._loop.now
+            self._publish(self._last)
 
-    def _stirred(self) -> None:
-        self._look_after(PERIOD)
+    def _on_activity(self) -> None:
+        self._check_after(PERIOD)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         counters = self._count()
         if counters is not None and counters.changed_since(self._last):
             self._pause = REPEATED_AFTER
-            self.tell()
-            self._look_after(PERIOD)
+            self.publish()
+            self._check_after(PERIOD)
             return
-        self._loop.when_stirred(self._stirred)
+        self._loop.when_stirred(self._on_activity)
         if counters is not None:
             self._repeat(counters)
 
     def _repeat(self, counters: Counters) -> None:
-        if self._loop.now - self._told >= self._pause:
-            self.tell()
+        if self._loop.now - self._published_at >= self._pause:
+            self.publish()
             if not counters.active_connections:
                 self._pause = min(2 * self._pause, REPEATED_MAX)
-        self._look_after(self._told + self._pause - self._loop.now)
+        self._check_after(self._published_at + self._pause - self._loop.now)
 
-    def _look_after(self, seconds: float) -> None:
+    def _check_after(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(seconds, self._look)
+        self._timer = self._loop.call_later(seconds, self._check)

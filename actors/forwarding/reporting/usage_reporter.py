@@ -1,8 +1,8 @@
-"""The conversation with the metrics collector about what accounts have used.
+"""Reports the usage of accounts to the metrics collector, and takes the totals of all processes from its replies.
 
-A second after something was used this process says what it has counted, and hears what all processes of the proxy have:
-those before it, and one that still drains. While the collector is away traffic goes on with what is known, and is told
-later. As long as nobody uses an account nothing is said, but for a few times after the start.
+A second after usage has changed this process reports what it has counted; the reply has the total over all processes
+of the proxy: those before it, and one that still drains. While the collector is unreachable traffic continues with the
+last totals, and the usage is reported later. Unchanged usage is not reported, but for a few times after the start.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from actors.forwarding.limits.accounts import Account
 from actors.forwarding.limits.limits import Limits
 
 PERIOD = 1.0
-ANSWER_TIMEOUT = 3.0
-ASKED_AGAIN = (1.5, 5.0, 12.0)
-"""Seconds after the start at which a process asks what the one before it has counted in the end."""
+REPLY_TIMEOUT = 3.0
+REQUESTED_AGAIN = (1.5, 5.0, 12.0)
+"""Seconds after the start at which a process requests the final count of its predecessor."""
 
-OnHeard = Callable[[bool], None]
-"""Called with whether the collector has answered."""
+OnAcknowledged = Callable[[bool], None]
+"""Called with whether the collector has acknowledged the report."""
 
 
 class UsageReporter:
-    """Tells of the accounts of `limits`."""
+    """Reports the accounts of `limits`."""
 
     def __init__(self, loop: Loop, mailbox: Mailbox, limits: Limits, instance: int) -> None:
         self._loop = loop
@@ -36,68 +36,75 @@ class UsageReporter:
         self._instance = instance
         self._proxy_id = ""
         self._timer: Timer | None = None
-        self._asking = False
+        self._reporting = False
         limits.on_used = self._used
 
     def configured(self, proxy_id: str) -> None:
-        """There may be other accounts than before."""
+        """Report accounts that are new or have changed."""
         if not self._proxy_id and self._limits.accounts:
             self._proxy_id = proxy_id
-            for delay in ASKED_AGAIN:
-                self._loop.call_later(delay, lambda: self.settle(_nothing))
+            for delay in REQUESTED_AGAIN:
+                self._loop.call_later(delay, lambda: self.settle(_noop))
         if self._changed():
             self._used()
 
-    def settle(self, heard: OnHeard, timeout: float = ANSWER_TIMEOUT, final: bool = False) -> None:
-        """Tell of all accounts now; `final`: for the last time."""
-        self._tell(self._limits.accounts.values(), heard, timeout, final)
+    def settle(self, acknowledged: OnAcknowledged, timeout: float = REPLY_TIMEOUT, final: bool = False) -> None:
+        """Report all accounts now; `final`: for the last time."""
+        self._report(self._limits.accounts.values(), acknowledged, timeout, final)
 
     @property
-    def knows_all(self) -> bool:
-        """Is there no account whose quota waits for what was used before?"""
-        return all(account.told is not None or not account.spec.quota for account in self._limits.accounts.values())
+    def has_totals(self) -> bool:
+        """Whether the earlier usage of every account with a quota is known."""
+        return all(
+            account.last_acknowledged is not None or not account.spec.quota
+            for account in self._limits.accounts.values()
+        )
 
     def _used(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(PERIOD, self._look)
+            self._timer = self._loop.call_later(PERIOD, self._report_changed)
 
     def _changed(self) -> list[Account]:
-        return [account for account in self._limits.accounts.values() if account.word() != account.told]
+        return [account for account in self._limits.accounts.values() if account.usage() != account.last_acknowledged]
 
-    def _look(self) -> None:
+    def _report_changed(self) -> None:
         self._timer = None
-        if self._asking:
+        if self._reporting:
             self._used()
             return
         changed = self._changed()
         if changed:
-            self._asking = True
-            self._tell(changed, self._answered)
+            self._reporting = True
+            self._report(changed, self._on_reply)
 
-    def _answered(self, heard: bool) -> None:
-        self._asking = False
-        if not heard or self._changed():
+    def _on_reply(self, acknowledged: bool) -> None:
+        self._reporting = False
+        if not acknowledged or self._changed():
             self._used()
 
-    def _tell(
-        self, accounts: Iterable[Account], heard: OnHeard, timeout: float = ANSWER_TIMEOUT, final: bool = False
+    def _report(
+        self,
+        accounts: Iterable[Account],
+        acknowledged: OnAcknowledged,
+        timeout: float = REPLY_TIMEOUT,
+        final: bool = False,
     ) -> None:
         by_id = {account.spec.id: account for account in accounts}
-        words = {each: account.said() for each, account in by_id.items()}
+        reports = {each: account.take_report() for each, account in by_id.items()}
 
-        def answered(reply: Any) -> None:
+        def on_reply(reply: Any) -> None:
             if isinstance(reply, Usage):
-                _learn(by_id, words, reply.accounts)
-            heard(isinstance(reply, Usage))
+                _apply_totals(by_id, reports, reply.accounts)
+            acknowledged(isinstance(reply, Usage))
 
-        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, words, final), answered, timeout)
+        self._mailbox.ask(METRICS, ReportUsage(self._proxy_id, self._instance, reports, final), on_reply, timeout)
 
 
-def _learn(by_id: dict[str, Account], words: dict[str, AccountUsage], totals: dict[str, AccountUsage]) -> None:
+def _apply_totals(by_id: dict[str, Account], reports: dict[str, AccountUsage], totals: dict[str, AccountUsage]) -> None:
     for each, total in totals.items():
         if each in by_id:
-            by_id[each].learn(words[each], total)
+            by_id[each].apply_total(reports[each], total)
 
 
-def _nothing(_heard: bool) -> None:
-    """The next time is soon."""
+def _noop(_acknowledged: bool) -> None:
+    """Do nothing: the next report is soon."""

@@ -1,8 +1,8 @@
-"""One attempt to get a connection through one parent: dial, a preface, TLS, a handshake, each where it is wanted.
+"""One attempt to get a connection through one upstream: dial, a preface, TLS, a handshake, each where it is wanted.
 
-On a plain connection the parent's bytes are looked at first (MSG_PEEK) and only what the handshake uses is taken, so
-what is behind it stays in the kernel, for the tunnel or for `splice`. Until the parent has been told the target the
-attempt has a timeout of its own; from then on the deadline is the caller's: it calls `cancel`.
+On a plain connection the upstream's bytes are looked at first (MSG_PEEK) and only what the handshake uses is taken, so
+what is behind it stays in the kernel, for the tunnel or for `splice`. Until the upstream has been told the target the
+attempt has a timeout of its own; from then on the deadline is the caller's, who calls `cancel`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from actors.forwarding.isolation import REASON
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import PROHIBITED, Failure
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.handshake import Blame, Handshake, ParentFailed, unusable
-from actors.forwarding.upstreams.tls_client import ParentStream
+from actors.forwarding.upstreams.handshake import Blame, Handshake, UpstreamFailed, unusable
+from actors.forwarding.upstreams.tls_client import UpstreamStream
 from actors.net.send_buffer import push
 from actors.net.transport import Transport
 
-LOOK_SIZE = 64 * 1024
+PEEK_SIZE = 64 * 1024
 
 _NOT_TO_BE_USED = Failure(503, "destination_unavailable", "the upstream proxy can't be used")
-"""What a client hears of an upstream that the guard refuses: nothing about where it is."""
+"""For an upstream whose address the guard refuses: it says nothing about where the upstream is."""
 
-OnDone = Callable[["Transport | ParentFailed"], None]
+OnDone = Callable[["Transport | UpstreamFailed"], None]
 
 
 class Plan(NamedTuple):
-    """What is to be done once the connection to `address` is there; what is None is left out."""
+    """The steps on a connection to `address`; those that are None are left out."""
 
     address: Authority
     timeout: float
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 
 class Attempt:
-    """`done` is called once, later, unless the attempt is cancelled before; a connection is given over watched."""
+    """`done` is called once, later, unless the attempt is cancelled before; the connection it gets is watched."""
 
     def __init__(self, dialer: Dialer, plan: Plan, done: OnDone) -> None:
         self._dialer = dialer
@@ -54,40 +54,40 @@ class Attempt:
         self._out = bytearray()
         self._secured = plan.context is None
         self.began = False
-        """Has the handshake begun?"""
+        """Whether the handshake has begun."""
         self._started = self._loop.now
         self.latency: float | None = None
         """Seconds that connecting took; None before."""
-        self._timer: Timer | None = self._loop.call_later(plan.timeout, self._late)
-        self._dial = dialer.dial(plan.address, self._dialled)
+        self._timer: Timer | None = self._loop.call_later(plan.timeout, self._on_timeout)
+        self._dial = dialer.dial(plan.address, self._on_dialled)
 
     @property
-    def asked(self) -> bool:
-        """Is the answer of the target's side awaited now?"""
+    def target_sent(self) -> bool:
+        """True while the upstream is connecting to the target."""
         handshake = self._plan.handshake
-        return self.began and handshake is not None and handshake.asked
+        return self.began and handshake is not None and handshake.target_sent
 
     def cancel(self) -> None:
-        """Give up; `done` is not called any more."""
+        """Give up, without calling `done`."""
         self._done = None
         self._dial.cancel()
         self._stop_timer()
         self._close()
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         what = "connect" if self.latency is None else "complete its handshake"
-        failure = Failure(504, "connection_timeout", "the parent proxy does not answer in time")
-        self._end(ParentFailed(Blame.PARENT, failure, f"it did not {what} within {self._plan.timeout:g} s"))
+        failure = Failure(504, "connection_timeout", "the upstream proxy did not respond in time")
+        self._end(UpstreamFailed(Blame.UPSTREAM, failure, f"it did not {what} within {self._plan.timeout:g} s"))
 
     # --- the stages ---
 
-    def _dialled(self, result: socket.socket | Failure) -> None:
+    def _on_dialled(self, result: socket.socket | Failure) -> None:
         if isinstance(result, Failure):
-            told = Failure(result.status, result.kind, "the parent proxy can't be reached")
-            said = result.recorded or result.detail
+            shown = Failure(result.status, result.kind, "the upstream proxy can't be reached")
+            cause = result.recorded or result.detail
             if result.kind == PROHIBITED:
-                told, said = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
-            self._end(ParentFailed(Blame.PARENT, told, said))
+                shown, cause = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
+            self._end(UpstreamFailed(Blame.UPSTREAM, shown, cause))
             return
         self._sock = self._transport = result
         self.latency = self._loop.now - self._started
@@ -96,12 +96,12 @@ class Attempt:
         self._on_ready(0)
 
     def _on_ready(self, _mask: int) -> None:
-        """Go as far as it goes without waiting."""
+        """Take all steps that need no waiting."""
         try:
-            self._go_on()
+            self._advance()
         except BlockingIOError:
             return
-        except ParentFailed as failed:
+        except UpstreamFailed as failed:
             self._end(failed)
         except ssl.SSLCertVerificationError as error:
             self._end(unusable(f"its certificate is not accepted: {error.verify_message}", "tls_certificate_error"))
@@ -112,9 +112,9 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - what an upstream sends ends its own connection at most
             self._dialer.on_crash(error)
             failure = Failure(500, REASON, "an error of this proxy itself")
-            self._end(ParentFailed(Blame.UNCLEAR, failure, "an error of this proxy itself in the handshake"))
+            self._end(UpstreamFailed(Blame.UNCLEAR, failure, "an error of this proxy itself in the handshake"))
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         if self._done is None:
             return
         self._send(b"")
@@ -122,24 +122,24 @@ class Attempt:
             self._secure()
         handshake = self._plan.handshake
         if handshake is None:
-            self._arrived()
+            self._succeed()
             return
         if not self.began:
             self.began = True
             self._out += handshake.begin()
-            if handshake.asked:
+            if handshake.target_sent:
                 self._stop_timer()
             self._send(b"")
-        while self._take(handshake):
+        while self._feed(handshake):
             continue
-        self._arrived()
+        self._succeed()
 
     def _secure(self) -> None:
         context = self._plan.context
         assert context is not None
-        if not isinstance(self._transport, ParentStream):
+        if not isinstance(self._transport, UpstreamStream):
             assert self._sock is not None
-            self._transport = ParentStream(self._sock, context, self._plan.server_name)
+            self._transport = UpstreamStream(self._sock, context, self._plan.server_name)
         self._transport.handshake()
         self._secured = True
 
@@ -151,9 +151,9 @@ class Attempt:
         if self._out:
             raise BlockingIOError
 
-    def _take(self, handshake: Handshake) -> bool:
-        """Give the handshake what has come; True when it wants more. Raises what `recv` does."""
-        data = self._look()
+    def _feed(self, handshake: Handshake) -> bool:
+        """Feed the handshake with what has come. Returns True when it wants more. Raises as `recv`."""
+        data = self._peek()
         if not data:
             raise unusable("it closed the connection within the handshake", "connection_terminated")
         used, done = 0, False
@@ -161,39 +161,39 @@ class Attempt:
             step = handshake.feed(data[used:])
             used, done = used + step.used, step.done
             self._out += step.send
-        self._use(data, used)
+        self._consume(data, used)
         self._send(b"")
-        if handshake.asked:
+        if handshake.target_sent:
             self._stop_timer()
         return not done
 
-    def _look(self) -> bytes:
+    def _peek(self) -> bytes:
         transport = self._transport
         if isinstance(transport, socket.socket):
-            return transport.recv(LOOK_SIZE, socket.MSG_PEEK)
+            return transport.recv(PEEK_SIZE, socket.MSG_PEEK)
         assert transport is not None
-        return transport.recv(LOOK_SIZE)
+        return transport.recv(PEEK_SIZE)
 
-    def _use(self, data: bytes, used: int) -> None:
-        """Take what was used; the rest stays to be read."""
+    def _consume(self, data: bytes, used: int) -> None:
+        """Take the used bytes from the connection; the rest stays to be read."""
         transport = self._transport
         if isinstance(transport, socket.socket):
             transport.recv(used)
         elif used < len(data):
-            assert isinstance(transport, ParentStream)
+            assert isinstance(transport, UpstreamStream)
             transport.unread(data[used:])
 
     # --- the end ---
 
-    def _arrived(self) -> None:
+    def _succeed(self) -> None:
         assert self._transport is not None
         self._end(self._transport)
 
-    def _end(self, result: Transport | ParentFailed) -> None:
+    def _end(self, result: Transport | UpstreamFailed) -> None:
         done, self._done = self._done, None
         self._stop_timer()
         self._dial.cancel()
-        if isinstance(result, ParentFailed):
+        if isinstance(result, UpstreamFailed):
             self._close()
         if done is not None:
             done(result)

@@ -1,8 +1,8 @@
-"""Does an HTTP parent take our credentials? Asked by a request that goes no further than the parent.
+"""A check whether an HTTP upstream accepts our credentials, by a request that goes no further than the upstream.
 
-`OPTIONS` with `Max-Forwards: 0` is for the parent itself to answer (RFC 9110 section 7.6.2), and its target is a name
-that never resolves (RFC 6761 section 6.4), for parents that know nothing of this. What they answer doesn't matter, as
-long as it isn't 407: one that takes no OPTIONS may take all else.
+`OPTIONS` with `Max-Forwards: 0` is for the upstream itself to answer (RFC 9110 section 7.6.2), and its target is a name
+that never resolves (RFC 6761 section 6.4), for upstreams that know nothing of this. Any
+response but 407 will do: an upstream that rejects OPTIONS may serve all else.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NOWHERE = authority_of_name(b"check.invalid", 80)
 
 
 class CredentialsProbe(ConnectHandshake):
-    """Read as an answer to CONNECT is; done with the first final answer that isn't 407."""
+    """Reads as for CONNECT; done with the first final response that isn't 407."""
 
     def __init__(self, username: str | None, password: str | None) -> None:
         super().__init__(NOWHERE, credentials_field(username, password), b"")
-        self.asked = False
+        self.target_sent = False
 
     def begin(self) -> bytes:
         """The request."""
@@ -29,4 +29,4 @@ class CredentialsProbe(ConnectHandshake):
 
     def _judge(self, answer: ResponseHead) -> None:
         if answer.status == 407:
-            raise wrong_credentials("it answers 407: it wants other credentials")
+            raise wrong_credentials("it responds 407: it wants other credentials")

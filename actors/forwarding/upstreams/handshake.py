@@ -1,4 +1,4 @@
-"""What every client handshake with a parent is: bytes in, bytes out, and whose fault it is when it fails."""
+"""The client side of a handshake with an upstream: bytes in, bytes out, and whose fault a failure is."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from actors.forwarding.protocols.failures import Failure
 
 
 class Blame(Enum):
-    """What a failure says about the parent, and so what is done."""
+    """Whose fault a failure is, and what follows."""
 
-    PARENT = "it can't be used: mark it down, try the next"
-    UNCLEAR = "it may be its fault: try the next"
-    TARGET = "it works, the target doesn't: that is the answer"
-    UNFIT = "it can't do this for anybody: try the next, and say nothing against it"
+    UPSTREAM = "the upstream's: mark it down, try the next"
+    UNCLEAR = "unclear: try the next"
+    TARGET = "the target's: that is the response"
+    UNFIT = "nobody's, the upstream can't reach targets of this kind: try the next"
 
 
-class ParentFailed(Exception):
-    """A parent did not do what was asked.
+class UpstreamFailed(Exception):
+    """An upstream has failed.
 
-    `failure` is what the client is told, without a word about the parent's address; `said` is for the operator.
+    `failure` is for the client, without a word about the upstream's address; `cause` is for the operator.
     """
 
-    def __init__(self, blame: Blame, failure: Failure, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, blame: Blame, failure: Failure, cause: str) -> None:
+        super().__init__(cause)
         self.blame = blame
         self.failure = failure
-        self.said = said
+        self.cause = cause
 
 
 class Step(NamedTuple):
-    """What became of bytes: so many were used, at least one; these are to be sent; and whether it is done.
+    """The outcome of received bytes: how many were used (at least one), what to send, and whether the handshake is
+    done.
 
-    Those that were not used are to be given again, at once; after `done` they belong to the tunnel.
+    Feed those that were not used again, at once; after `done` they belong to the tunnel.
     """
 
     used: int
@@ -42,29 +43,29 @@ class Step(NamedTuple):
 
 
 class Handshake(Protocol):
-    """One handshake on a connection that is there."""
+    """One handshake on a connection that is established."""
 
     @property
-    def asked(self) -> bool:
-        """Has the parent been told the target? From then on it waits for somebody else, and may take its time."""
+    def target_sent(self) -> bool:
+        """True once the upstream has the target: from then on it waits for others, and may take its time."""
 
     def begin(self) -> bytes:
-        """What is sent first."""
+        """The first bytes to send."""
 
     def feed(self, data: bytes) -> Step:
-        """Bytes of the parent, not none. Raises `ParentFailed`."""
+        """Take bytes of the upstream, at least one. Raises `UpstreamFailed`."""
 
 
-REFUSES_US = "proxy_configuration_error"
-"""The error type of RFC 9209 for credentials that the parent doesn't take."""
+REJECTS_CREDENTIALS = "proxy_configuration_error"
+"""The error type of RFC 9209 for credentials that the upstream rejects."""
 
 
-def unusable(said: str, kind: str = "http_protocol_error") -> ParentFailed:
-    """The parent doesn't speak as it should."""
-    return ParentFailed(Blame.PARENT, Failure(502, kind, "the parent proxy can't be used"), said)
+def unusable(cause: str, kind: str = "http_protocol_error") -> UpstreamFailed:
+    """The upstream is at fault: it breaks the protocol, or its connection."""
+    return UpstreamFailed(Blame.UPSTREAM, Failure(502, kind, "the upstream proxy can't be used"), cause)
 
 
-def wrong_credentials(said: str) -> ParentFailed:
-    """The parent wants other credentials than ours: that is not for the client to mend."""
-    failure = Failure(502, REFUSES_US, "the parent proxy does not accept this proxy's credentials")
-    return ParentFailed(Blame.PARENT, failure, said)
+def wrong_credentials(cause: str) -> UpstreamFailed:
+    """The upstream rejects our credentials, which the client can't change: 502 and not 407."""
+    failure = Failure(502, REJECTS_CREDENTIALS, "the upstream proxy does not accept this proxy's credentials")
+    return UpstreamFailed(Blame.UPSTREAM, failure, cause)

@@ -1,7 +1,8 @@
-"""The client's side of CONNECT (RFC 9110 section 9.3.6), and what a request in absolute-form carries for the parent.
+"""The client's side of CONNECT (RFC 9110 section 9.3.6), and what a request in absolute-form carries for the upstream.
 
 A 2xx makes the tunnel; its Content-Length and Transfer-Encoding mean nothing, and what is behind its head is the
-tunnel's. Any other final answer is a no, and its body is not read. Answers are read as strictly as those of origins.
+tunnel's. Any other final response is a refusal, and its body is not read. Responses are parsed as strictly as those of
+origins.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import re
 from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.head_parser import ResponseHead, find_end, parse_response
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.handshake import Blame, ParentFailed, Step, unusable, wrong_credentials
+from actors.forwarding.upstreams.handshake import Blame, Step, UpstreamFailed, unusable, wrong_credentials
 
 INTERIM_MAX = 8
 HEAD_MAX = 16 * 1024
-"""Bytes of an answer to CONNECT; it has nothing to say that needs more."""
+"""Bytes of the head of a response to CONNECT, which needs no more."""
 
 _STATUS_ERROR = re.compile(rb"proxy-status:[^;]*;(?:.*;)?[ \t]*error=([a-z_]+)", re.IGNORECASE)
 _TARGET_KINDS = {
@@ -31,16 +32,16 @@ _TARGET_KINDS = {
     b"http_request_denied": 403,
     b"proxy_loop_detected": 502,
 }
-"""Error types of RFC 9209 that a parent may tell about the target, and the status that goes with each."""
+"""Error types of RFC 9209 that an upstream may report about the target, and the status that goes with each."""
 
 _TARGET_STATUS = {
-    403: Failure(403, "http_request_denied", "the parent proxy refuses this target"),
-    404: Failure(502, "dns_error", "the parent proxy does not find this target"),
-    502: Failure(502, "destination_unavailable", "the parent proxy can't reach this target"),
-    504: Failure(504, "connection_timeout", "the target did not answer the parent proxy in time"),
+    403: Failure(403, "http_request_denied", "the upstream proxy refuses this target"),
+    404: Failure(502, "dns_error", "the upstream proxy does not find this target"),
+    502: Failure(502, "destination_unavailable", "the upstream proxy can't reach this target"),
+    504: Failure(504, "connection_timeout", "the target did not respond to the upstream proxy in time"),
 }
 _BUSY = frozenset((429, 500, 503))
-"""These may be about the parent or about the target; another parent may do."""
+"""These may be about the upstream or about the target; another upstream may do."""
 
 
 def credentials_field(username: str | None, password: str | None) -> bytes:
@@ -60,7 +61,7 @@ class ConnectHandshake:
         self._via = via
         self._head = b""
         self._interim = 0
-        self.asked = True
+        self.target_sent = True
 
     def begin(self) -> bytes:
         """The request."""
@@ -71,7 +72,7 @@ class ConnectHandshake:
         return b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (authority, authority, via, self._credentials)
 
     def feed(self, data: bytes) -> Step:
-        """Bytes of the answer; what is behind its head is not used. Raises `ParentFailed`."""
+        """Take bytes of the response; what is behind its head is not used. Raises `UpstreamFailed`."""
         searched = len(self._head)
         held = self._head + data
         end = self._find_end(held, searched)
@@ -79,60 +80,61 @@ class ConnectHandshake:
             self._head = held
             return Step(len(data))
         self._head = b""
-        answer = self._parse(held[:end])
-        if answer.status < 200:
+        response = self._parse(held[:end])
+        if response.status < 200:
             self._interim += 1
-            if answer.status == 101 or self._interim > INTERIM_MAX:
-                raise unusable("its answer to CONNECT is one that nobody asked for")
+            if response.status == 101 or self._interim > INTERIM_MAX:
+                raise unusable("it sent an unexpected interim response to CONNECT")
         else:
-            self._judge(answer)
-        return Step(end - searched, done=answer.status >= 200)
+            self._judge(response)
+        return Step(end - searched, done=response.status >= 200)
 
-    def _judge(self, answer: ResponseHead) -> None:
-        """Raise `ParentFailed` when this final answer is a no."""
-        if answer.status >= 300:
-            raise refusal(answer)
+    def _judge(self, response: ResponseHead) -> None:
+        """Raise `UpstreamFailed` when this final response is a refusal."""
+        if response.status >= 300:
+            raise refusal(response)
 
     def _find_end(self, held: bytes, searched: int) -> int:
         try:
             end = find_end(held, searched)
         except Refused as refused:
-            raise unusable(f"its answer is not HTTP: {refused.failure.detail}") from None
+            raise unusable(f"its response is not HTTP: {refused.failure.detail}") from None
         if end > HEAD_MAX or (end < 0 and len(held) > HEAD_MAX):
-            raise unusable(f"the head of its answer is over {HEAD_MAX} bytes")
+            raise unusable(f"the head of its response is over {HEAD_MAX} bytes")
         return end
 
     def _parse(self, head: bytes) -> ResponseHead:
         try:
             return parse_response(head)
         except Refused as refused:
-            raise unusable(f"its answer is not HTTP: {refused.failure.detail}") from None
+            raise unusable(f"its response is not HTTP: {refused.failure.detail}") from None
 
     def __repr__(self) -> str:
-        return f"<ConnectHandshake to {self._target.text!r}, {len(self._head)} bytes of the answer>"
+        return f"<ConnectHandshake to {self._target.text!r}, {len(self._head)} bytes of the response>"
 
 
-def refusal(answer: ResponseHead) -> ParentFailed:
-    """What an answer to CONNECT says that is not 2xx."""
-    said = f"it answers {answer.status} to CONNECT"
-    if answer.status in (401, 407):
-        return wrong_credentials(f"it answers {answer.status}: it wants other credentials")
-    kind = _told_kind(answer)
+def refusal(response: ResponseHead) -> UpstreamFailed:
+    """The failure that a response to CONNECT other than 2xx stands for."""
+    cause = f"it responds {response.status} to CONNECT"
+    if response.status in (401, 407):
+        return wrong_credentials(f"it responds {response.status}: it wants other credentials")
+    kind = _told_kind(response)
     if kind is not None:
-        failure = Failure(_TARGET_KINDS[kind], kind.decode("ascii"), "the parent proxy says so of this target")
-        return ParentFailed(Blame.TARGET, failure, said)
-    if answer.status in _TARGET_STATUS:
-        return ParentFailed(Blame.TARGET, _TARGET_STATUS[answer.status], said)
-    if answer.status in _BUSY:
-        busy = Failure(503, "destination_unavailable", "the parent proxy can't serve this now")
-        return ParentFailed(Blame.UNCLEAR, busy, said)
-    odd = Failure(502, "destination_unavailable", f"the parent proxy answers {answer.status}")
-    return ParentFailed(Blame.UNCLEAR, odd, said)
+        detail = "the upstream proxy reports this error of the target"
+        failure = Failure(_TARGET_KINDS[kind], kind.decode("ascii"), detail)
+        return UpstreamFailed(Blame.TARGET, failure, cause)
+    if response.status in _TARGET_STATUS:
+        return UpstreamFailed(Blame.TARGET, _TARGET_STATUS[response.status], cause)
+    if response.status in _BUSY:
+        busy = Failure(503, "destination_unavailable", "the upstream proxy can't serve this now")
+        return UpstreamFailed(Blame.UNCLEAR, busy, cause)
+    odd = Failure(502, "destination_unavailable", f"the upstream proxy responds {response.status}")
+    return UpstreamFailed(Blame.UNCLEAR, odd, cause)
 
 
-def _told_kind(answer: ResponseHead) -> bytes | None:
+def _told_kind(response: ResponseHead) -> bytes | None:
     """The error type in its `Proxy-Status`, if it is one about a target."""
-    for line in answer.fields.lines:
+    for line in response.fields.lines:
         match = _STATUS_ERROR.match(line)
         if match is not None and match[1].lower() in _TARGET_KINDS:
             return match[1].lower()

@@ -1,4 +1,4 @@
-"""What a parent hears first when it wants the client's address: a header of the PROXY protocol."""
+"""The PROXY protocol header that an upstream gets which wants the client's address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OF_OUR_OWN = {
 
 
 def preface_for(version: str | None, ends: Ends | None) -> bytes:
-    """The header in this version, None for no header; without `ends` the one for connections of our own."""
+    """The header in this version, empty for None; without `ends` the one for connections of the proxy itself."""
     if version is None:
         return b""
     if ends is None:

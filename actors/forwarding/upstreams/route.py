@@ -1,7 +1,7 @@
-"""From a wish for a target to a connection through some parent: choose, try, and try the next while nothing was sent.
+"""From a target to a connection through some upstream: choose, try, and try the next while nothing was sent.
 
-At most `ATTEMPTS_MAX` parents are tried for one request. When none is up, the one whose failure is longest ago is tried
-all the same, and a second such: a check may be wrong, and an error at once helps nobody (squid does so too).
+At most `ATTEMPTS_MAX` upstreams are tried for one request. When none is up, the one whose failure is longest ago is
+tried all the same, and a second such: a check may be wrong, and an immediate error helps no client (squid does so too).
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.upstreams.attempt import Attempt, Plan
-from actors.forwarding.upstreams.handshake import Blame, ParentFailed
-from actors.forwarding.upstreams.upstream import Parent
+from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
+from actors.forwarding.upstreams.upstream import Upstream
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
 
 ATTEMPTS_MAX = 5
 LAST_RESORTS_MAX = 2
 PATIENCE = 0.9
-"""The part of `settings.timeout` after which it was not the client who gave up; the rest may have gone by before."""
+"""The part of `settings.timeout` after which a cancel is a timeout and not the client's; the rest may have passed
+before."""
 
-NONE_LEFT = Failure(503, "destination_unavailable", "no parent proxy can be used")
+NONE_LEFT = Failure(503, "destination_unavailable", "no upstream proxy can be used")
 
 OnRouted = Callable[[OriginConnection | Failure], None]
 
 
 class Wanted(NamedTuple):
-    """What a client wants. `forward`: a plain request, which an HTTP parent may get in absolute-form.
+    """What a client asks for. `forward`: a plain request, which an HTTP upstream may get in absolute-form.
 
-    `key` is what `sticky` goes by; `via` the value of `Via` that came with the request; `ends` are the addresses of the
-    client's connection, where a parent wants them.
+    `key` is what `sticky` hashes; `via` the value of `Via` that came with the request; `ends` are the addresses of the
+    client's connection, where an upstream wants them.
     """
 
     target: Authority
@@ -60,27 +61,27 @@ class Routing(Protocol):
     def access(self) -> AccessPolicy:
         """Which targets an upstream may be asked for."""
 
-    def choose(self, key: str, tried: Sequence[Parent]) -> Parent | None:
+    def choose(self, key: str, tried: Sequence[Upstream]) -> Upstream | None:
         """The next upstream by the balancing policy, among those that are up and not tried."""
 
-    def longest_failed(self, tried: Sequence[Parent]) -> Parent | None:
+    def longest_failed(self, tried: Sequence[Upstream]) -> Upstream | None:
         """The upstream whose failure is longest ago."""
 
-    def acquire(self, parent: Parent, wanted: Wanted) -> OriginConnection | None:
+    def acquire(self, upstream: Upstream, wanted: Wanted) -> OriginConnection | None:
         """An idle connection through this upstream that will do."""
 
-    def plan(self, parent: Parent, wanted: Wanted) -> Plan:
-        """What a new connection through this upstream takes. Raises `ParentFailed` when it can't be made."""
+    def plan(self, upstream: Upstream, wanted: Wanted) -> Plan:
+        """What a new connection through this upstream takes. Raises `UpstreamFailed` when it can't be made."""
 
     def connected(
-        self, parent: Parent, wanted: Wanted, transport: Transport, epoch: int, reported: str
+        self, upstream: Upstream, wanted: Wanted, transport: Transport, epoch: int, reported: str
     ) -> OriginConnection:
         """The connection for the client, made of the one to the upstream."""
 
-    def succeeded(self, parent: Parent) -> None:
+    def succeeded(self, upstream: Upstream) -> None:
         """Record that the upstream has worked."""
 
-    def failed(self, parent: Parent, failed: ParentFailed) -> None:
+    def failed(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         """Record that it has failed."""
 
 
@@ -91,7 +92,7 @@ class Route:
     """
 
     resolving = False
-    """Names are the parents' to resolve."""
+    """Names are resolved by the upstreams."""
 
     def __init__(self, upstreams: Routing, wanted: Wanted, done: OnRouted) -> None:
         self._upstreams = upstreams
@@ -100,10 +101,10 @@ class Route:
         self._done: OnRouted | None = done
         self._started = self._loop.now
         self._epoch = upstreams.pool.epoch
-        self._tried: list[Parent] = []
+        self._tried: list[Upstream] = []
         self._last_resorts = 0
         self._attempt: Attempt | None = None
-        self._parent: Parent | None = None
+        self._upstream: Upstream | None = None
         self._failure = NONE_LEFT
         self.origin: OriginConnection | None = None
         self.reported = ""
@@ -117,77 +118,77 @@ class Route:
 
     @property
     def tried(self) -> str:
-        """The names of the parents that were tried, in order; for the log."""
-        return ", ".join(parent.name for parent in self._tried)
+        """The names of the upstreams that were tried, in order; for the log."""
+        return ", ".join(upstream.name for upstream in self._tried)
 
     def cancel(self) -> None:
-        """Give up. When that is because of the timeout, the parent that was silent has a share in it."""
+        """Give up. After the timeout that is an ambiguous failure of the upstream that was silent."""
         self._done = None
         attempt, self._attempt = self._attempt, None
-        if attempt is None or self._parent is None:
+        if attempt is None or self._upstream is None:
             return
-        self._parent.coming -= 1
-        silent = attempt.asked and self._loop.now - self._started >= PATIENCE * self._upstreams.timeout
+        self._upstream.pending -= 1
+        silent = attempt.target_sent and self._loop.now - self._started >= PATIENCE * self._upstreams.timeout
         attempt.cancel()
         if silent:
-            late = ParentFailed(Blame.UNCLEAR, NONE_LEFT, "it did not answer within the timeout")
-            self._upstreams.failed(self._parent, late)
+            late = UpstreamFailed(Blame.UNCLEAR, NONE_LEFT, "it did not respond within the timeout")
+            self._upstreams.failed(self._upstream, late)
 
     def _begin(self) -> None:
-        """A kept connection of the first parent, if there is one, else a new one."""
-        parent = self._choose()
-        if parent is not None and not self._wanted.fresh:
-            self.origin = self._upstreams.acquire(parent, self._wanted)
+        """A kept connection of the first upstream, if there is one, else a new one."""
+        upstream = self._choose()
+        if upstream is not None and not self._wanted.fresh:
+            self.origin = self._upstreams.acquire(upstream, self._wanted)
             if self.origin is not None:
                 return
-        self._try(parent)
+        self._try(upstream)
 
-    def _choose(self) -> Parent | None:
+    def _choose(self) -> Upstream | None:
         if len(self._tried) >= ATTEMPTS_MAX:
             return None
-        parent = self._upstreams.choose(self._wanted.key, self._tried)
-        if parent is None and self._last_resorts < LAST_RESORTS_MAX:
+        upstream = self._upstreams.choose(self._wanted.key, self._tried)
+        if upstream is None and self._last_resorts < LAST_RESORTS_MAX:
             self._last_resorts += 1
-            parent = self._upstreams.longest_failed(self._tried)
-        return parent
+            upstream = self._upstreams.longest_failed(self._tried)
+        return upstream
 
-    def _try(self, parent: Parent | None) -> None:
-        while parent is not None:
-            self._tried.append(parent)
+    def _try(self, upstream: Upstream | None) -> None:
+        while upstream is not None:
+            self._tried.append(upstream)
             try:
-                plan = self._upstreams.plan(parent, self._wanted)
-            except ParentFailed as failed:
-                self._note(parent, failed)
-                parent = self._choose()
+                plan = self._upstreams.plan(upstream, self._wanted)
+            except UpstreamFailed as failed:
+                self._note(upstream, failed)
+                upstream = self._choose()
                 continue
-            parent.tried(self._loop.now, self._upstreams.timeout)
-            self._parent = parent
-            parent.coming += 1
+            upstream.begin_trial(self._loop.now, self._upstreams.timeout)
+            self._upstream = upstream
+            upstream.pending += 1
             self._attempt = Attempt(self._upstreams.dialer, plan, self._arrived)
             return
         self._loop.call_soon(lambda: self._end(self._failure))
 
-    def _arrived(self, result: Transport | ParentFailed) -> None:
+    def _arrived(self, result: Transport | UpstreamFailed) -> None:
         attempt, self._attempt = self._attempt, None
-        parent = self._parent
+        upstream = self._upstream
         assert attempt is not None
-        assert parent is not None
-        parent.coming -= 1
-        parent.reached(attempt.latency, attempt.began)
-        if isinstance(result, ParentFailed):
-            self._note(parent, result)
+        assert upstream is not None
+        upstream.pending -= 1
+        upstream.record_latency(attempt.latency, attempt.began)
+        if isinstance(result, UpstreamFailed):
+            self._note(upstream, result)
             if result.blame is Blame.TARGET:
                 self._end(result.failure)
             else:
                 self._try(self._choose())
             return
-        if attempt.began:  # a mere connection says nothing yet: the answer to the request will
-            self._upstreams.succeeded(parent)
-        self._end(self._upstreams.connected(parent, self._wanted, result, self._epoch, self.reported))
+        if attempt.began:  # a mere connection proves nothing: the response to the request will
+            self._upstreams.succeeded(upstream)
+        self._end(self._upstreams.connected(upstream, self._wanted, result, self._epoch, self.reported))
 
-    def _note(self, parent: Parent, failed: ParentFailed) -> None:
+    def _note(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         self._failure = failed.failure
-        self._upstreams.failed(parent, failed)
+        self._upstreams.failed(upstream, failed)
 
     def _end(self, result: OriginConnection | Failure) -> None:
         done, self._done = self._done, None

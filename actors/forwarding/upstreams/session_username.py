@@ -1,7 +1,7 @@
-"""The session word of a user name: `alice-session-42` is the account `alice`, and `42` chooses the parent.
+"""The session word of a user name: `alice-session-42` is the account `alice`, and `42` chooses the upstream.
 
-The word keeps one client of many on one parent (and so on one external address) for as long as it is used; who wants
-another parent takes another word. It is part of the user name since that is all that every client can set.
+The word keeps one client of many on one upstream (and so on one external address) for as long as it is used; another
+word leads to another upstream. It is part of the user name since that is all that every client can set.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ MARK = "-session-"
 
 
 def split_session(username: str) -> tuple[str, str | None]:
-    """The account and the session word in `username`; None when there is none.
+    """The account and the session word in `username`, None without one.
 
-    An account that is really called so comes first: split only what is not an account as it stands.
+    An account of that very name comes first: split only what is no account as it stands.
     """
     account, mark, word = username.rpartition(MARK)
     return (account, word) if mark and account and word else (username, None)

@@ -1,7 +1,7 @@
-"""TLS to an `https` parent: the client's end of a `TlsStream`, and the contexts for it.
+"""TLS to an `https` upstream: the client's end of a `TlsStream`, and the contexts for it.
 
-The parent's certificate is verified against the system's authorities or those of `ca_file`, for `server_name` or else
-the host as it is configured; `verify: false` takes any. TLS 1.2 and newer, ALPN `http/1.1`.
+The upstream's certificate is verified against the system's authorities or those of `ca_file`, for `server_name` or else
+the host as it is configured; `verify: false` accepts any. TLS 1.2 and newer, ALPN `http/1.1`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from actors.forwarding.upstreams.handshake import unusable
 from actors.net.tls_stream import TlsStream
 
 
-class ParentStream(TlsStream):
-    """A TLS connection to a parent. `handshake` comes first."""
+class UpstreamStream(TlsStream):
+    """A TLS connection to an upstream. `handshake` comes first."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class ParentStream(TlsStream):
         super().__init__(sock, context, server_name)
 
     def handshake(self) -> None:
-        """Go on with the handshake. Raises `BlockingIOError` while it waits, `OSError` when it has failed."""
+        """Continue the handshake. Raises `BlockingIOError` while it waits, `OSError` when it has failed."""
         while True:
             try:
                 self._tls.do_handshake()
@@ -38,12 +38,12 @@ class ParentStream(TlsStream):
             return
 
     def unread(self, data: bytes) -> None:
-        """Let the next `recv` give these bytes first."""
+        """Put bytes back, to be returned first by the next `recv`."""
         self._early.insert(0, data)
 
 
 def context_for(spec: UpstreamSpec) -> ssl.SSLContext:
-    """A context for connections to this parent. Raises `ParentFailed` when `ca_file` can't be used."""
+    """A context for connections to this upstream. Raises `UpstreamFailed` when `ca_file` can't be used."""
     try:
         context = ssl.create_default_context(cafile=spec.ca_file)
     except (OSError, ssl.SSLError) as error:

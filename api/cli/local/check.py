@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from config.settings.settings import Places, Settings
 
 ProbeOption = Annotated[
-    bool, typer.Option("--probe", help="Also try whether ports are free and the parents of proxies can be reached.")
+    bool, typer.Option("--probe", help="Also try whether ports are free and the upstreams of proxies can be reached.")
 ]
 
 
@@ -78,7 +78,7 @@ def _findings(settings: Settings, proxies: list[ProxyRecord], data: DataDir, pro
         yield from probes.ports(settings, proxies)
     else:
         yield probes.Finding("ports", f"not tried: the product runs as process {holder} and has them", "note")
-    yield from probes.parents(proxies)
+    yield from probes.upstreams(proxies)
 
 
 def _placed(where: str, places: Places, stored: Mapping[str, Any]) -> str:

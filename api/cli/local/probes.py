@@ -1,6 +1,6 @@
-"""What a configuration needs of the world: certificates that can be used, ports that are free, parents that answer.
+"""What a configuration needs of the world: certificates that can be used, ports that are free, upstreams that answer.
 
-Nothing is changed, and nothing is sent to a parent but a TCP handshake.
+Nothing is changed, and nothing is sent to an upstream but a TCP handshake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from config.settings.settings import Settings
 from config.text.formatting import timestamp_text
 
 PATIENCE = 5.0
-"""Seconds that a parent has."""
+"""Seconds that an upstream has."""
 AT_ONCE = 32
 SOON = 21 * 86400.0
 """Seconds before its end from which a certificate is warned of."""
@@ -77,12 +77,12 @@ def ports(settings: Settings, proxies: Iterable[ProxyRecord]) -> Iterator[Findin
             yield _address(f"proxy {proxy.name}", proxy.host, proxy.port)
 
 
-def parents(proxies: Iterable[ProxyRecord]) -> list[Finding]:
-    """Does every parent take a connection? They are asked side by side."""
+def upstreams(proxies: Iterable[ProxyRecord]) -> list[Finding]:
+    """Does every upstream take a connection? They are asked side by side."""
     asked = [
-        (f"proxy {proxy.name}: upstreams: {parent.name}", parent.host, parent.port)
+        (f"proxy {proxy.name}: upstreams: {upstream.name}", upstream.host, upstream.port)
         for proxy in proxies
-        for parent in proxy.upstreams
+        for upstream in proxy.upstreams
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(lambda each: _reachable(*each), asked))

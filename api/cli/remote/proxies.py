@@ -293,7 +293,7 @@ def _show(session: Session, data: dict[str, Any]) -> None:
         ("limits", Fields(proxy["limits"])),
         ("access", Fields(proxy["access"])),
         ("headers", Fields(proxy["headers"])),
-        ("parents", _parents(proxy, runtime.get("upstreams") or [])),
+        ("upstreams", _upstreams(proxy, runtime.get("upstreams") or [])),
         ("description", proxy["description"]),
         ("tags", proxy["tags"]),
         ("created", proxy["created_at"]),
@@ -313,7 +313,7 @@ def _sign_in(proxy: dict[str, Any]) -> str:
 NOBODY = "needed, but there is no account: nobody gets in"
 
 
-def _parents(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]:
+def _upstreams(proxy: dict[str, Any], states: list[dict[str, Any]]) -> list[str]:
     """Each with how it is, where that is known."""
     known = {each["name"]: each["state"] for each in states}
     names = [str(each["name"]) for each in proxy["upstreams"]]

@@ -28,13 +28,13 @@ class TlsView(ResponseModel):
 
 
 class UpstreamAuthView(ResponseModel):
-    """The credentials that a parent gets. There is no password in it."""
+    """The credentials that an upstream gets. There is no password in it."""
 
     username: str
 
 
 class UpstreamTlsView(ResponseModel):
-    """How the certificate of an `https` parent is verified."""
+    """How the certificate of an `https` upstream is verified."""
 
     verify: bool
     ca_file: str | None = None
@@ -42,7 +42,7 @@ class UpstreamTlsView(ResponseModel):
 
 
 class UpstreamView(ResponseModel):
-    """A parent proxy."""
+    """An upstream proxy."""
 
     name: str
     protocol: Protocol
@@ -55,7 +55,7 @@ class UpstreamView(ResponseModel):
 
 
 class UpstreamStateView(ResponseModel):
-    """How a parent is."""
+    """How an upstream is."""
 
     name: str
     state: Literal["unknown", "up", "down"]

@@ -28,14 +28,14 @@ class ExportedAccount(ResponseModel):
 
 
 class ExportedUpstreamAuth(ResponseModel):
-    """What a parent gets."""
+    """What an upstream gets."""
 
     username: str
     password: None = None
 
 
 class ExportedUpstream(ResponseModel):
-    """A parent of an exported proxy."""
+    """An upstream of an exported proxy."""
 
     name: str
     protocol: Protocol

@@ -172,7 +172,7 @@ def _get(url: str, record: ProxyRecord, user: str, token: str, timeout: float) -
 
     def source() -> str | None:
         if record.upstreams:
-            return None  # the connection leaves from the parent, wherever that is
+            return None  # the connection leaves from the upstream, wherever that is
         return record.bind_address or _source_address(url)
 
     with requests.Session() as session:

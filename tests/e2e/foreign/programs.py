@@ -1,6 +1,6 @@
 """Foreign servers as child processes: nginx, squid, dante, haproxy and dnsmasq, each with a configuration made here.
 
-    with nginx(cert, key) as site, squid(cert, key) as parent:
+    with nginx(cert, key) as site, squid(cert, key) as upstream:
         ...
 
 Each listens on free ports of loopback, has a short directory of its own, and is ended by its pid. A program that is
@@ -222,7 +222,7 @@ def _squid_credentials(folder: Path, user: str, password: str) -> str:
     (folder / "passwords").write_text(f"{user}:{hashed}\n")
     return f"""auth_param basic program {helper} {folder}/passwords
 auth_param basic children 1 startup=1
-auth_param basic realm parent
+auth_param basic realm upstream
 acl known proxy_auth REQUIRED
 http_access allow known
 http_access deny all"""

@@ -1,4 +1,4 @@
-"""Parents: proxies of every protocol behind squid, behind dante, and behind one another."""
+"""Upstreams: proxies of every protocol behind squid, behind dante, and behind one another."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ USER, PASSWORD = "ada", "p-word"
 
 @pytest.fixture(scope="module")
 def foreign(pair: tuple[str, str]) -> Iterator[dict[str, Relay]]:
-    """A parent for each protocol; squid wants credentials."""
+    """An upstream for each protocol; squid wants credentials."""
     with squid(*pair, USER, PASSWORD) as by_http, dante() as by_socks:
         yield {"http": by_http, "https": by_http, "socks4": by_socks, "socks5": by_socks}
 
 
-def parent(protocol: str, port: int, certificate: str, auth: bool) -> dict[str, Any]:
+def upstream(protocol: str, port: int, certificate: str, auth: bool) -> dict[str, Any]:
     """An entry of `upstreams`."""
     entry: dict[str, Any] = {"protocol": protocol, "host": "127.0.0.1", "port": port}
     if protocol == "https":
@@ -55,7 +55,7 @@ def test_a_proxy_behind_another_of_ours(
 ) -> None:
     credentials = {"enabled": True, "username": USER, **({} if above == "socks4" else {"password": PASSWORD})}
     upper = entrance(above, auth=credentials)
-    lower = entrance(below, upstreams=[parent(above, upper.port, upper.certificate, auth=True)])
+    lower = entrance(below, upstreams=[upstream(above, upper.port, upper.certificate, auth=True)])
     check_all_ways(lower, site, tmp_path)
     lower.product.data("DELETE", f"/proxies/{lower.detail['id']}")  # ends the connections that it keeps to origins
     both = {f"127.0.0.1:{site.port}", f"127.0.0.1:{site.tls_port}"}
@@ -86,7 +86,7 @@ def test_a_proxy_behind_squid_and_dante(
     before = relay.log.read_text()
     port = relay.ports[above]
     with_credentials = above.startswith("http")
-    proxy = entrance(below, upstreams=[parent(above, port, pair[0], with_credentials)])
+    proxy = entrance(below, upstreams=[upstream(above, port, pair[0], with_credentials)])
     check_all_ways(proxy, site, tmp_path)
     names = (f"127.0.0.1:{site.tls_port}", f"127.0.0.1.{site.tls_port}")  # as squid and as dante writes it
     wait_until(lambda: any(name in relay.log.read_text()[len(before) :] for name in names), f"the log of {above}")
@@ -96,10 +96,10 @@ def test_a_proxy_behind_squid_and_dante(
 def test_all_four_protocols_one_behind_the_other_and_squid_at_the_end(
     entrance: MakeEntrance, site: Site, foreign: dict[str, Relay], pair: tuple[str, str], tmp_path: Path
 ) -> None:
-    before = parent("http", foreign["http"].ports["http"], pair[0], auth=True)
+    before = upstream("http", foreign["http"].ports["http"], pair[0], auth=True)
     for protocol in ("socks4", "https", "socks5", "http"):
         proxy = entrance(protocol, upstreams=[before])
-        before = parent(protocol, proxy.port, pair[0], auth=False)
+        before = upstream(protocol, proxy.port, pair[0], auth=False)
     check_all_ways(proxy, site, tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_a_websocket_through_two_proxies(
     entrance: MakeEntrance, echoes: dict[str, str], pair: tuple[str, str], above: str
 ) -> None:
     upper = entrance(above)
-    lower = entrance("http", upstreams=[parent(above, upper.port, pair[0], auth=False)])
+    lower = entrance("http", upstreams=[upstream(above, upper.port, pair[0], auth=False)])
     talk_after_upgrade(lower, echoes["ws"])
     talk_in_a_tunnel(lower, echoes["wss"], MESSAGES)
 
@@ -118,10 +118,10 @@ def test_a_websocket_through_two_proxies(
 def test_when_squid_is_gone_dante_takes_over_and_nobody_hears_of_it(
     entrance: MakeEntrance, site: Site, foreign: dict[str, Relay], pair: tuple[str, str]
 ) -> None:
-    second = parent("socks5", foreign["socks5"].ports["socks5"], pair[0], auth=False)
+    second = upstream("socks5", foreign["socks5"].ports["socks5"], pair[0], auth=False)
     with squid(*pair) as first:
-        parents = [parent("http", first.ports["http"], pair[0], auth=False), second]
-        proxy = entrance("http", upstreams=parents, upstream_policy="failover")
+        upstreams = [upstream("http", first.ports["http"], pair[0], auth=False), second]
+        proxy = entrance("http", upstreams=upstreams, upstream_policy="failover")
         assert curl(proxy, site.url("/hello"), site.tls_url("/hello")).stdout == "hellohello"
         wait_until(lambda: f"CONNECT 127.0.0.1:{site.tls_port}" in first.log.read_text(), "squid had its part")
     for _ in range(3):

@@ -1,6 +1,6 @@
 """Headless Chromium is told by `/proxy.pac` which proxies to use: those with a tag, in each protocol.
 
-Loopback goes without a proxy by the file itself, so the site has a name elsewhere, and the proxies a parent that
+Loopback goes without a proxy by the file itself, so the site has a name elsewhere, and the proxies an upstream that
 answers for it.
 """
 
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.product, needs("chromium"), needs("openssl")]
 
 ELSEWHERE = "192.0.2.1"
 """An address for documentation (RFC 5737), which socks4 has in place of the name."""
-PAGE = b"<title>by way of the parent</title>"
+PAGE = b"<title>by way of the upstream</title>"
 LEFT_OUT = ("--proxy-bypass-list", "--host-resolver-rules")
 
 
-class _Parent(BaseHTTPRequestHandler):
+class _Upstream(BaseHTTPRequestHandler):
     """Answers every request, also those that come inside of a tunnel, with the page."""
 
     protocol_version = "HTTP/1.1"
@@ -56,18 +56,18 @@ def product() -> Iterator[Product]:
 
 
 @pytest.fixture(scope="module")
-def parent() -> Iterator[dict[str, Any]]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Parent)
+def upstream() -> Iterator[dict[str, Any]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Upstream)
     with serving(server):
         yield {"protocol": "http", "host": "127.0.0.1", "port": server.server_address[1]}
 
 
 @pytest.mark.parametrize("protocol", ["http", "https", "socks4", "socks5"])
 def test_chromium_takes_the_proxy_with_the_tag(
-    product: Product, parent: dict[str, Any], pair: tuple[str, str], protocol: str, tmp_path: Path
+    product: Product, upstream: dict[str, Any], pair: tuple[str, str], protocol: str, tmp_path: Path
 ) -> None:
     tls = {"tls": {"cert_file": pair[0], "key_file": pair[1]}} if protocol == "https" else {}
-    fields = {"upstreams": [parent], "access": {"deny_destinations": NAMES}, **tls}
+    fields = {"upstreams": [upstream], "access": {"deny_destinations": NAMES}, **tls}
     proxy = product.proxy(protocol=protocol, tags=["blue", protocol], **fields)
     other = product.proxy(tags=["red"], **fields if protocol != "https" else {})
     flags = (
@@ -79,7 +79,7 @@ def test_chromium_takes_the_proxy_with_the_tag(
     )
     shown = run(find("chromium"), *flags, "--dump-dom", "http://site.example/", seconds=120)
     records = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1000")["logs"]
-    assert "by way of the parent" in shown.stdout, f"{shown.stdout}\n{shown.stderr}\n{records}"
+    assert "by way of the upstream" in shown.stdout, f"{shown.stdout}\n{shown.stderr}\n{records}"
 
     def told() -> set[str]:
         records = product.data("GET", f"/logs?proxy_id={proxy['id']}&limit=1000")["logs"]

@@ -12,12 +12,12 @@ from typing import Final
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import (
     Command,
-    ParentRefused,
     RelayToClient,
     RelayToOrigin,
     Report,
     ToClient,
     ToOrigin,
+    UpstreamRefused,
 )
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import (
@@ -37,7 +37,7 @@ from actors.forwarding.protocols.http.head_cache import (
     url_of,
 )
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
-from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, request_to_parent, response_to_client
+from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, request_to_upstream, response_to_client
 from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.protocols.state_machine import IllegalEventError
@@ -48,8 +48,8 @@ RELAY_MIN: Final = 128 * 1024
 INTERIM_MAX: Final = 16
 """1xx responses to one request; more is a flood."""
 
-PARENTS_TRIED: Final = 3
-"""So many parents may refuse our credentials for one request until its client is told."""
+UPSTREAMS_TRIED: Final = 3
+"""So many upstreams may refuse our credentials for one request until its client is told."""
 
 _RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
@@ -63,13 +63,13 @@ class Exchange:
     __slots__ = (
         "_interim",
         "_origin_head",
-        "_parents_tried",
         "_rechunk",
         "_relaying",
         "_response_body",
         "_response_in",
         "_searched",
-        "_through_parent",
+        "_through_upstream",
+        "_upstreams_tried",
         "bytes_in",
         "bytes_out",
         "excess",
@@ -124,8 +124,8 @@ class Exchange:
         self._interim = 0
         self._rechunk = False
         self._relaying = False
-        self._through_parent = False
-        self._parents_tried = 0
+        self._through_upstream = False
+        self._upstreams_tried = 0
 
     # --- the request ---
 
@@ -140,10 +140,11 @@ class Exchange:
         return self.request_body is None and self.head.method in _RETRIABLE and not self.head.fields.expects
 
     def may_retry_upstream(self) -> bool:
-        """A parent did nothing with it: may another one have it? Not when it has a body, which is gone then."""
-        self._parents_tried += 1
+        """An upstream did nothing with it: may another one have it? Not when it has a body, which is gone then."""
+        self._upstreams_tried += 1
         fields = self.head.fields
-        return self._parents_tried < PARENTS_TRIED and not fields.chunked and not fields.length and not self._interim
+        without_body = not fields.chunked and not fields.length
+        return self._upstreams_tried < UPSTREAMS_TRIED and without_body and not self._interim
 
     @property
     def takes_content(self) -> bool:
@@ -151,19 +152,19 @@ class Exchange:
         return self.request_body is not None and not self._relaying
 
     def send_head(self, reused: bool, out: list[Command], hop: bytes | None = None) -> None:
-        """There is a connection: send the head; with `hop` in absolute-form, with these field lines for the parent."""
+        """There is a connection: send the head; with `hop` in absolute-form, with these lines for the upstream."""
         self.reused = reused
-        self._through_parent = hop is not None
+        self._through_upstream = hop is not None
         if hop is not None:
-            out.append(ToOrigin(self._head_for_parent(hop)))
+            out.append(ToOrigin(self._head_for_upstream(hop)))
             return
         if not self._origin_head:
             self._origin_head = passed_to_origin(self.head, self.via, upgrade=self._wants_upgrade)
         out.append(ToOrigin(self._origin_head))
 
-    def _head_for_parent(self, hop: bytes) -> bytes:
+    def _head_for_upstream(self, hop: bytes) -> bytes:
         upgrade = self._wants_upgrade
-        return request_to_parent(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
+        return request_to_upstream(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
 
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
         """Pass on bytes of the body, and return what is behind its end. Raises `Refused`."""
@@ -337,9 +338,9 @@ class Exchange:
     def _begin_response(
         self, response: ResponseHead, data: bytes, now: float, may_persist: bool, out: list[Command]
     ) -> None:
-        if response.status == 407 and self._through_parent:
-            out.append(ParentRefused())
-            raise failures.parent_refuses_us()
+        if response.status == 407 and self._through_upstream:
+            out.append(UpstreamRefused())
+            raise failures.upstream_refuses_us()
         body = self._body_of_response(response)
         modern = self.head.minor == 1
         self.response = response

@@ -44,10 +44,11 @@ def request_to_origin(head: RequestHead, target: Authority, path: bytes, via: by
     return b"\r\n".join(parts) + _END
 
 
-def request_to_parent(
+def request_to_upstream(
     head: RequestHead, target: Authority, path: bytes, via: bytes, *, upgrade: bool, hop: bytes
 ) -> bytes:
-    """The head that a parent proxy gets: absolute-form (RFC 9112 3.2.2) and the field lines `hop`, with their CRLF."""
+    """The head that an upstream proxy gets: absolute-form (RFC 9112 3.2.2) and the field lines `hop`, with their
+    CRLF."""
     _line, _, fields = request_to_origin(head, target, path, via, upgrade=upgrade).partition(b"\r\n")
     if not path and head.method != b"OPTIONS":  # RFC 9112 3.2.4: OPTIONS without a path is `*` at the origin
         path = b"/"

@@ -22,7 +22,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.protocols.failures import Failure, ParentRefusesUs, Refused, error_response
+from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs, error_response
 from actors.forwarding.protocols.http.basic_auth import read_basic
 from actors.forwarding.protocols.http.date_header import dated
 from actors.forwarding.protocols.http.exchange import Exchange
@@ -305,13 +305,13 @@ class HttpSession(SessionBuffer):
                 self._after_response(exchange, out, now)
             else:
                 self._end_of_origin(exchange, out, now)
-        except ParentRefusesUs as refused:
-            self._ask_another_parent(exchange, refused, out, now)
+        except UpstreamRefusesUs as refused:
+            self._ask_another_upstream(exchange, refused, out, now)
         except Refused as refused:
             self._broken(refused.failure, out, now)
         return out
 
-    def _ask_another_parent(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
+    def _ask_another_upstream(self, exchange: Exchange, refused: Refused, out: list[Command], now: float) -> None:
         if exchange.may_retry_upstream():
             self._retry(exchange, out)
         else:

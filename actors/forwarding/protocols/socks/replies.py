@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from actors.forwarding.protocols.failures import NOT_THROUGH_PARENTS, Failure
+from actors.forwarding.protocols.failures import NOT_THROUGH_UPSTREAMS, Failure
 from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, UNSPECIFIED, Endpoint, pack_address
 
 GENERAL = 1
@@ -24,7 +24,7 @@ UNKNOWN_COMMAND = Failure(400, "http_request_error", "the command is not support
 
 _OF_FAILURE = {
     UNKNOWN_COMMAND: UNKNOWN_COMMAND_CODE,
-    NOT_THROUGH_PARENTS: UNKNOWN_COMMAND_CODE,
+    NOT_THROUGH_UPSTREAMS: UNKNOWN_COMMAND_CODE,
     UNKNOWN_ADDRESS_TYPE: UNKNOWN_ADDRESS_TYPE_CODE,
 }
 _OF_KIND = {

@@ -1,4 +1,4 @@
-"""Lists of parents as people get them: what each line means, what is refused, and that no error tells a password."""
+"""Lists of upstreams as people get them: what each line means, what is refused, and that no error tells a password."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from config.files.secret_box import SecretBox
 from config.model.fields import InvalidProxy
 from config.model.proxies import ProxyUpdate
 from config.model.upstream_list_parser import BadLine, read_line, read_text
-from config.model.upstreams import Parents, replace_parents
+from config.model.upstreams import Upstreams, replace_upstreams
 
-READER: TypeAdapter[Any] = TypeAdapter(Parents)
-SECRET = "s3cret-of-a-parent"
+READER: TypeAdapter[Any] = TypeAdapter(Upstreams)
+SECRET = "s3cret-of-an-upstream"
 
 
-def parent(protocol: str, host: str, port: int, user: str | None = None, password: str | None = None) -> dict[str, Any]:
+def upstream(
+    protocol: str, host: str, port: int, user: str | None = None, password: str | None = None
+) -> dict[str, Any]:
     entry: dict[str, Any] = {"protocol": protocol, "host": host, "port": port}
     if user is not None:
         entry["auth"] = {"username": user, **({} if password is None else {"password": password})}
@@ -33,29 +35,29 @@ def parent(protocol: str, host: str, port: int, user: str | None = None, passwor
 @pytest.mark.parametrize(
     ("line", "entry"),
     [
-        ("p.example:3128", parent("http", "p.example", 3128)),
-        ("192.0.2.7:80", parent("http", "192.0.2.7", 80)),
-        ("[2001:db8::1]:80", parent("http", "2001:db8::1", 80)),
-        ("p.example:1:user:pass", parent("http", "p.example", 1, "user", "pass")),
-        ("p.example:1:user", parent("http", "p.example", 1, "user")),
-        ("p.example:1::", parent("http", "p.example", 1)),
-        ("[::1]:1:user:pass", parent("http", "::1", 1, "user", "pass")),
-        ("p.example:1:user:pa:ss@word", parent("http", "p.example", 1, "user", "pa:ss@word")),
-        ("p.example:1:user:50%41", parent("http", "p.example", 1, "user", "50%41")),
-        ("user:pass@p.example:1", parent("http", "p.example", 1, "user", "pass")),
-        ("user:p@ss:word@p.example:1", parent("http", "p.example", 1, "user", "p@ss:word")),
-        ("user:123@p.example:1", parent("http", "p.example", 1, "user", "123")),
-        ("user@[::1]:1", parent("http", "::1", 1, "user")),
-        ("http://p.example:1", parent("http", "p.example", 1)),
-        ("HTTPS://p.example:1/", parent("https", "p.example", 1)),
-        ("socks4a://user@p.example:1", parent("socks4", "p.example", 1, "user")),
-        ("socks5h://user:pass@p.example:1", parent("socks5", "p.example", 1, "user", "pass")),
-        ("socks5://us%3Aer:p%40ss%2F%25@[::1]:1", parent("socks5", "::1", 1, "us:er", "p@ss/%")),
-        ("socks5://user:p%C3%A9@p.example:1", parent("socks5", "p.example", 1, "user", "p\u00e9")),
-        ("\ufeff  http://p.example:1\t\r", parent("http", "p.example", 1)),
+        ("p.example:3128", upstream("http", "p.example", 3128)),
+        ("192.0.2.7:80", upstream("http", "192.0.2.7", 80)),
+        ("[2001:db8::1]:80", upstream("http", "2001:db8::1", 80)),
+        ("p.example:1:user:pass", upstream("http", "p.example", 1, "user", "pass")),
+        ("p.example:1:user", upstream("http", "p.example", 1, "user")),
+        ("p.example:1::", upstream("http", "p.example", 1)),
+        ("[::1]:1:user:pass", upstream("http", "::1", 1, "user", "pass")),
+        ("p.example:1:user:pa:ss@word", upstream("http", "p.example", 1, "user", "pa:ss@word")),
+        ("p.example:1:user:50%41", upstream("http", "p.example", 1, "user", "50%41")),
+        ("user:pass@p.example:1", upstream("http", "p.example", 1, "user", "pass")),
+        ("user:p@ss:word@p.example:1", upstream("http", "p.example", 1, "user", "p@ss:word")),
+        ("user:123@p.example:1", upstream("http", "p.example", 1, "user", "123")),
+        ("user@[::1]:1", upstream("http", "::1", 1, "user")),
+        ("http://p.example:1", upstream("http", "p.example", 1)),
+        ("HTTPS://p.example:1/", upstream("https", "p.example", 1)),
+        ("socks4a://user@p.example:1", upstream("socks4", "p.example", 1, "user")),
+        ("socks5h://user:pass@p.example:1", upstream("socks5", "p.example", 1, "user", "pass")),
+        ("socks5://us%3Aer:p%40ss%2F%25@[::1]:1", upstream("socks5", "::1", 1, "us:er", "p@ss/%")),
+        ("socks5://user:p%C3%A9@p.example:1", upstream("socks5", "p.example", 1, "user", "p\u00e9")),
+        ("\ufeff  http://p.example:1\t\r", upstream("http", "p.example", 1)),
     ],
 )
-def test_a_line_is_one_parent(line: str, entry: dict[str, Any]) -> None:
+def test_a_line_is_one_upstream(line: str, entry: dict[str, Any]) -> None:
     assert read_line(line) == entry
 
 
@@ -76,7 +78,7 @@ def test_a_line_is_one_parent(line: str, entry: dict[str, Any]) -> None:
         (f":{SECRET}@p.example:1", "password without a user name"),
     ],
 )
-def test_what_is_no_parent_is_refused_by_its_line_and_not_repeated(line: str, error: str) -> None:
+def test_what_is_no_upstream_is_refused_by_its_line_and_not_repeated(line: str, error: str) -> None:
     with pytest.raises(BadLine) as refused:
         read_text(f"\n# a list\ngood.example:1\n{line}\n")
     assert str(refused.value).startswith("line 4: ")
@@ -89,8 +91,8 @@ def test_blank_lines_and_comments_are_passed_over_and_counted() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "# nothing\n"])
-def test_a_list_without_any_parent_does_not_end_the_chain_by_mistake(text: str) -> None:
-    with pytest.raises(BadLine, match="no parent"):
+def test_a_list_without_any_upstream_does_not_end_the_chain_by_mistake(text: str) -> None:
+    with pytest.raises(BadLine, match="no upstream"):
         read_text(text)
 
 
@@ -101,8 +103,8 @@ p.example,1,socks5h,user,"pa,ss ""word\""",7,first
 ::1,2,,,,,
 """
     first, second = (entry for _, entry in read_text(text, "https"))
-    assert first == {**parent("socks5", "p.example", 1, "user", 'pa,ss "word"'), "weight": 7, "name": "first"}
-    assert second == parent("https", "::1", 2)
+    assert first == {**upstream("socks5", "p.example", 1, "user", 'pa,ss "word"'), "weight": 7, "name": "first"}
+    assert second == upstream("https", "::1", 2)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +133,8 @@ PLAIN = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_chara
 
 
 @given(host=NAMES, port=PORTS, user=PLAIN, password=PLAIN)
-def test_the_same_parent_in_every_form_is_the_same(host: str, port: int, user: str, password: str) -> None:
-    wanted = parent("http", host, port, user, password)
+def test_the_same_upstream_in_every_form_is_the_same(host: str, port: int, user: str, password: str) -> None:
+    wanted = upstream("http", host, port, user, password)
     escaped = "".join(f"%{byte:02x}" for byte in password.encode())
     for line in (
         f"{host}:{port}:{user}:{password}",
@@ -147,7 +149,7 @@ def test_the_same_parent_in_every_form_is_the_same(host: str, port: int, user: s
 
 @settings(deadline=None)
 @given(text=st.text(max_size=60) | st.text('ab:@/[]%#,\n"0129', max_size=40))
-def test_any_text_is_parents_or_refused_with_a_reason(text: str) -> None:
+def test_any_text_is_upstreams_or_refused_with_a_reason(text: str) -> None:
     try:
         entries = READER.validate_python(text)
     except ValidationError as error:
@@ -185,7 +187,7 @@ def test_lines_and_objects_may_stand_side_by_side_and_bare_ones_are_of_the_proto
         ([f"a.example:1:u:{SECRET}", None], "1", "should be"),
         (f"# list\na.example:1:u:{SECRET}\nb.example:70000", "1", "line 3: port: Input should be less than"),
         (f"127.1:1:u:{SECRET}", "0", "line 1: host: must be a host name or an IP address"),
-        ("\n", "", "there is no parent in it"),
+        ("\n", "", "there is no upstream in it"),
     ],
 )
 def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, error: str) -> None:
@@ -199,13 +201,13 @@ def test_the_entry_or_the_line_at_fault_is_named(upstreams: Any, field: str, err
 @pytest.mark.parametrize(
     ("text", "field", "error"),
     [
-        ("a.example:1\n\na.example:1:u:p\na.example:1", "upstreams[2]", "line 4: is the same parent as line 1"),
+        ("a.example:1\n\na.example:1:u:p\na.example:1", "upstreams[2]", "line 4: is the same upstream as line 1"),
         ("\nsocks4://u:p@a.example:1", "upstreams[0].auth.password", "line 2: socks4 has no passwords"),
     ],
 )
 def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: str, field: str, error: str) -> None:
     with pytest.raises(InvalidProxy) as refused:
-        replace_parents([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
+        replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
     assert refused.value.field == field
     assert refused.value.error.startswith(error)
 
@@ -213,6 +215,6 @@ def test_what_does_not_go_together_is_told_by_its_lines(tmp_path: Path, text: st
 def test_ten_thousand_sessions_of_one_gateway_are_read_in_reasonable_time(tmp_path: Path) -> None:
     text = "\n".join(f"gate.example:8000:user-session-{number}:{SECRET}" for number in range(10_000))
     began = time.monotonic()
-    parents = replace_parents([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
+    upstreams = replace_upstreams([], READER.validate_python(text), SecretBox(tmp_path / "keys" / "secrets.key"))
     assert time.monotonic() - began < 20  # it grew with the square of their number once
-    assert len({each.name for each in parents}) == 10_000
+    assert len({each.name for each in upstreams}) == 10_000
