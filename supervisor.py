@@ -99,7 +99,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     handover = receive_handover(os.environ)
     left = [(stored_name(each), each) for each in handover.sockets()]
     inherited = InheritedListeners([*left, *from_manager(os.environ)])
-    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
     data = _open_data(settings)
     run_dir = translated(PathError, lambda: open_run_dir(settings.run_dir or default_run_dir(data.path, make=True)))
     locks = (_locked(data.lock, "data directory", handover), _locked(run_dir.lock, "run directory", handover))
@@ -108,7 +108,7 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> int:
     bring_up_to_date(data)
     stored = translated(StoreError, lambda: read_stored_settings(data))
     base, settings = settings, _effective(settings, stored)
-    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.log_output)
+    set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
     _check_certificate(settings)
     api_socket = _listen(settings, stored, inherited)
     try:

@@ -18,7 +18,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ import zmq
 from actors.bus.events import Publisher
 from actors.bus.loop import LONGEST_WAIT, Loop, unheard
 from actors.bus.mailbox import Answer, Mailbox, address_of, refuse
-from actors.bus.messages.common import SUPERVISOR, Done, Hello, SetLogging, Stop, Terminated
+from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Hello, Stop, Terminated
 from actors.log_format import JsonFormatter, TextFormatter
 from actors.signals import IGNORED, ignore, let_in
 from config.files.paths import DataDir, RunDir
@@ -43,7 +43,7 @@ TERMINATED_WAIT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What an actor is told at its start. `params` are plain values for this kind of actor alone.
+    """What an actor gets at its start: `settings` by group, and `params`, plain values for this kind of actor alone.
 
     `instance` is greater at every start and never used again, not even by a later run of the product.
     """
@@ -52,9 +52,7 @@ class Boot:
     instance: int
     run_dir: str
     data_dir: str
-    log_level: str = "info"
-    log_format: str = "text"
-    log_output: str = "stderr"
+    settings: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
 
 
@@ -66,6 +64,7 @@ class Actor:
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         self.boot = boot
+        self.settings = dict(boot.settings)
         self.run_dir = RunDir(Path(boot.run_dir))
         self.data_dir = DataDir(Path(boot.data_dir))
         self.loop = Loop()
@@ -82,8 +81,8 @@ class Actor:
         """A message that the base doesn't know; answer it, now or later, if it was asked."""
         refuse(sender, message, answer)
 
-    def logging_changed(self) -> None:
-        """The level of the process's log is another one now."""
+    def settings_changed(self, _groups: Collection[str]) -> None:
+        """These groups of `settings` have changed."""
         return
 
     def drain(self, _seconds: float) -> None:
@@ -108,12 +107,17 @@ class Actor:
         if isinstance(message, Stop):
             self.stop(message.drain)
             answer(Done())
-        elif isinstance(message, SetLogging):
-            set_up_logging(message.level, message.format, message.output)
-            self.logging_changed()
+        elif isinstance(message, ApplySettings):
+            self._apply(message.groups)
             answer(Done())
         else:
             self.receive(sender, message, answer)
+
+    def _apply(self, groups: dict[str, Any]) -> None:
+        self.settings |= groups
+        if "logging" in groups:
+            _apply_logging(self.settings)
+        self.settings_changed(groups.keys())
 
     def stop(self, drain: float) -> None:
         """Begin to end, once."""
@@ -142,7 +146,7 @@ def main(
 
     `promise` is told the time until which it may be silent (`actors.liveness`).
     """
-    set_up_logging(boot.log_level, boot.log_format, boot.log_output)
+    _apply_logging(boot.settings)
     module, _, name = entry.partition(":")
     actor: Actor = getattr(importlib.import_module(module), name)(boot, sockets)
     actor.loop.promise = promise
@@ -155,8 +159,13 @@ def main(
     return 0
 
 
+def _apply_logging(settings: dict[str, Any]) -> None:
+    group = settings["logging"]
+    set_up_logging(group["level"], group["format"], group["output"])
+
+
 def set_up_logging(level: str, style: str, output: str = "stderr") -> None:
-    """Where the process's own log goes: `stderr` or `stdout`, which is the terminal or the journal, or `journald`."""
+    """Where the process's own log goes: `stdout`, which is the terminal or the journal, `journald`, else `stderr`."""
     logging.basicConfig(handlers=[_handler(style, output)], level=level.upper(), force=True)
 
 

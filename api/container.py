@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from actors.bus.events import event_topic, new_event
 from actors.net.own_requests import OutgoingGuard
+from actors.process import set_up_logging
 from api.audit import AuditedStore, Trail, origin
 from api.audit.masking import difference, field_names
 from api.audit.refused import RefusedActions
@@ -194,7 +195,10 @@ class Services:
             log.error("not in the audit trail: %s of %s: %s", action, (resource or {}).get("id"), error)
 
     def _apply_plain(self, plain: Mapping[str, Any]) -> None:
-        self.apply(ApiSettings.from_plain(plain))
+        settings = ApiSettings.from_plain(plain)
+        if settings.logging != self.settings.logging:
+            set_up_logging(settings.logging.level, settings.logging.format, settings.logging.output)
+        self.apply(settings)
 
     def publish(self, kind: str, data: dict[str, Any]) -> None:
         """Publish on the events plane that something happened: who caused it, by which request, what it has changed."""

@@ -8,11 +8,12 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Collection
 from typing import Any
 
 from actors.bus.loop import THREADED_WAIT
 from actors.bus.mailbox import ASK_TIMEOUT, Answer, refuse
-from actors.bus.messages.common import SUPERVISOR, Done, SetSettings
+from actors.bus.messages.common import SUPERVISOR, Done
 from actors.bus.messages.fleet import DrainConnections, ReplaceProxies
 from actors.net.listener_drain import DRAIN_SECONDS
 from actors.process import Actor, Boot
@@ -38,8 +39,8 @@ IDLE_CHECK = 0.02
 class ApiActor(Actor):
     """Serves the management API on `sockets[0]`, which the supervisor has bound.
 
-    `boot.params`: `settings`, what `config.settings.settings.plain` gives; `supervisor_pid`; `behind_tls`, whether
-    `sockets[0]` is where the TLS front connects to (`api.server.tls_terminator`).
+    `boot.settings` is what `config.settings.settings.plain` gives. `boot.params`: `supervisor_pid`; `behind_tls`,
+    whether `sockets[0]` is where the TLS front connects to (`api.server.tls_terminator`).
     """
 
     longest_wait = THREADED_WAIT
@@ -48,7 +49,7 @@ class ApiActor(Actor):
         """Open the store, tell the supervisor the wish, and serve. Ends the process when there is no usable store."""
         pin_to_one_core()
         super().__init__(boot, sockets)
-        settings = ApiSettings.from_plain(boot.params.get("settings", {}))
+        settings = ApiSettings.from_plain(boot.settings)
         self._bridge = LoopBridge(self.loop, self.mailbox, self.events)
         try:
             keep_temporary_files_in(self.data_dir)
@@ -74,14 +75,16 @@ class ApiActor(Actor):
         self._tell_wish()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """The settings were read again, or the webhook sender or the command line has something to ask."""
+        """The TLS front ends, or the webhook sender or the command line has something to ask."""
         if isinstance(message, DrainConnections):
             self._last_requests()
             answer(Done())
-        elif isinstance(message, SetSettings):
-            self._services.reread(ApiSettings.from_plain(message.settings))
         elif not (self._webhooks.receive(message, answer) or self._password_resets.receive(message, answer)):
             refuse(sender, message, answer)
+
+    def settings_changed(self, _groups: Collection[str]) -> None:
+        """See `Actor`: the configuration was read again. Changes through the API come as its own reply."""
+        self._services.reread(ApiSettings.from_plain(dict(self.settings)))
 
     def drain(self, seconds: float) -> None:
         """Finish the requests under way, then end."""

@@ -6,6 +6,7 @@ import logging
 import resource
 import socket
 import time
+from collections.abc import Collection
 from typing import Any
 
 from setproctitle import getthreadtitle, setproctitle, setthreadtitle
@@ -21,8 +22,6 @@ from actors.bus.messages.forwarding import (
     Explain,
     QueryConnections,
     QueryTester,
-    SetAccessRecords,
-    SetPooling,
 )
 from actors.bus.messages.metrics import Counters
 from actors.bus.messages.problems import Problem, ReportProblems
@@ -59,26 +58,27 @@ LAST_RECORDS = 1.0
 class ForwardingActor(Actor):
     """Says hello at once, and accepts from the first `Configure` on.
 
-    `boot.params["proxy"]` has the limits of the pool, and deadlines.
+    `boot.settings`: `logging`, `proxy`, and `server.tls`, whose certificate `https` proxies without their own have.
+    `boot.params` may have deadlines.
     """
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        params = boot.params.get("proxy", {})
-        self._recorded: str = boot.params.get("access_records", "all")
+        params, proxy = boot.params, boot.settings["proxy"]
+        self._recorded: str = boot.settings["logging"]["access"]
         self.records = RecordSender(self.loop, self.context, self.run_dir.records, boot.name, boot.instance)
         self.forwarding = ForwardingContext(
             self.loop,
             self._record,
-            int(params.get("max_idle_connections", 100)),
-            float(params.get("keep_alive_timeout", 60)),
+            proxy["max_idle_connections"],
+            float(proxy["keep_alive_timeout"]),
             float(params.get("handshake_timeout", HANDSHAKE_TIMEOUT)),
         )
         self.forwarding.problems.report = self._report
         self._table = ConnectionTable(
             self.loop, self.forwarding.connections, self.forwarding.clock, self.forwarding.connection_id
         )
-        self._acceptor = Acceptor(self.forwarding, _files(boot.params.get("tls")))
+        self._acceptor = Acceptor(self.forwarding, _files(boot.settings.get("server.tls")))
         self._first_request = float(params.get("first_request_timeout", FIRST_REQUEST))
         self._usage = UsageReporter(self.loop, self.mailbox, self.forwarding.limits, boot.instance)
         self._listen_by = 0.0
@@ -118,17 +118,14 @@ class ForwardingActor(Actor):
             answer(self.forwarding.testers.report_of(message.user))
         elif isinstance(message, CloseConnections):
             self._table.end(message, answer)
-        elif isinstance(message, SetPooling):
-            self.forwarding.set_pooling(message.max_idle_connections, message.keep_alive_timeout)
-            answer(Done())
-        elif isinstance(message, SetAccessRecords):
-            self._recorded = message.access
-            answer(Done())
         else:
             refuse(sender, message, answer)
 
-    def logging_changed(self) -> None:
-        """See `Actor`: whether each decision about a connection is logged."""
+    def settings_changed(self, _groups: Collection[str]) -> None:
+        """See `Actor`: the limits of the pool, which records are kept, and whether decisions are logged."""
+        proxy = self.settings["proxy"]
+        self.forwarding.set_pooling(proxy["max_idle_connections"], float(proxy["keep_alive_timeout"]))
+        self._recorded = self.settings["logging"]["access"]
         self.forwarding.debug = trace.enabled()
 
     def _record(self, row: Row) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages.common import Done
 from actors.bus.messages.records import QueryLogs, TailLogs
-from actors.bus.messages.webhooks import SetGroup
 from actors.bus.records import Batch, RecordReceiver
 from actors.logs.index import LogIndex
 from actors.logs.record_schema import Row
@@ -28,11 +26,11 @@ COMPLAINT_PERIOD = 60.0
 
 
 class LogsActor(Actor):
-    """Owner of the log index. `boot.params`: `logging`, that group of the settings."""
+    """Owner of the log index. `boot.settings`: `logging`."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._settings = Logging.model_validate(boot.params.get("logging", {}))
+        self._settings = Logging.model_validate(boot.settings["logging"])
         folder = self.data_dir.logs
         self._outlets = ActiveSink(folder)
         self._index = LogIndex(folder, stored=self._on_stored)
@@ -46,18 +44,19 @@ class LogsActor(Actor):
         self.loop.call_every(PERIOD, self._retain)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Answer a search, or take over settings."""
+        """Answer a search."""
         if isinstance(message, QueryLogs):
             self._searches.find(message, answer)
         elif isinstance(message, TailLogs):
             self._searches.tail(message, answer)
-        elif isinstance(message, SetGroup):
-            self._settings = Logging.model_validate(message.settings)
-            self._outlets.choose(self._settings.output, self._settings.template)
-            self._retain()
-            answer(Done())
         else:
             refuse(sender, message, answer)
+
+    def settings_changed(self, _groups: Collection[str]) -> None:
+        """See `Actor`: outputs and retention."""
+        self._settings = Logging.model_validate(self.settings["logging"])
+        self._outlets.choose(self._settings.output, self._settings.template)
+        self._retain()
 
     def close(self) -> None:
         """Close the index, too."""

@@ -6,6 +6,7 @@ import logging
 import socket
 import sqlite3
 import time
+from collections.abc import Collection
 from typing import Any
 
 import psutil
@@ -27,7 +28,6 @@ from actors.bus.messages.metrics import (
     Stats,
     SystemMetrics,
 )
-from actors.bus.messages.webhooks import SetGroup
 from actors.metrics.account_usage import UsageLedger
 from actors.metrics.alerts import JUDGE_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices
@@ -58,14 +58,14 @@ class MetricsActor(Actor):
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageLedger(self.data_dir.metrics)
         self._history = SeriesWriter(self._totals)
-        self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.params.get("alerts", {})))
+        self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
         self._disk = ThrottledLog(log, "cannot save totals and series")
         self._forgotten: dict[str, None] = {}
         self._names = ProxyNames()
         self._save_due = False
-        address, clients = str(boot.params.get("publish", "")), boot.params.get("curve", {}).get("clients", ())
+        address, clients = boot.settings["metrics"]["publish"], boot.settings["metrics"]["curve_clients"]
         self._public = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._tell_where)
         heard = ("counters.", "events.")
         self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
@@ -96,9 +96,6 @@ class MetricsActor(Actor):
             answer(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, DropAccountUsage)):
             self._change_usage(message, answer)
-        elif isinstance(message, SetGroup):
-            self._set_group(message)
-            answer(Done())
         elif isinstance(message, DropProxyMetrics):
             self._forget(message.proxy_id)
         elif isinstance(message, SetProxyNames):
@@ -180,11 +177,12 @@ class MetricsActor(Actor):
             about = proxy_fields(proxy_id, self._names.get(proxy_id))
             self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active, True), stats, about))
 
-    def _set_group(self, message: SetGroup) -> None:
-        if message.name == "alerts":
-            self._alerts.settings = AlertSettings.model_validate(message.settings)
-        elif message.name == "curve":
-            self._public.set_clients(message.settings["clients"])
+    def settings_changed(self, groups: Collection[str]) -> None:
+        """See `Actor`: limits of error rates, and who may subscribe."""
+        if "alerts" in groups:
+            self._alerts.settings = AlertSettings.model_validate(self.settings["alerts"])
+        if "metrics" in groups:
+            self._public.set_clients(self.settings["metrics"]["curve_clients"])
 
     def _judge(self) -> None:
         """Say what has become of error rates."""

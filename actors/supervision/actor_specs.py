@@ -1,18 +1,38 @@
-"""The plans of the actors that always run beside the proxies and the API."""
+"""How the processes of each kind of actor are made, and which groups of the settings each gets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from socket import socket
+from typing import Any
 
-from actors.bus.messages.common import LOGS, METRICS, TELEMETRY, WEBHOOKS
+from actors.bus.messages.common import API, EGRESS, LOGS, METRICS, TELEMETRY, TLS, WEBHOOKS, forwarding_name
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.processes.managed_actor import ActorSpec
 
+Sockets = Callable[[], list[socket]]
 
-def fixed_actors(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
-    """In the order in which they are started."""
-    yield ActorSpec(METRICS, classes.metrics, config.metrics_params | config.groups.get(METRICS, {}))
-    yield ActorSpec(LOGS, classes.logs, config.groups.get(LOGS, {}))
-    yield ActorSpec(WEBHOOKS, classes.webhooks, config.groups.get(WEBHOOKS, {}))
-    if config.telemetry_params:
-        yield ActorSpec(TELEMETRY, classes.telemetry, config.telemetry_params)
+
+def collector_specs(classes: ActorClasses, config: SupervisionConfig) -> Iterator[ActorSpec]:
+    """The actors that always run beside the proxies and the API, in the order in which they are started."""
+    yield ActorSpec(METRICS, classes.metrics, ("logging", "alerts", "metrics"))
+    yield ActorSpec(LOGS, classes.logs, ("logging",))
+    yield ActorSpec(WEBHOOKS, classes.webhooks, ("logging", "webhooks", EGRESS))
+    if config.groups["telemetry"]["otlp"]["endpoint"]:
+        yield ActorSpec(TELEMETRY, classes.telemetry, ("logging", "telemetry"))
+
+
+def api_spec(classes: ActorClasses, config: SupervisionConfig, params: dict[str, Any], sockets: Sockets) -> ActorSpec:
+    """The API, which shows and compares the settings of all but telemetry, whose headers are secret."""
+    groups = tuple(name for name in config.groups if name != "telemetry")
+    return ActorSpec(API, classes.api, groups, params, sockets)
+
+
+def tls_spec(classes: ActorClasses, sockets: Sockets) -> ActorSpec:
+    """The TLS front of the API."""
+    return ActorSpec(TLS, classes.tls, ("logging", "server"), {}, sockets)
+
+
+def proxy_spec(actor_class: str, proxy_id: str, sockets: Sockets) -> ActorSpec:
+    """The forwarding actor of a proxy."""
+    return ActorSpec(forwarding_name(proxy_id), actor_class, ("logging", "proxy", "server.tls"), {}, sockets)

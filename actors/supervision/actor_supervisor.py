@@ -33,6 +33,7 @@ from actors.bus.messages.fleet import (
     AwaitProxy,
     CancelListeners,
     DrainConnections,
+    Fleet,
     ListenerRefused,
     ListenerReserved,
     QueryRuntime,
@@ -42,15 +43,13 @@ from actors.bus.messages.fleet import (
     RestartProxy,
     Runtime,
 )
-from actors.bus.messages.fleet import Fleet as FleetReport
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.metrics import DropProxyMetrics
 from actors.bus.messages.problems import ReportProblems
 from actors.bus.messages.specs import ProxySpec
-from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents, SetGroup
-from actors.supervision.actor_specs import fixed_actors
-from actors.supervision.broadcast import Broadcaster
-from actors.supervision.callbacks import CountdownLatch, noop, once, once_with
+from actors.bus.messages.webhooks import ReplayedEvents, ReplayEvents
+from actors.supervision.actor_specs import collector_specs
+from actors.supervision.callbacks import CountdownLatch, call_once, noop
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.egress_config import EgressConfigPublisher
 from actors.supervision.listeners.registry import ListenerRegistry, ListenError, ResourceExhausted
@@ -75,7 +74,7 @@ RESTART_ANSWER_MAX = 4.0
 REMOVED_REMEMBERED = 1_000
 
 
-class Fleet:
+class ActorSupervisor:
     """See the module. `receive` takes the messages to the supervisor."""
 
     def __init__(
@@ -97,7 +96,6 @@ class Fleet:
         self._removed: deque[str] = deque(maxlen=REMOVED_REMEMBERED)
         self._announcer = ProxyEventPublisher(events, self._spec_of, lambda: context.loop.now)
         self._problems = ProblemBook()
-        self._telling = Broadcaster(context.router)
         self._own = EgressConfigPublisher(context.loop, self._listeners, config, self._own_changed)
         self._predecessors = Predecessors(context.loop, context.router, predecessors, config.drain_timeout)
         self._predecessors.on_end = self._look_at_the_end
@@ -111,7 +109,9 @@ class Fleet:
         self._ending: PhasedShutdown | None = None
         self.on_ready: Callable[[], None] = noop
         """Called once, when API, collector, indexer and sender run for the first time."""
-        self._fixed = {plan.name: ManagedActor(plan, context, self) for plan in (*fixed_actors(classes, config), *api)}
+        self._fixed = {
+            plan.name: ManagedActor(plan, context, self) for plan in (*collector_specs(classes, config), *api)
+        }
         self._names = ProxyNames(context.router, self._fixed)
         self._api = [self._fixed[plan.name] for plan in api]
         self._handlers = self._by_message()
@@ -138,8 +138,7 @@ class Fleet:
     def start(self, specs: Iterable[ProxySpec]) -> None:
         """Start everything."""
         self._desired = {spec.id: spec for spec in specs}
-        webhooks = self._fixed[WEBHOOKS]
-        webhooks.plan = replace(webhooks.plan, params={**webhooks.plan.params, **self._own_group()})
+        self._context.settings.put(self._own_group())
         for actor in self._fixed.values():
             actor.start()
         self._reconcile()
@@ -191,33 +190,19 @@ class Fleet:
         if self._ending is not None:
             self._ending.look()
 
-    def take_over(self, config: SupervisionConfig) -> None:
-        """The settings were read again: drains and the egress guard follow at once, the rest at the next starts."""
+    def apply(self, config: SupervisionConfig, latch: CountdownLatch, but: str = "") -> None:
+        """Other settings are effective; `latch` waits until all actors have applied them.
+
+        The actor `but` knows them already.
+        """
         self._config = config
-        self._actors.take_over(config)
-        for name, groups in config.groups.items():
-            self._tell_groups(self._fixed[name], groups)
-        self._own.take_over(config)
-        self._own_changed()
-
-    def _tell_groups(self, actor: ManagedActor, groups: dict[str, dict[str, Any]]) -> None:
-        changed = {name: group for name, group in groups.items() if actor.plan.params.get(name) != group}
-        actor.plan = replace(actor.plan, params={**actor.plan.params, **groups})
-        for name, group in changed.items():
-            self._context.router.tell(actor.name, SetGroup(name, group))
-
-    def tell_all(self, message: Any, gate: CountdownLatch) -> None:
-        """Tell all actors, and those who come later; `gate` waits for those who are there."""
-        self._telling.all(self._all(), message, gate)
-
-    def tell(self, name: str, message: Any, gate: CountdownLatch) -> None:
-        """Tell one actor, if there is such a one; `gate` waits for it."""
-        actor = self._by_name(name)
-        self._telling.these([actor] if actor else [], message, gate)
-
-    def tell_proxies(self, message: Any, gate: CountdownLatch) -> None:
-        """Tell all forwarding actors, and those who come later; `gate` waits for those who are there."""
-        self._telling.proxies(self._proxies.values(), message, gate)
+        self._actors.apply(config)
+        self._own.apply(config)
+        self._context.settings.put({**config.groups, **self._own_group()})
+        for actor in self._all():
+            if actor.name != but:
+                actor.apply_settings(latch)
+        self._reconcile()
 
     def hasten(self) -> None:
         """Kill everything that still lives."""
@@ -271,7 +256,7 @@ class Fleet:
             on_ready()
         self._names.started(actor.name, self._desired)
         proxy_id = self._proxy_id(actor)
-        self._telling.catch_up(actor.name, bool(proxy_id))  # it may have been started before that was said
+        actor.apply_settings(CountdownLatch(noop))  # they may have changed while it was starting
         self._announcer.up(proxy_id, actor.life)
         self._say_problems(actor)
         self._starting.look(proxy_id)
@@ -336,14 +321,14 @@ class Fleet:
         self._names.changed({} if known is None else {spec.id: known}, {spec.id: spec})
         if spec.active and spec.id in self._proxies:
             self._proxies[spec.id].forgive()
-        self._reconcile(once(lambda: answer(Done())))
+        self._reconcile(call_once(lambda: answer(Done())))
 
     def _remove(self, _sender: str, message: RemoveProxy, answer: Answer) -> None:
         known = self._desired.pop(message.proxy_id, None)
         self._names.changed({} if known is None else {known.id: known}, {})
         self._removed.append(message.proxy_id)
         self._keeper_forget(message.proxy_id)
-        self._reconcile(once(lambda: answer(Done())))
+        self._reconcile(call_once(lambda: answer(Done())))
         self._context.router.tell(METRICS, DropProxyMetrics(message.proxy_id))
 
     def _restart(self, _sender: str, message: RestartProxy, answer: Answer) -> None:
@@ -351,7 +336,7 @@ class Fleet:
         if spec is None or not spec.active or self._ending is not None:
             answer(Failed("the proxy is not active", "proxy_id"))
             return
-        reply = once_with(answer)
+        reply = call_once(answer)
         self._context.loop.call_later(RESTART_ANSWER_MAX, lambda: reply(Done()))
         actor = self._proxies.get(spec.id)
         if actor is not None:
@@ -377,7 +362,7 @@ class Fleet:
         for spec in message.specs:
             if spec.active and spec.id in self._proxies and before.get(spec.id) != spec:
                 self._proxies[spec.id].forgive()
-        self._reconcile(once(lambda: answer(Done())))
+        self._reconcile(call_once(lambda: answer(Done())))
         for proxy_id in before.keys() - self._desired.keys():
             self._context.router.tell(METRICS, DropProxyMetrics(proxy_id))
 
@@ -394,7 +379,7 @@ class Fleet:
             if proxy_id in self._desired
         }
         actors = {name: self._runtime(actor) for name, actor in self._fixed.items()}
-        answer(FleetReport(proxies, actors, self._started_at))
+        answer(Fleet(proxies, actors, self._started_at))
 
     def _runtime(self, actor: ManagedActor) -> Runtime:
         return self._problems.applied(actor.name, actor.instance, actor.runtime())
@@ -419,7 +404,8 @@ class Fleet:
 
     def _own_changed(self) -> None:
         """The product listens elsewhere than before: all who connect for others have to know."""
-        self._tell_groups(self._fixed[WEBHOOKS], self._own_group())
+        self._context.settings.put(self._own_group())
+        self._fixed[WEBHOOKS].apply_settings(CountdownLatch(noop))
         self._reconcile()
 
     def _own_group(self) -> dict[str, dict[str, Any]]:
@@ -436,9 +422,9 @@ class Fleet:
             if quiet is not None:
                 quiet()
             return
-        gate = CountdownLatch(quiet or noop)
-        self._actors.carry_out(reconcile(self._desired, self._actors.real(), self._own.told), gate)
-        gate.open()
+        latch = CountdownLatch(quiet or noop)
+        self._actors.carry_out(reconcile(self._desired, self._actors.real(), self._own.told), latch)
+        latch.release()
         self._own.refresh(len(self._proxies))
 
     def _keeper_forget(self, proxy_id: str) -> None:

@@ -1,48 +1,47 @@
-"""Waiting for several things without waiting: functions that count only once, and a gate with many keys."""
+"""Callback helpers: a callback that counts only once, and a countdown latch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 
 class CountdownLatch:
-    """Calls `then` once, when it is open and every key was turned."""
+    """Calls `then` once, when `release` and every callback that `add` returned were called."""
 
     def __init__(self, then: Callable[[], None]) -> None:
-        self._then = once(then)
-        self._keys = 1
+        self._then = then
+        self._count = 1
 
-    def key(self) -> Callable[[], None]:
-        """Something else to wait for: what it gives is to be called when that is there."""
-        self._keys += 1
-        return once(self.open)
+    def add(self) -> Callable[[], None]:
+        """Wait for one more thing: the result is to be called when it has happened; only the first call counts."""
+        self._count += 1
+        return call_once(self._count_down)
 
-    def open(self) -> None:
-        """Everything has its key."""
-        self._keys -= 1
-        if self._keys == 0:
+    def release(self) -> None:
+        """All has been added; call this once."""
+        self._count_down()
+
+    def _count_down(self) -> None:
+        self._count -= 1
+        if self._count == 0:
             self._then()
 
 
-def once(call: Callable[[], None]) -> Callable[[], None]:
+def call_once(call: Callable[P, None]) -> Callable[P, None]:
     """`call`, of which only the first call counts."""
-    once = once_with(lambda _nothing: call())
-    return lambda: once(None)
-
-
-def once_with(call: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The same with an argument."""
     called = False
 
-    def once(value: Any) -> None:
+    def first(*args: P.args, **kwargs: P.kwargs) -> None:
         nonlocal called
         if not called:
             called = True
-            call(value)
+            call(*args, **kwargs)
 
-    return once
+    return first
 
 
 def noop() -> None:
-    """Nobody waits for this."""
+    """Do nothing."""

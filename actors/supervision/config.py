@@ -1,9 +1,12 @@
-"""What the supervisor is told at its start: which classes to run, and what the settings say about the fleet."""
+"""What the supervisor gets at its start: which classes to run, and what the settings say about the actors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from config.settings.settings import Settings, plain
+from config.settings.types import tcp_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +24,27 @@ class ActorClasses:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionConfig:
-    """What the operator's settings say about the fleet; `services` are the product's own addresses besides proxies."""
+    """What the settings say; `services` are the product's own addresses besides proxies.
+
+    `groups` are the settings as actors get them, some with secrets; each actor gets those of its `ActorSpec` alone.
+    """
 
     drain_timeout: float
     egress_policy: str
     egress_allow: tuple[str, ...]
+    upstreams_allow: tuple[str, ...] | None
     services: tuple[tuple[str, int], ...]
-    forwarding_params: dict[str, Any] = field(default_factory=dict)
-    metrics_params: dict[str, Any] = field(default_factory=dict)
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By actor: the groups of the settings that it reads, by name."""
-    telemetry_params: dict[str, Any] = field(default_factory=dict)
-    """What the push to a collector is told at its start; empty: there is none."""
-    upstreams_allow: tuple[str, ...] | None = None
+    groups: dict[str, Any]
+
+    @classmethod
+    def of(cls, settings: Settings, api: tuple[str, int]) -> SupervisionConfig:
+        """With the API bound at `api`. Where metrics are published with port 0, the collector reports its port."""
+        published = tcp_parts(settings.metrics.publish)
+        return cls(
+            settings.server.drain_timeout,
+            settings.proxy.egress_guard,
+            settings.proxy.egress_allow,
+            settings.proxy.upstreams_allow,
+            (api, published) if published and published[1] else (api,),
+            {**plain(settings), "telemetry": {"otlp": settings.telemetry.otlp.params()}},
+        )

@@ -34,7 +34,7 @@ class EgressConfigPublisher:
         self._found: dict[str, tuple[str, int]] = {}
         self.told = self.now()
 
-    def take_over(self, config: SupervisionConfig) -> None:
+    def apply(self, config: SupervisionConfig) -> None:
         """Other settings are in force."""
         self._config = config
         self.told = self.now()

@@ -28,22 +28,23 @@ from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter
 from actors.bus.messages.common import (
     API,
-    LOGS,
-    METRICS,
-    TLS,
-    WEBHOOKS,
+    ApplySettings,
     Done,
     Failed,
-    SetLogging,
-    SetMaxConnections,
-    SetSettings,
     Terminated,
 )
-from actors.bus.messages.fleet import DescribeProgram, ListenerRefused, Program, PutSettings, Upgrade, ValidateSettings
-from actors.bus.messages.forwarding import SetAccessRecords, SetPooling
+from actors.bus.messages.fleet import (
+    ApplyOverrides,
+    DescribeProgram,
+    ListenerRefused,
+    Program,
+    Upgrade,
+    ValidateSettings,
+)
 from actors.bus.messages.specs import ProxySpec
 from actors.process import Boot, set_up_logging
-from actors.supervision.actor_supervisor import Fleet
+from actors.supervision.actor_specs import api_spec, tls_spec
+from actors.supervision.actor_supervisor import ActorSupervisor
 from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.config import ActorClasses, SupervisionConfig
 from actors.supervision.effective_settings import EffectiveSettings, shadowed_keys
@@ -69,7 +70,6 @@ from config.files.paths import DataDir, RunDir
 from config.model.events import checked
 from config.settings.runtime import InvalidOverride, Stored
 from config.settings.settings import ConfigError, Settings, plain
-from config.settings.types import tcp_parts
 
 log = logging.getLogger(__name__)
 
@@ -139,19 +139,13 @@ class SupervisorProcess:
         self._events = Forwarder(self._loop, self._context, run.events_in, run.events_out)
         self._spawner = Spawner(self._loop, settings.logging.level, settings.logging.format, resources.locks)
         context = SupervisionContext(self._loop, self._router, self._spawner, self._new_boot)
-        self._api_params: dict[str, Any] = {"settings": self._shown(), "supervisor_pid": os.getpid()}
-        self._tls_params: dict[str, Any] = {}
         self._inner = _inner_socket(run.api_inner) if settings.server.tls.enabled else None
-        plans = self._api_plans(classes or ActorClasses())
+        classes, config = classes or ActorClasses(), self._config()
+        context.settings.put(config.groups)
+        specs = self._api_specs(classes, config)
         listeners = ListenerRegistry(time.monotonic, inherited.listen, inherited.store)
-        self._actors = Fleet(
-            context,
-            self._events,
-            classes or ActorClasses(),
-            self._config(),
-            *plans,
-            listeners=listeners,
-            predecessors=resources.predecessors,
+        self._actors = ActorSupervisor(
+            context, self._events, classes, config, *specs, listeners=listeners, predecessors=resources.predecessors
         )
         self._actors.on_ready = self._ready
 
@@ -187,64 +181,32 @@ class SupervisorProcess:
         return self._ending and not self._heir
 
     def _config(self) -> SupervisionConfig:
-        settings = self._settings
-        return SupervisionConfig(
-            settings.server.drain_timeout,
-            settings.proxy.egress_guard,
-            settings.proxy.egress_allow,
-            (self._api.bound, *_publishing_at(settings)),
-            {
-                "proxy": settings.proxy.model_dump(include={"keep_alive_timeout", "max_idle_connections"}),
-                "tls": settings.server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
-                "access_records": settings.logging.access,
-            },
-            {"publish": settings.metrics.publish},
-            {
-                LOGS: {"logging": settings.logging.model_dump(mode="json")},
-                METRICS: {
-                    "alerts": settings.alerts.model_dump(mode="json"),
-                    "curve": {"clients": settings.metrics.curve_clients},
-                },
-                WEBHOOKS: {"webhooks": settings.webhooks.model_dump(mode="json")},
-            },
-            self._telemetry(),
-            settings.proxy.upstreams_allow,
-        )
+        return SupervisionConfig.of(self._settings, self._api.bound)
 
-    def _telemetry(self) -> dict[str, dict[str, Any]]:
-        """The push to a collector, if there is one. It holds until the end."""
-        otlp = self._settings.telemetry.otlp
-        return {"otlp": otlp.params()} if otlp.endpoint else {}
-
-    def _api_plans(self, classes: ActorClasses) -> list[ActorSpec]:
-        """The API, at its own address or behind the front that speaks TLS there. Which one, holds until the end."""
-        inner, server = self._inner, self._settings.server
+    def _api_specs(self, classes: ActorClasses, config: SupervisionConfig) -> list[ActorSpec]:
+        """The API, at its own address or behind the TLS front that has it. Which of the two holds until the end."""
+        inner = self._inner
+        params = {"supervisor_pid": os.getpid(), "behind_tls": inner is not None}
         if inner is None:
-            return [ActorSpec(API, classes.api, self._api_params, lambda: [self._api.socket])]
-        self._api_params["behind_tls"] = True
-        self._tls_params.update(
-            server.tls.model_dump(mode="json", include={"cert_file", "key_file"}),
-            max_connections=server.max_connections,
-        )
+            return [api_spec(classes, config, params, lambda: [self._api.socket])]
         return [
-            ActorSpec(API, classes.api, self._api_params, lambda: [inner]),
-            ActorSpec(TLS, classes.tls, self._tls_params, lambda: [self._api.socket]),
+            api_spec(classes, config, params, lambda: [inner]),
+            tls_spec(classes, lambda: [self._api.socket]),
         ]
 
-    def _shown(self) -> dict[str, Any]:
-        """The settings for the API."""
-        return plain(self._settings)
+    def _settings_for_api(self) -> ApplySettings:
+        return ApplySettings(plain(self._settings))
 
-    def _new_boot(self, name: str, params: dict[str, Any]) -> Boot:
+    def _new_boot(self, name: str, settings: dict[str, Any], params: dict[str, Any]) -> Boot:
         self._last_instance = max(self._last_instance + 1, time.time_ns() // 1_000)
-        run, data = str(self._resources.run.path), str(self._resources.data.path)
-        style = self._settings.logging
-        return Boot(name, self._last_instance, run, data, style.level, style.format, style.log_output, params)
+        return Boot(
+            name, self._last_instance, str(self._resources.run.path), str(self._resources.data.path), settings, params
+        )
 
     def _receive(self, sender: str, message: Any, answer: Callable[[Any], None]) -> None:
         if isinstance(message, ValidateSettings):
             self._prepare(message, answer)
-        elif isinstance(message, PutSettings):
+        elif isinstance(message, ApplyOverrides):
             self._put_settings(message, answer)
         elif isinstance(message, Upgrade):
             self._upgrade.upgrade(answer)
@@ -319,8 +281,7 @@ class SupervisorProcess:
             log.error("the configuration is not taken over: %s", error)
             notify("READY=1", "STATUS=the configuration was not taken over; see the log")
             return
-        self._take_over(before, lambda: self._reloaded(waiting))
-        self._router.tell(API, SetSettings(self._shown()))
+        self._apply(before, lambda: self._reloaded(waiting))
         log.info("the configuration was read again")
         if waiting:
             log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
@@ -349,7 +310,7 @@ class SupervisorProcess:
         else:
             answer(Done())
 
-    def _put_settings(self, message: PutSettings, answer: Callable[[Any], None]) -> None:
+    def _put_settings(self, message: ApplyOverrides, answer: Callable[[Any], None]) -> None:
         before = self._settings
         try:
             server = self._effective.preview(message.stored).server
@@ -360,31 +321,18 @@ class SupervisorProcess:
             answer(Failed(str(error)))
             return
         if self._is_over:
-            answer(SetSettings(self._shown()))  # it is stored, and for the next start
+            answer(self._settings_for_api())  # it is stored, and for the next start
         else:
-            self._take_over(before, lambda: answer(SetSettings(self._shown())))
+            self._apply(before, lambda: answer(self._settings_for_api()), but=API)
 
-    def _take_over(self, before: Settings, then: Callable[[], None]) -> None:
-        """Other settings are in force: tell all that it concerns; `then` is called when they have heard of it."""
-        gate = CountdownLatch(then)
-        now = self._settings
-        style = now.logging.level, now.logging.format, now.logging.log_output
-        if style != (before.logging.level, before.logging.format, before.logging.log_output):
-            set_up_logging(*style)
-            self._spawner.set_logging(now.logging.level, now.logging.format)
-            self._actors.tell_all(SetLogging(*style), gate)
-        config = self._config()
-        self._actors.take_over(config)
-        pooling = SetPooling(now.proxy.max_idle_connections, float(now.proxy.keep_alive_timeout))
-        if pooling != SetPooling(before.proxy.max_idle_connections, float(before.proxy.keep_alive_timeout)):
-            self._actors.tell_proxies(pooling, gate)
-        if now.logging.access != before.logging.access:
-            self._actors.tell_proxies(SetAccessRecords(now.logging.access), gate)
-        self._api_params["settings"] = self._shown()  # for the API's next start
-        self._tls_params["max_connections"] = now.server.max_connections
-        if now.server.max_connections != before.server.max_connections:
-            self._actors.tell(TLS, SetMaxConnections(now.server.max_connections), gate)
-        gate.open()
+    def _apply(self, before: Settings, then: Callable[[], None], but: str = "") -> None:
+        """Other settings are effective; `then` is called when all actors, `but` apart, have applied them."""
+        latch, style = CountdownLatch(then), self._settings.logging
+        if style != before.logging:
+            set_up_logging(style.level, style.format, style.output)
+            self._spawner.set_logging(style.level, style.format)
+        self._actors.apply(self._config(), latch, but)
+        latch.release()
 
     # --- upgrade ---
 
@@ -468,12 +416,6 @@ class SupervisorProcess:
         self._events.close()
         self._context.term()
         self._loop.close()
-
-
-def _publishing_at(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """Where live metrics are published, unless nowhere; with port 0 the collector tells which it got."""
-    found = tcp_parts(settings.metrics.publish)
-    return () if found is None or not found[1] else (found,)
 
 
 def _inner_socket(path: Path) -> socket.socket:

@@ -47,7 +47,7 @@ class TelemetryActor(Actor):
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._settings = Otlp.model_validate(boot.params["otlp"])
+        self._settings = Otlp.model_validate(boot.settings["telemetry"]["otlp"])
         self._identity = read_identity(self.data_dir.telemetry)
         self._collector = Collector(self._settings)
         self._workers = ThreadPool(self.loop, 2)

@@ -10,7 +10,7 @@ import logging
 import socket
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from actors.bus.events import Subscription
@@ -27,7 +27,6 @@ from actors.bus.messages.webhooks import (
     ReplayedEvents,
     ReplayEvents,
     SendTestEvent,
-    SetGroup,
     SetWebhooks,
     WebhookStatuses,
 )
@@ -53,14 +52,14 @@ DAY = 86_400.0
 
 
 class WebhooksActor(Actor):
-    """Owner of the outbox. `boot.params`: `webhooks`, that group of the settings; `egress`, the own listeners."""
+    """Owner of the outbox. `boot.settings`: `webhooks`, and in `egress` the own listeners."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
-        self._settings = Settings.model_validate(boot.params.get("webhooks", {}))
+        self._settings = Settings.model_validate(boot.settings["webhooks"])
         self._outbox = Outbox(self.data_dir.webhooks)
         self._sender = Sender(self.loop, self._outbox, self._settings, self._tell_given_up)
-        self._sender.keep_from(_own(boot.params.get(EGRESS, {})))
+        self._sender.keep_from(_own(boot.settings[EGRESS]))
         self._revision = -1
         self._taken = 0
         self._telling: set[str] = set()
@@ -85,6 +84,14 @@ class WebhooksActor(Actor):
             log.error("cannot handle %s: %s", type(message).__name__, error)
             answer(Failed(str(error)))
 
+    def settings_changed(self, groups: Collection[str]) -> None:
+        """See `Actor`: how events are delivered, and which targets are the product's own."""
+        if EGRESS in groups:
+            self._sender.keep_from(_own(self.settings[EGRESS]))
+        if "webhooks" in groups:
+            self._settings = Settings.model_validate(self.settings["webhooks"])
+            self._sender.take_over(self._settings)
+
     def drain(self, seconds: float) -> None:
         """What is under way gets its time; what isn't noted by then is sent again after the next start."""
         deadline = time.monotonic() + seconds
@@ -108,13 +115,6 @@ class WebhooksActor(Actor):
         match message:
             case SetWebhooks():
                 self._set_webhooks(message)
-                answer(Done())
-            case SetGroup(name=name, settings=settings) if name == EGRESS:
-                self._sender.keep_from(_own(settings))
-                answer(Done())
-            case SetGroup(settings=settings):
-                self._settings = Settings.model_validate(settings)
-                self._sender.take_over(self._settings)
                 answer(Done())
             case SendTestEvent():
                 if not self._sender.probe(message.webhook_id, answer, message.request_id):

@@ -17,10 +17,10 @@ import select
 import socket
 import time
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
-from actors.bus.mailbox import Answer, refuse
-from actors.bus.messages.common import SUPERVISOR, Done, SetMaxConnections
+from actors.bus.messages.common import SUPERVISOR
 from actors.bus.messages.problems import CERTIFICATE, Problem, ReportProblems
 from actors.net.client_key import client_key
 from actors.net.descriptor_exhaustion import ACCEPT_PAUSE, OUT_OF_DESCRIPTORS
@@ -52,16 +52,16 @@ ACCEPTS_AT_ONCE = 64
 
 
 class TlsTerminator(Actor):
-    """Takes connections at `sockets[0]`. `boot.params`: `cert_file`, `key_file`, `max_connections`."""
+    """Takes connections at `sockets[0]`. `boot.settings`: `server`."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         """Raises `CertificateError` without a good certificate."""
         super().__init__(boot, sockets)
-        params = boot.params
+        server = boot.settings["server"]
         self._problems = Problems(self.loop, time.time, self._report)
-        self._certificate = Certificate(params["cert_file"], params["key_file"], self._judge_certificate)
+        self._certificate = Certificate(server["tls"]["cert_file"], server["tls"]["key_file"], self._judge_certificate)
         self.loop.call_every(CERTIFICATE_PERIOD, self._certificate.check)
-        self._most = int(params["max_connections"])
+        self._most: int = server["max_connections"]
         self._scarcity = ThrottledLog(log, "connections can't be accepted")
         self._links: set[_Connection] = set()
         self._by_address: Counter[str] = Counter()
@@ -74,15 +74,11 @@ class TlsTerminator(Actor):
         self.ready()
         self._problems.report_soon()
 
-    def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """There may be more connections, or fewer, from now on; those that there are stay."""
-        if not isinstance(message, SetMaxConnections):
-            refuse(sender, message, answer)
-            return
-        self._most = message.most
+    def settings_changed(self, _groups: Collection[str]) -> None:
+        """See `Actor`: there may be more connections, or fewer, from now on; those that there are stay."""
+        self._most = self.settings["server"]["max_connections"]
         if self._full and self._listener is not None:
             self._listen(self._listener)
-        answer(Done())
 
     def drain(self, seconds: float) -> None:
         """Accept no more; connections end when the API ends them, at the latest when the time is up."""

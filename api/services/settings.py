@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.bus.messages.common import SUPERVISOR, Done, Failed, SetSettings
-from actors.bus.messages.fleet import ListenerRefused, PutSettings, ValidateSettings
+from actors.bus.messages.common import SUPERVISOR, ApplySettings, Done, Failed
+from actors.bus.messages.fleet import ApplyOverrides, ListenerRefused, ValidateSettings
 from api.bus_bridge import Bridge, reason_of, request
 from api.errors import Invalid, NotFound, PeerUnavailable, StaleRevision
 from api.store import Store
@@ -143,7 +143,7 @@ class LiveSettings:
 
     def put_in_force(self, stored: Stored) -> None:
         """What the store has is in force everywhere when this returns. Raises `PeerUnavailable`."""
-        self._apply(request(self._bridge, SUPERVISOR, PutSettings(stored), SetSettings).settings)
+        self._apply(request(self._bridge, SUPERVISOR, ApplyOverrides(stored), ApplySettings).groups)
 
 
 def moves(changed: Stored) -> bool:

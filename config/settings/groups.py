@@ -73,11 +73,6 @@ class Logging(Group):
     retention_days: int = Field(30, ge=1, le=3650)
     retention_size: int = Field(20 * 1024**3, ge=0, le=2**60)
 
-    @property
-    def log_output(self) -> str:
-        """Where the log itself goes: `stderr`, `stdout` or `journald`."""
-        return self.output if self.output in ("stdout", "journald") else "stderr"
-
 
 class Alerts(Group):
     """`alerts`: when the errors of a proxy are an event. Percent of at least `min_requests` in `window` seconds."""

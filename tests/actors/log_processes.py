@@ -16,6 +16,7 @@ from actors.bus.records import RecordSender
 from actors.logs.index import LogIndex
 from tests.kit.bus import Bench
 from tests.kit.records import row
+from tests.kit.settings import boot_settings
 
 _PROGRAM = """
 import json, sys
@@ -40,7 +41,7 @@ class Indexer:
             "instance": time.time_ns(),
             "run_dir": str(self._bench.run_dir.path),
             "data_dir": str(self._data),
-            "params": {"logging": self._logging},
+            "settings": boot_settings(logging=self._logging),
         }
         reading, self._writing = os.pipe()
         with self.log.open("ab") as log:

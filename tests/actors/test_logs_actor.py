@@ -16,13 +16,13 @@ import pytest
 
 from actors.bus import records
 from actors.bus.mailbox import MailboxRouter
-from actors.bus.messages.common import Done, Failed, Hello
+from actors.bus.messages.common import ApplySettings, Done, Failed, Hello
 from actors.bus.messages.records import LogPage, LogTail, QueryLogs, TailLogs
-from actors.bus.messages.webhooks import SetGroup
 from actors.journald import JournalHandler
 from actors.logs import sinks
 from tests.actors.log_processes import Indexer, Load, targets
 from tests.kit.bus import Bench
+from tests.kit.settings import boot_settings
 
 ALL = QueryLogs(0.0, 1e12, 1000, 0, None, None, None)
 
@@ -135,7 +135,7 @@ def test_records_go_to_a_file_as_lines_when_the_settings_say_so_and_no_more_when
     bench: Bench, data: Path, asking: Asking, load: Load
 ) -> None:
     def say(output: str) -> None:
-        assert asking.answer(SetGroup("logging", {"output": output})) == Done()
+        assert asking.answer(ApplySettings({"logging": boot_settings(logging={"output": output})["logging"]})) == Done()
 
     def sent(count: int) -> None:
         load.send(count)

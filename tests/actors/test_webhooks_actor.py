@@ -21,6 +21,7 @@ from actors.webhooks import missed_events
 from actors.webhooks.actor import WebhooksActor
 from actors.webhooks.missed_events import MissedEvents
 from tests.kit.bus import Bench
+from tests.kit.settings import boot_settings
 
 REMEMBERED = 10
 
@@ -33,7 +34,7 @@ class Office:
         address = bench.run_dir
         self.forwarder = Forwarder(bench.loop, bench.context, address.events_in, address.events_out)
         self.router = MailboxRouter(bench.loop, bench.context, address.mailbox, self._receive)
-        boot = Boot("webhooks", 1, str(address.path), str(address.path / "data"))
+        boot = Boot("webhooks", 1, str(address.path), str(address.path / "data"), boot_settings())
         self.actor = WebhooksActor(boot, [])
         take = self.actor._outbox.take
 

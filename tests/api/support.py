@@ -12,16 +12,16 @@ from typing import Any
 
 from falcon.testing import Result
 
-from actors.bus.messages.common import METRICS, SUPERVISOR, Done, SetSettings, Unreachable
+from actors.bus.messages.common import METRICS, SUPERVISOR, ApplySettings, Done, Unreachable
 from actors.bus.messages.events import Event
 from actors.bus.messages.fleet import (
+    ApplyOverrides,
     ApplyProxy,
     AwaitProxy,
     CancelListeners,
     Fleet,
     ListenerRefused,
     ListenerReserved,
-    PutSettings,
     QueryRuntime,
     RemoveProxy,
     ReplaceProxies,
@@ -137,13 +137,13 @@ class FakeFleet:
             return Done()
         if isinstance(message, ValidateSettings):
             return self._prepare(message.stored)
-        if isinstance(message, PutSettings):
+        if isinstance(message, ApplyOverrides):
             self.stored = message.stored
             laid = overlay(self.configured, message.stored)
             whole = {
                 name: getattr(self.configured, name) for name in ("server", "logging", "auth", "proxy", "security")
             }
-            return SetSettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
+            return ApplySettings({name: group.model_dump(mode="json") for name, group in {**whole, **laid}.items()})
         if isinstance(message, QueryRuntime):
             return Fleet({each: self._runtime(spec) for each, spec in self.wish.items()}, self.helpers, 1.0)
         return Done() if isinstance(message, RestartProxy) else None

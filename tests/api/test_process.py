@@ -33,6 +33,7 @@ from api.store import StoreError
 from config.files.paths import DataDir, RunDir, open_data_dir, open_run_dir
 from tests.api.support import PROXY, FakeFleet
 from tests.kit.folders import FOLDERS
+from tests.kit.settings import boot_settings
 
 PROCESS = """
 import json, socket, sys
@@ -41,7 +42,7 @@ from actors.process import Boot, main
 given = json.loads(sys.argv[1])
 api.server.channel.HEAD_TIMEOUT = given["head_timeout"]
 listener = socket.socket(fileno=given["listener"])
-boot = Boot("api", 1, given["run"], given["data"], params={"settings": given["settings"]})
+boot = Boot("api", 1, given["run"], given["data"], given["settings"])
 sys.exit(main("api.process:ApiActor", boot, [listener], given["lifeline"]))
 """
 LONG = 30.0
@@ -103,7 +104,7 @@ class Supervisor:
             "run": str(self.run.path),
             "data": str(self.data.path),
             "head_timeout": self.head_timeout,
-            "settings": settings or {"security": {"rate_limiting": {"enabled": False}}},
+            "settings": boot_settings(**(settings or {"security": {"rate_limiting": {"enabled": False}}})),
         }
         command = [sys.executable, "-c", PROCESS, json.dumps(given)]
         self.process = subprocess.Popen(command, pass_fds=[self.listener.fileno(), ear], stderr=stderr)

@@ -36,8 +36,8 @@ class Front:
         run = open_run_dir(folder / "r")
         self.listener = Poor(fileno=socket.create_server(("127.0.0.1", 0)).detach())
         self.port: int = self.listener.getsockname()[1]
-        params = {"cert_file": pair[0], "key_file": pair[1], "max_connections": 100}
-        boot = Boot("tls", 1, str(run.path), str(open_data_dir(folder / "d").path), params=params)
+        server = {"tls": {"cert_file": pair[0], "key_file": pair[1]}, "max_connections": 100}
+        boot = Boot("tls", 1, str(run.path), str(open_data_dir(folder / "d").path), {"server": server})
         self.front = TlsTerminator(boot, [self.listener])
         self.api = socket.socket(socket.AF_UNIX)
         self.api.bind(self.front.inner)

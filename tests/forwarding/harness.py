@@ -30,6 +30,7 @@ from config.files.paths import open_run_dir
 from config.text.access_fields import ACCESS_FIELDS
 from tests.forwarding.forked import Forked, fork_actor
 from tests.kit.folders import FOLDERS
+from tests.kit.settings import boot_settings
 
 LOOPBACK_ALLOWED = EgressSpec("public_only", ("127.0.0.0/8", "::1/128"), ())
 PROXY_ID = "px1"
@@ -56,10 +57,14 @@ class Rig:
     """`port` is where the proxy listens; `records`, `counters` and `reports` of problems are what it has told."""
 
     def __init__(
-        self, egress: EgressSpec = LOOPBACK_ALLOWED, params: dict[str, Any] | None = None, **changes: Any
+        self,
+        egress: EgressSpec = LOOPBACK_ALLOWED,
+        params: dict[str, Any] | None = None,
+        proxy: dict[str, Any] | None = None,
+        **changes: Any,
     ) -> None:
-        """`params` are what the actor is told at its start, `changes` those of the plain proxy."""
-        self._params = params or {}
+        """`params` and `proxy`, that group of the settings, are for its start; `changes` are of the proxy."""
+        self._params, self._proxy = params or {}, proxy or {}
         self.folder = tempfile.mkdtemp(prefix="pf-", dir=FOLDERS)
         self.run_dir = open_run_dir(Path(self.folder))
         self.records: list[dict[str, Any]] = []
@@ -135,7 +140,14 @@ class Rig:
         )
 
     def _spawn(self) -> Forked:
-        boot = Boot(forwarding_name(PROXY_ID), 1, self.folder, self.folder, params=self._params)
+        boot = Boot(
+            forwarding_name(PROXY_ID),
+            1,
+            self.folder,
+            self.folder,
+            settings=boot_settings(proxy=self._proxy),
+            params=self._params,
+        )
         lifeline, self._lifeline = os.pipe()
         try:
             return fork_actor(boot, self._listener, lifeline)

@@ -17,6 +17,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.process import Boot
 from tests.forwarding.forked import Forked
 from tests.forwarding.harness import PROXY_ID, Rig, until
+from tests.kit.settings import boot_settings
 
 T = TypeVar("T")
 
@@ -90,7 +91,14 @@ class Inside(Rig):
         return [each for each in gc.get_objects() if type(each) in kinds]
 
     def _spawn(self) -> Forked:
-        boot = Boot(forwarding_name(PROXY_ID), 1, self.folder, self.folder, params=self._params)
+        boot = Boot(
+            forwarding_name(PROXY_ID),
+            1,
+            self.folder,
+            self.folder,
+            settings=boot_settings(proxy=self._proxy),
+            params=self._params,
+        )
         self._lifeline = os.open(os.devnull, os.O_RDONLY)
         self.actor = ForwardingActor(boot, [self._listener.dup()])
         return Threaded(self.actor)

@@ -21,7 +21,7 @@ from tests.kit.scripted_origins import Origin, answers, counted, echoes, read_al
 CLIENT, BALANCER = ("192.0.2.7", 56324), ("198.51.100.1", 443)
 ANNOUNCED = build_v2(CLIENT, BALANCER)
 ALL = ConnectionFilter()
-SHORT = {"proxy": {"handshake_timeout": 0.5}}
+SHORT = {"handshake_timeout": 0.5}
 
 
 @pytest.fixture(scope="module")

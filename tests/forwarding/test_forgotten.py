@@ -43,7 +43,7 @@ KINDS = (
     Tunnel,
     _Lingering,
 )
-NO_POOL = {"proxy": {"max_idle_connections": 0}}
+NO_POOL = {"max_idle_connections": 0}
 
 Use = Callable[[Inside], None]
 
@@ -116,7 +116,7 @@ def unreachable(rig: Inside) -> None:
 
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Inside]:
-    with Inside(params=NO_POOL) as one:
+    with Inside(proxy=NO_POOL) as one:
         yield one
 
 
@@ -128,14 +128,14 @@ def test_connections_that_are_over_are_held_by_nothing(rig: Inside, use: Use) ->
 
 
 def test_nor_is_what_was_kept_for_another_request_and_became_a_tunnel() -> None:
-    with Inside(params={"proxy": {"max_idle_connections": 100}}) as rig:
+    with Inside(proxy={"max_idle_connections": 100}) as rig:
         for _ in range(MANY):
             upgraded_on_a_kept_connection(rig)
         nothing_is_held(rig, MANY)
 
 
 def test_nor_are_those_of_socks_with_their_datagrams() -> None:
-    with Inside(params=NO_POOL, protocol="socks5") as rig, Origin(echoes) as origin:
+    with Inside(proxy=NO_POOL, protocol="socks5") as rig, Origin(echoes) as origin:
         for command in (1, 3) * (MANY // 2):
             sock, code, _bound = ask(rig, command, address(LOOPBACK, origin.port))
             assert code == 0
@@ -144,7 +144,7 @@ def test_nor_are_those_of_socks_with_their_datagrams() -> None:
 
 
 def test_nor_are_those_that_a_balancer_announces_or_does_not() -> None:
-    with Inside(params=NO_POOL, accept_proxy_protocol=True) as rig, Origin(answers(*[counted(b"x")] * MANY)) as origin:
+    with Inside(proxy=NO_POOL, accept_proxy_protocol=True) as rig, Origin(answers(*[counted(b"x")] * MANY)) as origin:
         for _ in range(MANY):
             with connect(rig) as good, connect(rig) as bad, connect(rig) as silent:
                 good.sendall(build_v2(("192.0.2.7", 5), ("192.0.2.1", 80)) + get(origin, "/", "Connection: close"))
@@ -158,7 +158,7 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
     limits = LimitsSpec(connections=1000, requests_per_minute=100_000, bandwidth_out=1000)
     body = counted(b"x" * 100_000)
     with (
-        Inside(params=NO_POOL, limits=limits, accounts=(account("ada"),), auth_required=True) as rig,
+        Inside(proxy=NO_POOL, limits=limits, accounts=(account("ada"),), auth_required=True) as rig,
         ExitStack() as stack,
     ):
         for _ in range(MANY):
@@ -171,7 +171,7 @@ def test_nor_are_those_that_are_counted_and_wait_for_bandwidth_when_they_end() -
 
 def test_nor_are_those_that_went_through_an_upstream() -> None:
     upstreams = upstream_list(upstream_entry(1), upstream_entry(2))
-    with Inside(params=NO_POOL, upstreams=upstreams) as rig, Origin(answers(counted(b"x"))) as origin:
+    with Inside(proxy=NO_POOL, upstreams=upstreams) as rig, Origin(answers(counted(b"x"))) as origin:
         for _ in range(MANY):
             with connect(rig) as client:
                 client.sendall(get(origin))

@@ -31,7 +31,7 @@ class Unforeseen(Exception):
 
 @pytest.fixture
 def rig() -> Iterator[Inside]:
-    with Inside(params={"proxy": {"handshake_timeout": 0.5}}) as one:
+    with Inside(params={"handshake_timeout": 0.5}) as one:
         yield one
 
 

@@ -355,7 +355,7 @@ def test_a_reader_that_is_slow_but_reads_is_not_cut() -> None:
 
 def test_a_restart_serves_who_has_only_connected_and_cuts_no_answer_short() -> None:
     body = os.urandom(1000) * 60
-    patient = {"proxy": {"first_request_timeout": 20}}
+    patient = {"first_request_timeout": 20}
     with (
         Rig(params=patient) as rig,
         Origin(answers(*[counted(body)] * 2)) as origin,

@@ -36,7 +36,7 @@ def upstream() -> Iterator[Rig]:
 @pytest.fixture(scope="module")
 def through(upstream: Rig) -> Iterator[Rig]:
     """A proxy with an upstream."""
-    with Rig(params={"proxy": {"handshake_timeout": 0.7}}, upstreams=upstream_list(of_rig(upstream))) as one:
+    with Rig(params={"handshake_timeout": 0.7}, upstreams=upstream_list(of_rig(upstream))) as one:
         yield one
 
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 import bcrypt
 import pytest
 
-from actors.bus.messages.common import Done, SetLogging
+from actors.bus.messages.common import ApplySettings, Done
 from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.authenticator import prehash
 from tests.forwarding import forked
 from tests.forwarding.harness import Rig, until
 from tests.forwarding.http_client import connect, get, read_answer
 from tests.kit.scripted_origins import Origin, answers, counted
+from tests.kit.settings import boot_settings
 from tests.kit.upstreams import of_rig, upstream_list
 
 SECRET = "s3cret-word"
@@ -46,7 +47,7 @@ def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str
         with Origin(answers(*[counted(b"one")] * 4)) as origin, connect(rig) as client:
             client.sendall(get(origin, "/quiet", fields[0]))
             read_answer(client)
-            assert rig.ask(SetLogging("debug", "text", "stderr")) == Done()
+            assert rig.ask(ApplySettings({"logging": boot_settings(logging={"level": "debug"})["logging"]})) == Done()
             for path in (f"/{SECRET}", "/again"):
                 client.sendall(get(origin, path, fields[0]))
                 read_answer(client)
@@ -75,7 +76,7 @@ def test_each_decision_has_a_line_while_the_level_is_debug(log: Callable[[], str
             until(lambda wanted=wanted: lines(start + wanted), f"{wanted} in {seen}", 20)  # type: ignore[misc]
         assert SECRET not in seen
         assert "accepted" not in seen.partition("authenticated")[0], "not before the level was debug"
-        assert rig.ask(SetLogging("info", "text", "stderr")) == Done()
+        assert rig.ask(ApplySettings({"logging": boot_settings()["logging"]})) == Done()
         log()
         with connect(rig) as client:
             client.sendall(b"nonsense\r\n\r\n")

@@ -51,7 +51,7 @@ def actor(clock: Clock) -> ManagedActor:
     spawner: Any = SimpleNamespace(spawn=lambda _entry, boot, _sockets, _watcher: Deaf(boot))
     made = ManagedActor(
         ActorSpec("one", "a:B"),
-        SupervisionContext(loop, exchange, spawner, lambda name, _: Boot(name, 1, "", "")),
+        SupervisionContext(loop, exchange, spawner, lambda name, *_: Boot(name, 1, "", "")),
         owner,
     )
     made.start()

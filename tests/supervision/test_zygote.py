@@ -24,6 +24,7 @@ from actors.supervision.processes import zygote
 from actors.supervision.processes.spawner import ActorProcess, Spawner, describe_status
 from config.files.paths import open_run_dir
 from tests.kit.folders import FOLDERS
+from tests.kit.settings import boot_settings
 
 KIND = "forwarding."
 """Of the actors here: only actors of a known kind may say hello."""
@@ -58,7 +59,7 @@ class Nursery:
     def spawn(
         self, name: str = "quiet", entry: str = QUIET, sockets: list[socket.socket] | None = None
     ) -> ActorProcess:
-        boot = Boot(KIND + name, time.time_ns(), str(self.directory), str(self.directory))
+        boot = Boot(KIND + name, time.time_ns(), str(self.directory), str(self.directory), boot_settings())
         return self.spawner.spawn(entry, boot, sockets or [], self)
 
     def until(self, condition: object, what: str, seconds: float = 20.0) -> None:

@@ -15,7 +15,7 @@ METRICS = "metrics"
 LOGS = "logs"
 WEBHOOKS = "webhooks"
 EGRESS = "egress"
-"""What `SetGroup` calls the addresses at which the product itself listens."""
+"""The group of the settings with the addresses at which the product itself listens."""
 TELEMETRY = "telemetry"
 """The push to an OpenTelemetry collector, when `telemetry.otlp.endpoint` is set."""
 
@@ -81,15 +81,13 @@ class Terminated:
 
 
 @message
-class SetLogging:
-    """Supervisor → actor: `logging.level`, `logging.format` or where the log goes has changed. → `Done`.
+class ApplySettings:
+    """Supervisor → actor: these groups of the settings have changed. → `Done`. Also the reply to `ApplyOverrides`.
 
-    `output` is `stderr`, `stdout` or `journald`.
+    `groups` has plain values by the names that the actor's `ActorSpec` gives; the names of `Boot.settings`.
     """
 
-    level: str
-    format: str
-    output: str = "stderr"
+    groups: dict[str, Any] = field(repr=False)
 
 
 @message
@@ -101,21 +99,3 @@ class Listening:
 
     host: str
     port: int
-
-
-@message
-class SetMaxConnections:
-    """Supervisor → TLS front: `server.max_connections` changed; for the connections to come. → `Done`."""
-
-    most: int
-
-
-@message
-class SetSettings:
-    """Supervisor → API: these settings are in force now. After a SIGHUP nothing answers; it answers `PutSettings`.
-
-    `settings` is what `config.settings.settings.plain` gives; the API takes over what it can change while it runs:
-    lifetimes of tokens, rate limits, the limit of failed sign-ins, the identity provider, defaults of proxies.
-    """
-
-    settings: dict[str, Any] = field(repr=False)

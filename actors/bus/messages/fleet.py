@@ -205,8 +205,8 @@ class ValidateSettings:
 
 
 @message
-class PutSettings:
-    """API → supervisor, after the store has it: this is in force from now on. Answered by `SetSettings`.
+class ApplyOverrides:
+    """API → supervisor, after the store has it: this is in force from now on. Answered by `ApplySettings`.
 
     A new address of the API comes to the API as a descriptor, by the socket `RunDir.api_door`.
     """

@@ -15,21 +15,6 @@ class Configure:
 
 
 @message
-class SetPooling:
-    """Supervisor → forwarding actor: `proxy.max_idle_connections` or `proxy.keep_alive_timeout` changed. → `Done`."""
-
-    max_idle_connections: int
-    keep_alive_timeout: float
-
-
-@message
-class SetAccessRecords:
-    """Supervisor → forwarding actor: `logging.access` has changed: `all`, `errors` or `off`. → `Done`."""
-
-    access: str
-
-
-@message
 class AllowTestClient:
     """API → forwarding actor: let one test in. The credentials `user`, `token` are good once within `ttl`. → `Done`.
 

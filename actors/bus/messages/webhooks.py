@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any
-
 from actors.bus.codec import message
 from actors.bus.messages.events import Event
 
@@ -179,15 +176,3 @@ class ReplayedEvents:
     """Supervisor → webhook sender: the events, oldest first."""
 
     events: tuple[Event, ...]
-
-
-@message
-class SetGroup:
-    """Supervisor → metrics collector, log indexer or webhook sender: their group of the settings has changed. → `Done`.
-
-    `name` is `alerts`, `logging` or `webhooks`, `settings` what pydantic's `model_dump(mode="json")` gives of it; or
-    `curve`, with `clients`, the public keys of subscribers; or `egress`, with `own`, where the product itself listens.
-    """
-
-    name: str
-    settings: dict[str, Any] = field(default_factory=dict)

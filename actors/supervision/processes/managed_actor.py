@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 from actors.bus.loop import Loop, Timer
 from actors.bus.mailbox import MailboxRouter, address_of
-from actors.bus.messages.common import Done, Failed, Stop
+from actors.bus.messages.common import ApplySettings, Done, Failed, Stop
 from actors.bus.messages.fleet import Runtime
 from actors.process import ORPHAN_GRACE, Boot
+from actors.supervision.actor_settings import ActorSettings
+from actors.supervision.callbacks import CountdownLatch
 from actors.supervision.processes.backoff import Backoff
 from actors.supervision.processes.lifecycle import Lifecycle, LifecycleEvent, State
 from actors.supervision.processes.spawner import ActorProcess, Spawner
@@ -34,16 +36,22 @@ STUCK_AFTER = 5.0
 """Seconds after which a process that was killed should be gone: then only a restart of everything may help."""
 STOP_ANSWER_MAX = 1.0
 """Seconds that an actor may take to stop accepting, once it was asked to stop."""
+APPLY_MAX = 1.0
+"""Seconds that an actor may take to acknowledge that it has applied settings."""
 
 Outcome = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """How processes of an actor are made. `sockets` gives the listening sockets at the time of a start."""
+    """How processes of an actor are made.
+
+    `settings` names the groups of the settings that it gets; `sockets` gives the listening sockets at a start.
+    """
 
     name: str
-    entry: str
+    actor_class: str
+    settings: tuple[str, ...] = ()
     params: dict[str, Any] = field(default_factory=dict)
     sockets: Callable[[], list[socket]] = list
 
@@ -72,18 +80,21 @@ class ActorObserver(Protocol):
 
 @dataclass(slots=True)
 class SupervisionContext:
-    """What all managed actors share. `new_boot(name, params)` gives every process its own instance number."""
+    """What all managed actors share. `new_boot(name, settings, params)` gives every process its own instance number."""
 
     loop: Loop
     router: MailboxRouter
     spawner: Spawner
-    new_boot: Callable[[str, dict[str, Any]], Boot]
+    new_boot: Callable[[str, dict[str, Any], dict[str, Any]], Boot]
+    settings: ActorSettings = field(default_factory=ActorSettings)
 
 
 @dataclass(slots=True, eq=False)
 class _Instance:
     process: ActorProcess
     asked: float
+    settings: dict[str, Any] = field(repr=False)
+    """What it was sent, at its start or later."""
     heard: float | None = None
     leaves: bool = False
     """Has it answered that it accepts nothing new?"""
@@ -109,8 +120,8 @@ class _Instance:
 class ManagedActor:
     """See the module. Its methods never block; `now` is the loop's time."""
 
-    def __init__(self, plan: ActorSpec, context: SupervisionContext, observer: ActorObserver) -> None:
-        self.plan = plan
+    def __init__(self, spec: ActorSpec, context: SupervisionContext, observer: ActorObserver) -> None:
+        self.spec = spec
         self.life = Lifecycle(time.time)
         self.backoff = Backoff()
         self._context = context
@@ -124,7 +135,7 @@ class ManagedActor:
     @property
     def name(self) -> str:
         """Its name on the bus."""
-        return self.plan.name
+        return self.spec.name
 
     @property
     def label(self) -> str:
@@ -200,6 +211,17 @@ class ManagedActor:
             if each.heard is not None and each.process.pid is not None and not each.process.ended
             if (lifeline := each.process.take_lifeline()) >= 0  # it was let go already
         ]
+
+    def apply_settings(self, latch: CountdownLatch) -> None:
+        """Send its process the groups that have changed since it got them; `latch` waits for that."""
+        current, settings = self._current, self._context.settings.of(self.spec.settings)
+        if current is None or self.life.state is not State.RUNNING:
+            return
+        changed = {name: group for name, group in settings.items() if current.settings.get(name) != group}
+        if changed:
+            current.settings = settings
+            applied = latch.add()
+            self._context.router.ask(self.name, ApplySettings(changed), lambda _reply: applied(), APPLY_MAX)
 
     def hasten(self) -> None:
         """No more time: what still lives of it is killed."""
@@ -282,13 +304,14 @@ class ManagedActor:
     # --- inside ---
 
     def _spawn(self) -> _Instance | None:
-        boot = self._context.new_boot(self.name, self.plan.params)
+        settings = self._context.settings.of(self.spec.settings)
+        boot = self._context.new_boot(self.name, settings, self.spec.params)
         try:
-            process = self._context.spawner.spawn(self.plan.entry, boot, self.plan.sockets(), self)
+            process = self._context.spawner.spawn(self.spec.actor_class, boot, self.spec.sockets(), self)
         except OSError as error:
             log.error("%s can't be started: %s", self.label, error)
             return None
-        return _Instance(process, self._context.loop.now)
+        return _Instance(process, self._context.loop.now, settings)
 
     def _take_over(self, successor: _Instance) -> None:
         older, self._current, self._successor = self._current, successor, None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from socket import socket
 
 from actors.bus.mailbox import address_of
 from actors.bus.messages.common import forwarding_name
 from actors.bus.messages.forwarding import Configure
 from actors.bus.messages.specs import ProxySpec
-from actors.supervision.callbacks import CountdownLatch, once
+from actors.supervision.actor_specs import proxy_spec
+from actors.supervision.callbacks import CountdownLatch, call_once
 from actors.supervision.config import SupervisionConfig
 from actors.supervision.listeners.registry import ListenerRegistry, ListenError
 from actors.supervision.processes.lifecycle import State
-from actors.supervision.processes.managed_actor import ActorObserver, ActorSpec, ManagedActor, SupervisionContext
+from actors.supervision.processes.managed_actor import ActorObserver, ManagedActor, SupervisionContext
 from actors.supervision.reconcile import ActualState, Bind, Forget, SendConfiguration, Start, Step, Stop
 from actors.supervision.upgrade.predecessors import Predecessors
 
@@ -48,12 +48,11 @@ class ProxyActors:
         self._unwished = unwished
         self._configured: dict[str, Configure] = {}
 
-    def take_over(self, config: SupervisionConfig) -> None:
+    def apply(self, config: SupervisionConfig) -> None:
         """Other settings are in force: for drains at once, for the rest at the next starts."""
         self._config = config
         for actor in self.by_id.values():
             actor.drain = config.drain_timeout
-            actor.plan = replace(actor.plan, params=config.forwarding_params)
 
     def real(self) -> dict[str, ActualState]:
         """What is so, for `reconcile`."""
@@ -64,13 +63,13 @@ class ProxyActors:
             for proxy_id, actor in self.by_id.items()
         }
 
-    def carry_out(self, steps: Iterable[Step], gate: CountdownLatch) -> None:
-        """Do it. `gate` waits until what has to stop accepting has stopped."""
+    def carry_out(self, steps: Iterable[Step], latch: CountdownLatch) -> None:
+        """Do it. `latch` waits until what has to stop accepting has stopped."""
         refused: set[str] = set()
         for step in steps:
             match step:
                 case Stop(proxy_id):
-                    self.stop(proxy_id, gate.key())
+                    self.stop(proxy_id, latch.add())
                 case Bind(proxy_id, address):
                     if not self._bind(proxy_id, *address):
                         refused.add(proxy_id)
@@ -109,7 +108,7 @@ class ProxyActors:
             self._listeners.end_retired(proxy_id)
             quiet()
 
-        self.by_id[proxy_id].stop(self._config.drain_timeout, once(listener_ends))
+        self.by_id[proxy_id].stop(self._config.drain_timeout, call_once(listener_ends))
 
     def configure(self, actor: ManagedActor, instance: int, configure: Configure) -> None:
         """Tell a process what its proxy is."""
@@ -144,7 +143,7 @@ class ProxyActors:
                 held = self._listeners.get(proxy_id)
                 return [held] if held else []
 
-            plan = ActorSpec(forwarding_name(proxy_id), self._class, self._config.forwarding_params, sockets)
-            actor = self.by_id[proxy_id] = ManagedActor(plan, self._context, self._observer)
+            spec = proxy_spec(self._class, proxy_id, sockets)
+            actor = self.by_id[proxy_id] = ManagedActor(spec, self._context, self._observer)
             actor.drain = self._config.drain_timeout
         return actor

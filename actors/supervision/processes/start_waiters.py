@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.bus.loop import Loop
-from actors.supervision.callbacks import once
+from actors.supervision.callbacks import call_once
 
 
 class StartWaiters:
@@ -17,11 +17,11 @@ class StartWaiters:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def wait(self, proxy_id: str, seconds: float, then: Callable[[], None]) -> None:
-        """Call `then` once: at once when the proxy doesn't start, else when that is over, or after `seconds`."""
+        """Call `then` once: now when the proxy doesn't start, else when that is over, or after `seconds`."""
         if not self._is_starting(proxy_id):
             then()
             return
-        call = once(then)
+        call = call_once(then)
         waiting = self._waiting.setdefault(proxy_id, [])
         waiting.append(call)
 
