@@ -272,7 +272,7 @@ def _addressed(other: bytes, frame: bytes) -> bytes:
 def _opened(parts: list[bytes]) -> tuple[bytes, bytes] | None:
     """What `_addressed` put together; None, and said so, when somebody else did."""
     if len(parts) != 1 or not parts[0] or len(parts[0]) <= parts[0][0]:
-        log.error("a message of %d parts that is none of the star's was refused", len(parts))
+        log.error("dropped a malformed mailbox message with %d frames", len(parts))
         return None
     part, end = parts[0], parts[0][0] + 1
     return part[1:end], part[end:]

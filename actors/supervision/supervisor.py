@@ -271,20 +271,20 @@ class SupervisorProcess:
 
     def _reread(self) -> None:
         if self._ending:
-            log.info("SIGHUP: the configuration is left to the next start")
+            log.info("ignoring SIGHUP: shutting down")
             return
         before = self._settings
         notify_reloading()
         try:
             waiting = self._effective.reread(self._reload())
         except (ConfigError, InvalidOverride) as error:
-            log.error("the configuration is not taken over: %s", error)
-            notify("READY=1", "STATUS=the configuration was not taken over; see the log")
+            log.error("reload failed, keeping the current configuration: %s", error)
+            notify("READY=1", "STATUS=reload failed; see the log")
             return
         self._apply(before, lambda: self._reloaded(waiting))
         log.info("the configuration was read again")
         if waiting:
-            log.warning("changed, but only taken over by a restart: %s", ", ".join(waiting))
+            log.warning("these keys need a restart to take effect: %s", ", ".join(waiting))
         for sentence in shadowed_keys(self._effective.base, self._effective.stored):
             log.warning("%s", sentence)
 
@@ -350,7 +350,7 @@ class SupervisorProcess:
         return f"{' and '.join(moved)}: changed, which needs a restart" if moved else ""
 
     def _hand_over(self) -> None:
-        log.info("upgrading: the proxies go on, the others end for the next program")
+        log.info("upgrade: proxies keep serving, other actors restart with the new version")
         self._ending = self._heir = True
         notify_reloading()
         self._patience = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)

@@ -162,7 +162,7 @@ def test_a_second_start_says_who_holds_the_data_and_a_taken_port_is_named() -> N
 def test_sighup_takes_a_good_file_over_and_a_bad_one_changes_nothing() -> None:
     with Product(config="[logging]\nlevel = 'info'\n") as product:
         file = product.directory / "config.toml"
-        for text, words in (("[logging]\nlevel = 'loud'\n", "not taken over"), ("", "read again")):
+        for text, words in (("[logging]\nlevel = 'loud'\n", "reload failed"), ("", "read again")):
             file.write_text(text)
             os.kill(product.pid, signal.SIGHUP)
             wait_until(lambda words=words: words in product.log, words)  # type: ignore[misc]

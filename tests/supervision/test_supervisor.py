@@ -139,7 +139,7 @@ def test_a_reload_while_connections_drain_cuts_nobody(supervise: Callable[..., S
     supervised.running("one")
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection, connection.makefile("r") as lines:
         lines.readline()
-        for number, said in ((signal.SIGTERM, "draining"), (signal.SIGHUP, "left to the next start")):
+        for number, said in ((signal.SIGTERM, "draining"), (signal.SIGHUP, "ignoring SIGHUP")):
             supervised.process.send_signal(number)
             wait_until(lambda: said in supervised.log or supervised.process.poll() is not None, said)  # noqa: B023
         connection.sendall(b"still there?\n")

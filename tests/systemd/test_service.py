@@ -119,7 +119,7 @@ def test_a_reload_takes_over_the_configuration_and_drops_nothing(started: Servic
 def test_a_reload_of_a_bad_file_changes_nothing_and_the_status_says_so(started: ServiceOn) -> None:
     started.machine.write("/etc/proxyfleet/config.toml", "[server]\nport = 99999\n")
     started.machine.systemctl("reload", SERVICE)
-    wait_until(lambda: "not taken over" in started.machine.show(SERVICE, "StatusText"), "the status says it")
+    wait_until(lambda: "reload failed" in started.machine.show(SERVICE, "StatusText"), "the status says it")
     assert "server.port" in started.machine.journal()
     assert started.health()["status"] == "healthy"
 
