@@ -138,12 +138,12 @@ def test_a_program_that_would_not_start_is_not_taken_and_the_older_goes_on(
     proxy = installed.proxy()
     family = {process.pid for process in installed.processes()}
     release = installed.install("2.0.0")
-    (release / "actors" / "forwarding" / "client.py").write_text("this is no Python")
+    (release / "actors" / "forwarding" / "connections" / "client_connection.py").write_text("this is no Python")
     with knocking_at(installed, origin, proxy) as knocking:
         done = installed.upgrade()
     assert done.returncode == 1
     assert "not upgraded, the older program goes on" in done.stderr
-    assert "client.py" in done.stderr
+    assert "client_connection.py" in done.stderr
     assert knocking.failures == []
     assert installed.version == "1.0.0"
     assert {process.pid for process in installed.processes()} == family
