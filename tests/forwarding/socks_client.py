@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.forwarding.harness import Rig
 
@@ -41,3 +44,34 @@ def reply(sock: socket.socket) -> tuple[int, tuple[str, int]]:
     rest = exactly(sock, {1: 4, 4: 16}[head[3]] + 2)
     family = socket.AF_INET if head[3] == 1 else socket.AF_INET6
     return head[1], (socket.inet_ntop(family, rest[:-2]), int.from_bytes(rest[-2:], "big"))
+
+
+@contextmanager
+def responder(host: str = "127.0.0.1") -> Iterator[int]:
+    """Answers each datagram with itself in upper case, until `quit` comes; its port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server = socket.socket(family, socket.SOCK_DGRAM)
+    server.bind((host, 0))
+
+    def serve() -> None:
+        while True:
+            data, sender = server.recvfrom(65535)
+            if data == b"quit":
+                return
+            server.sendto(data.upper(), sender)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    port: int = server.getsockname()[1]
+    yield port
+    with socket.socket(family, socket.SOCK_DGRAM) as last:
+        last.sendto(b"quit", (host, port))
+    thread.join(10)
+    server.close()
+
+
+def datagram_socket(host: str = "127.0.0.1") -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((host, 0))
+    sock.settimeout(15)
+    return sock

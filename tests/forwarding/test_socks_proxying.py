@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,7 +12,7 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.connections.udp_targets import FURTHER, TARGETS_MAX, Targets
 from actors.forwarding.protocols.commands import Report
 from tests.forwarding.harness import LOOPBACK_ALLOWED, Rig, until
-from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, exactly, reply
+from tests.forwarding.socks_client import LOOPBACK, address, arrive, ask, datagram_socket, exactly, reply, responder
 from tests.kit.scripted_origins import Origin, echoes, read_all
 
 NOBODY_ALLOWED = EgressSpec("public_only", (), ())
@@ -214,37 +212,6 @@ def test_bind_ends_with_the_control_connection(five: Rig) -> None:
 
 
 # --- UDP ASSOCIATE ---
-
-
-@contextmanager
-def responder(host: str = "127.0.0.1") -> Iterator[int]:
-    """Answers each datagram with itself in upper case, until `quit` comes; its port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = socket.socket(family, socket.SOCK_DGRAM)
-    server.bind((host, 0))
-
-    def serve() -> None:
-        while True:
-            data, sender = server.recvfrom(65535)
-            if data == b"quit":
-                return
-            server.sendto(data.upper(), sender)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    port: int = server.getsockname()[1]
-    yield port
-    with socket.socket(family, socket.SOCK_DGRAM) as last:
-        last.sendto(b"quit", (host, port))
-    thread.join(10)
-    server.close()
-
-
-def datagram_socket(host: str = "127.0.0.1") -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.bind((host, 0))
-    sock.settimeout(15)
-    return sock
 
 
 @pytest.mark.parametrize("to", ["literal", "name"])

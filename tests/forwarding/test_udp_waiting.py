@@ -12,7 +12,8 @@ from actors.forwarding.net.resolver import Answer, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask, datagram_socket, responder
+from tests.forwarding.socks_client import datagram_socket, responder
+from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask
 
 DEAD = 100
 """More datagrams than may wait."""
