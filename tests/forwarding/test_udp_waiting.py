@@ -12,8 +12,7 @@ from actors.forwarding.net.resolver import Answer, Resolved
 from actors.forwarding.protocols.http.targets import parse_authority
 from tests.forwarding.harness import until
 from tests.forwarding.inside import Inside
-from tests.forwarding.socks_client import datagram_socket, responder
-from tests.forwarding.test_socks_proxying import LOOPBACK, address, ask
+from tests.forwarding.socks_client import LOOPBACK, address, ask, datagram_socket, responder
 
 DEAD = 100
 """More datagrams than may wait."""
