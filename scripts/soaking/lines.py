@@ -35,14 +35,15 @@ EXPLAINED = (
     Explained(r"the zygote ended; its children live on", r"kill (zygote|supervisor)"),
     Explained(r"the zygote doesn't take requests", rf"(kill zygote|{DESCRIPTORS})"),
     Explained(r" ends: the supervisor is gone|the bus is closed", r"kill supervisor"),
-    Explained(r"the configuration is not taken over: .*drain_timeout", r"reload of a bad file"),
+    Explained(r"reload failed, keeping the current configuration: .*drain_timeout", r"reload of a bad file"),
     Explained(r"No space left on device|database or disk is full|disk I/O error|wait for the disk", DISK),
+    Explained(r"the disk (was full|cannot be written to)", DISK),
     Explained(r"no descriptor is left for new clients", r"descriptors of forwarding"),
     Explained(r"Too many open files|unable to open database file|out of descriptors", DESCRIPTORS),
     Explained(r"can't be started|died: .* at its start|could not be started", rf"({DISK}|{DESCRIPTORS})"),
     Explained(r"the (supervisor|collector|webhook sender)|didn't answer|is not there|Unreachable|TimedOut", ANY),
     Explained(r"their requests did not come in time", KILLED),
-    Explained(r"will hear of a change later|no webhook can be delivered to|is kept: ", ANY),
+    Explained(r"gets (a|the) change later|no webhook can be delivered to|is kept: ", ANY),
 )
 
 
