@@ -144,7 +144,7 @@ def main(
 ) -> int:
     """Run the actor class `entry` (`package.module:Class`) until it ends; the exit status of its process.
 
-    `promise` is told the time until which it may be silent (`actors.liveness`).
+    `promise` takes the time until which the actor may be silent (`actors.liveness`).
     """
     _apply_logging(boot.settings)
     module, _, name = entry.partition(":")

@@ -166,8 +166,8 @@ class ActorSupervisor:
     def left(self) -> tuple[list[int], list[Predecessor]]:
         """After `hand_over`: the listening sockets and the forwarding actors, which are not this program's any more."""
         self._actors.settle(self._desired)
-        predecessors = [predecessor for actor in self._proxies.values() for predecessor in actor.bequeath()]
-        return self._listeners.bequeath(), [*predecessors, *self._predecessors.hand_over()]
+        predecessors = [predecessor for actor in self._proxies.values() for predecessor in actor.hand_over()]
+        return self._listeners.hand_over(), [*predecessors, *self._predecessors.hand_over()]
 
     def _finish(self, first: list[ManagedActor], on_end: Callable[[], None], busy: Callable[[], bool]) -> None:
         """What stands in front of the API ends before it: a connection that it has taken is served."""

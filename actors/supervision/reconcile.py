@@ -1,8 +1,7 @@
-"""What is to be done so that what runs is what should run: a pure function from wish and reality to steps.
+"""The difference between desired and actual state as steps: a pure function.
 
 It decides and does nothing; `actors.supervision.actor_supervisor` carries the steps out in order and calls again when
-something has changed. It may be called at any time and as often as one likes: where wish and reality agree it returns
-no steps.
+something has changed. It may be called at any time: where desired and actual state agree it returns no steps.
 """
 
 from __future__ import annotations

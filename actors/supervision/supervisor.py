@@ -123,8 +123,8 @@ class SupervisorProcess:
         self._last_instance = 0
         self._ending = False
         self._ended_by: tuple[str, float] = "", 0.0
-        self._heir = False
-        self._patience: Timer | None = None
+        self._handing_over = False
+        self._handover_timer: Timer | None = None
         """Of an upgrade: when the next program comes, whatever has not ended."""
         self._started_at, self._is_ready = time.time(), False
         self._status = 0
@@ -162,10 +162,10 @@ class SupervisorProcess:
         self._actors.start(desired)
         self._resources.inherited.end_unclaimed()
         self._loop.run()
-        while self._heir and self._is_called_off():
+        while self._handing_over and self._stop_requested():
             self._loop.run()
-        if self._heir:
-            self._bequeath()
+        if self._handing_over:
+            self._exec_successor()
         self._close()
         return self._status
 
@@ -178,7 +178,7 @@ class SupervisorProcess:
     @property
     def _is_over(self) -> bool:
         """Does the product end, and not for another program? Then its sockets are closed."""
-        return self._ending and not self._heir
+        return self._ending and not self._handing_over
 
     def _config(self) -> SupervisionConfig:
         return SupervisionConfig.of(self._settings, self._api.bound)
@@ -343,7 +343,7 @@ class SupervisorProcess:
         try:
             fresh = self._reload()
         except ConfigError:
-            return ""  # perhaps the next program knows it better; its rehearsal will tell
+            return ""  # the next program may know better; its preflight will report it
         moved = [
             name for name in ("data_dir", "run_dir") if getattr(fresh, name) != getattr(self._effective.base, name)
         ]
@@ -351,13 +351,13 @@ class SupervisorProcess:
 
     def _hand_over(self) -> None:
         log.info("upgrade: proxies keep serving, other actors restart with the new version")
-        self._ending = self._heir = True
+        self._ending = self._handing_over = True
         notify_reloading()
-        self._patience = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
+        self._handover_timer = self._loop.call_later(self._settings.server.drain_timeout + END_GRACE, self._loop.stop)
         self._actors.hand_over(self._loop.stop)
 
-    def _is_called_off(self) -> bool:
-        """Was the product told to end, just when all was ready for the next program?"""
+    def _stop_requested(self) -> bool:
+        """True if the product was asked to end, just when all was ready for the next program."""
         numbers = last_signals(self._wake)
         if not {signal.SIGTERM, signal.SIGINT} & set(numbers):
             return False
@@ -365,8 +365,8 @@ class SupervisorProcess:
         self._on_signals(numbers)
         return True
 
-    def _bequeath(self) -> None:
-        """Leave what must not end to the next program, and be it. Returns when that is impossible."""
+    def _exec_successor(self) -> None:
+        """Pass on what must not end, and become the next program. Returns only if that is impossible."""
         self._actors.hasten_fixed()
         listeners, predecessors = self._actors.left()
         handover = Handover([self._api.socket.fileno(), *listeners], list(self._resources.locks), predecessors)
@@ -382,10 +382,10 @@ class SupervisorProcess:
 
     def _end(self, why: str) -> None:
         self._upgrade.cancel()
-        if self._heir:
-            self._heir = self._ending = False  # whoever ends it doesn't want a successor
-            if self._patience is not None:
-                self._patience.cancel()
+        if self._handing_over:
+            self._handing_over = self._ending = False  # whoever ends it doesn't want a successor
+            if self._handover_timer is not None:
+                self._handover_timer.cancel()
         if self._ending and self._ended_by[0] == why and time.monotonic() - self._ended_by[1] < SAME_SIGNAL:
             return
         if self._ending:

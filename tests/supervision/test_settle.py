@@ -27,5 +27,5 @@ def test_a_proxy_that_was_just_made_is_left_with_its_socket_and_one_that_was_rem
     number = descriptor.fileno()
 
     actors.settle({"made": spec("made", made)})
-    assert listeners.bequeath() == [number]
+    assert listeners.hand_over() == [number]
     os.close(number)

@@ -31,7 +31,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 class ProxyHeaderReader:
     """Waits for one header. `announced` is called once, with this and the header, when it has come.
 
-    `sock` is then not watched and belongs to whoever was called, who also removes this from the open connections.
+    `sock` is then not watched and belongs to the callback, which also removes this from the open connections.
     `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
     """
 

@@ -267,7 +267,7 @@ class ListenerRegistry:
         """The product ends: what a store has copies of goes on listening for the next start of it."""
         self._left = self._store is not None and self._store.outlives
 
-    def bequeath(self) -> list[int]:
+    def hand_over(self) -> list[int]:
         """The descriptors of what is kept, for the next program; nothing is held any more."""
         kept = [held.socket.detach() for held in self._held.values() if held.lapses is None]
         self._held = {name: held for name, held in self._held.items() if held.lapses is not None}

@@ -2,8 +2,8 @@
 
 Three things give sockets to a new supervisor: the store of descriptors of systemd (FileDescriptorStoreMax=), where an
 older run of the service has put them; a socket unit (`proxyfleet.socket`); and an older program that has become this
-one (`actors.supervision.upgrade.upgrade`). All of them listen meanwhile, so that the kernel queues whoever comes and
-refuses nobody. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in `$LISTEN_FDS`,
+one (`actors.supervision.upgrade.upgrade`). All of them listen meanwhile, so that the kernel queues new connections and
+refuses none. systemd passes them as sd_listen_fds(3) says: the descriptors from 3 on, their number in `$LISTEN_FDS`,
 their names in `$LISTEN_FDNAMES`, and in `$LISTEN_PID` whose they are.
 
 A socket is known again by the address that it is bound to, whatever its name says. What nobody has asked for when all

@@ -199,7 +199,7 @@ class ManagedActor:
             return
         quiet()
 
-    def bequeath(self) -> list[Predecessor]:
+    def hand_over(self) -> list[Predecessor]:
         """Its processes that serve or drain, for the next program. What has not begun to serve is killed."""
         present = [each for each in (self._current, self._successor) if each is not None]
         for each in present:

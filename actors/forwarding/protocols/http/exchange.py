@@ -49,7 +49,7 @@ INTERIM_MAX: Final = 16
 """1xx responses to one request; more is a flood."""
 
 UPSTREAMS_TRIED: Final = 3
-"""So many upstreams may refuse our credentials for one request until its client is told."""
+"""So many upstreams may refuse our credentials for one request until its client gets a 502."""
 
 _RETRIABLE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
 """Idempotent methods (RFC 9110 9.2.2): sent again when a reused connection turns out to be dead."""
