@@ -18,6 +18,15 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+LONGEST_FIRST = ("tests/conformance/", "tests/e2e/", "tests/systemd/", "tests/cli/", "tests/supervision/")
+"""Folders whose tests wait for processes; quick ones come last, so that no worker is left alone with a long one."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test begins, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/conformance/"))
+    """Put the tests in the order of `LONGEST_FIRST`, those of other folders behind them."""
+    order = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
+
+    def place(item: pytest.Item) -> int:
+        return next((order[folder] for folder in LONGEST_FIRST if item.nodeid.startswith(folder)), len(order))
+
+    items.sort(key=place)
