@@ -28,7 +28,7 @@ def test_squid_sends_requests_and_tunnels_through_a_proxy_with_its_credentials(
     proxy = entrance(scheme, auth=CREDENTIALS)
     # Debian's squid (GnuTLS) takes the session tickets of TLS 1.3 for an error of reading.
     secure = f"tls tls-cafile={pair[0]} tls-options=NORMAL:-VERS-TLS1.3" if scheme == "https" else ""
-    peer = f"cache_peer localhost upstream {proxy.port} 0 no-query no-digest login=ada:p-word {secure}"
+    peer = f"cache_peer localhost parent {proxy.port} 0 no-query no-digest login=ada:p-word {secure}"
     with squid(*pair, more=f"{peer}\nnever_direct allow all") as relay:
         sizes = fetch(f"http://127.0.0.1:{relay.ports['http']}", pair[0], site)
     assert sizes == [5, 5, len(MEGABYTES), len(MEGABYTES)]
