@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
@@ -31,6 +32,27 @@ def _username(text: str) -> str:
     return text
 
 
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
+"""Resolvers take such names for odd spellings of addresses."""
+
+
+def _host(text: str) -> str:
+    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text)):
+        return text
+    raise ValueError("must be an IP address or a host name of this machine")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return "%" not in text and bool(ip_address(text))
+    except ValueError:
+        return False
+
+
+Host = Annotated[
+    StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), json_patterns.text(json_patterns.HOST)
+]
 Username = Annotated[
     StrictStr,
     Field(min_length=1, max_length=128),

@@ -6,9 +6,7 @@ that aren't named here are refused. `ProxyRecord` is a document of the store. `a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -18,7 +16,17 @@ from config.model import json_patterns
 from config.model.access import ProxyAccess
 from config.model.accounts import Accounts, ProxyAccount, ProxyLimits, check_accounts, replace_accounts
 from config.model.declaration import SECRET, Given, Group, gives, update
-from config.model.fields import Input, InvalidProxy, Password, Username, example, plain_text, refuse_long, refuse_nulls
+from config.model.fields import (
+    Host,
+    Input,
+    InvalidProxy,
+    Password,
+    Username,
+    example,
+    plain_text,
+    refuse_long,
+    refuse_nulls,
+)
 from config.model.headers import ProxyHeaders
 from config.model.upstreams import Policy, PolicyName, ProxyUpstream, UpstreamCheck, UpstreamProtocol, Upstreams
 from config.net.addresses import not_local, read_bind_address
@@ -30,23 +38,6 @@ __all__ = ["InvalidProxy", "plain_text", "refuse_nulls"]  # of `config.model.fie
 
 READ_ONLY_FIELDS = frozenset({"id", "status", "created_at", "updated_at", "stats", "runtime", "auth_enabled"})
 """Fields of the answers that nobody may set."""
-
-_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-_NUMERIC_END = re.compile(r"(^|\.)(0[xX][0-9A-Fa-f]*|[0-9]+)$", re.ASCII)
-"""Resolvers take such names for odd spellings of addresses."""
-
-
-def _host(text: str) -> str:
-    if _is_address(text) or (_HOST_NAME.fullmatch(text) and not _NUMERIC_END.search(text)):
-        return text
-    raise ValueError("must be an IP address or a host name of this machine")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return "%" not in text and bool(ip_address(text))
-    except ValueError:
-        return False
 
 
 def _protocol(text: str) -> str:
@@ -70,9 +61,6 @@ Name = Annotated[
     Field(min_length=1, max_length=100),
     AfterValidator(plain_text),
     json_patterns.text(json_patterns.PLAIN, 1, 100),
-]
-Host = Annotated[
-    StrictStr, Field(min_length=1, max_length=253), AfterValidator(_host), json_patterns.text(json_patterns.HOST)
 ]
 Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 Protocol = Annotated[StrictStr, AfterValidator(_protocol), json_patterns.one_of(*PROTOCOLS)]

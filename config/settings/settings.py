@@ -29,8 +29,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 
 from config.files.credentials import CredentialError, as_settings
-from config.model.fields import field_path
-from config.model.proxies import Host
+from config.model.fields import Host, field_path
 from config.settings.env import ENV_PREFIX, OPTION_VARIABLES
 from config.settings.groups import Alerts, Group, Live, Logging, Webhooks
 from config.settings.oauth import OAuth2
