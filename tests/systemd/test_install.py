@@ -17,7 +17,7 @@ SCRIPT = str(ROOT / "scripts" / "install-systemd")
 
 def _broken_release(machine: Machine) -> None:
     broken = machine.add_release("3", "3.0.0")
-    (broken / "lib" / "api" / "actor.py").write_text("this is no Python")
+    (broken / "lib" / "api" / "process.py").write_text("this is no Python")
 
 
 @pytest.fixture(scope="module")
