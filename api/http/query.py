@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from api.errors import Invalid
-from config.model import access, json_patterns
+from config.model import json_patterns
+from config.net.entries import one_address, read_network
 from config.text.formatting import parse_moment
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}", re.ASCII)
@@ -128,14 +129,14 @@ def moment(description: str) -> Any:
 
 def address(description: str) -> Any:
     """One IP address, in its usual form."""
-    return Parameter(description, {"type": "string", "pattern": json_patterns.ADDRESS}, access.one_address, "192.0.2.7")
+    return Parameter(description, {"type": "string", "pattern": json_patterns.ADDRESS}, one_address, "192.0.2.7")
 
 
 def network(description: str) -> Any:
     """An address or a network, as it was given."""
 
     def read(value: str) -> str:
-        access.read_network(value)
+        read_network(value)
         return value
 
     return Parameter(description, {"type": "string", "pattern": json_patterns.NETWORK}, read, "192.0.2.0/24")

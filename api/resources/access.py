@@ -16,9 +16,9 @@ from api.bus_bridge import request
 from api.call import Call, Reply
 from api.errors import Invalid
 from config.model import json_patterns
-from config.model.access import one_address
 from config.model.fields import Input, example
 from config.model.proxies import refuse_nulls
+from config.net.entries import one_address
 
 
 def _target(text: str) -> str:

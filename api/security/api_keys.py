@@ -31,9 +31,9 @@ from api.security.users import Permissions
 from api.store import Document, RevisionConflict, Store, StoreWriteError
 from api.store.records import Loaded
 from config.model import json_patterns
-from config.model.access import read_network
 from config.model.fields import Input, example
 from config.model.proxies import Name, refuse_nulls
+from config.net.entries import read_network
 from config.net.ip import plain
 from config.text.formatting import parse_moment, timestamp_text
 

@@ -1,28 +1,9 @@
-"""Access rules as people write them: who may use a proxy, and where to.
-
-A **client** entry is an address or a network: `192.0.2.7`, `192.0.2.0/24`, `2001:db8::/32`.
-
-A **destination** entry is a host, a host with ports, or ports alone:
-
-    entry   = host / host ":" ports / ":" ports
-    host    = "*" / name / "*." name / network / "[" IPv6 network "]"
-    network = address / address "/" length
-    ports   = port / port "-" port                          ; 1 to 65535, both ends included
-
-`example.com` is that name alone, `*.example.com` every name below it and not itself, `*` every host. Names are compared
-without regard to case and to a dot at the end, as they were asked for; networks are compared with the address that is
-connected to. Without ports an entry holds for all of them. An IPv6 network with ports stands in brackets. A `*` in
-any other place, an address in an odd spelling (`127.1`) and a name that isn't ASCII are refused.
-
-An IPv4 network written as IPv6 (`::ffff:10.0.0.0/104`) is that IPv4 network.
-"""
+"""`access` of a proxy: lists of entries for clients and for destinations (`config.net.entries`), and whether they are
+enforced."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -30,92 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from config.model import json_patterns
 from config.model.declaration import Given, Group
+from config.net.entries import read_destination, read_network
 
-Network = IPv4Network | IPv6Network
-Ports = tuple[int, int]
-
-ALL_PORTS: Ports = (1, 65535)
 ENTRIES_MAX = 10_000
 """Entries in one list."""
-
-_LENGTH = re.compile(r"[^/]*(?:/(?:0|[1-9][0-9]{0,2}))?")
-_PORTS = re.compile(r":([1-9][0-9]{0,4})(?:-([1-9][0-9]{0,4}))?", re.ASCII)
-_BRACKETS = re.compile(r"\[([^\[\]]*)\](.*)", re.DOTALL)
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-_NUMERIC_END = re.compile(r"(?:^|\.)(?:0x[0-9a-f]*|[0-9]+)$", re.ASCII)
-_MAPPED = IPv6Network("::ffff:0:0/96")
-
-_FORMS = "a name, *.name, *, an address or a network, each with :port or :port-port behind it, or ports alone"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """One entry, read. `host` is a network, a name in lower case, `*.` and a name, or `*`."""
-
-    host: Network | str
-    ports: Ports
-
-
-def read_network(text: str) -> Network:
-    """An address or a network, bits behind its length left out. Raises `ValueError`."""
-    if "%" in text:
-        raise ValueError("must have no zone")
-    try:
-        if _LENGTH.fullmatch(text) is None:
-            raise ValueError  # a netmask, which ip_network would take too
-        network = ip_network(text, strict=False)
-    except ValueError:
-        raise ValueError("must be an IP address or a network like 10.0.0.0/8 or 2001:db8::/32") from None
-    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
-        return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
-    return network
-
-
-def one_address(text: str) -> str:
-    """`text` in the usual form, if it is one address without a zone; else `ValueError`."""
-    try:
-        if "%" not in text:
-            return str(ip_address(text))
-    except ValueError:
-        raise ValueError("must be an IP address") from None
-    raise ValueError("must have no zone")
-
-
-def read_destination(text: str) -> Destination:
-    """One destination entry; the grammar is the module's docstring. Raises `ValueError`."""
-    if match := _BRACKETS.fullmatch(text):
-        if ":" not in match[1]:
-            raise ValueError("only IPv6 stands in brackets")
-        return Destination(read_network(match[1]), _ports(match[2]))
-    if text.count(":") > 1:
-        return Destination(read_network(text), ALL_PORTS)
-    host, colon, ports = text.partition(":")
-    return Destination(_host(host) if host or not colon else "*", _ports(colon + ports))
-
-
-def _ports(text: str) -> Ports:
-    if not text:
-        return ALL_PORTS
-    match = _PORTS.fullmatch(text)
-    if match is None:
-        raise ValueError("ports are written :25 or :8000-8999, and entries have neither scheme nor path")
-    low, high = int(match[1]), int(match[2] or match[1])
-    if not 1 <= low <= high <= 65535:
-        raise ValueError("ports are 1 to 65535, the lower one first")
-    return low, high
-
-
-def _host(text: str) -> Network | str:
-    if text == "*":
-        return text
-    try:
-        return read_network(text)
-    except ValueError:
-        name = text.lower().removesuffix(".")
-    plain = name.removeprefix("*.")
-    if not text.isascii() or len(plain) > 253 or not _NAME.fullmatch(plain) or _NUMERIC_END.search(plain):
-        raise ValueError(f"must be {_FORMS}")
-    return name
 
 
 def _each(read: Callable[[str], object]) -> Callable[[Any], Any]:

@@ -23,10 +23,10 @@ from pydantic import (
 )
 
 from config.model import json_patterns
-from config.model.access import read_network
 from config.model.declaration import SECRET, Given, Group, gives, update
 from config.model.fields import Input, InvalidProxy, Password, Username, example, refuse_long, refuse_nulls
 from config.model.quotas import PERIODS, Period
+from config.net.entries import read_network
 from config.passwords import check_password, hash_password
 from config.text.formatting import parse_moment
 

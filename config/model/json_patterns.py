@@ -2,7 +2,7 @@
 
 Lengths are bounded by what must not follow (`(?!.{254})`), since generators take `(?=` for something to generate.
 
-The readers (`config.model.access`, `config.model.fields`, `api.services.proxy_test.tester` …) stay what decides; a test
+The readers (`config.net.entries`, `config.model.fields`, `api.services.proxy_test.tester` …) stay what decides; a test
 proves for each of them that it accepts what its pattern matches and refuses what it doesn't. The dialect is what ECMA
 262 and Python have in common (JSON Schema, section 6.4). What only the machine or the store can know is not here:
 whether a name is in use.
@@ -64,7 +64,7 @@ _LONG = r"[^:]{253}(?:[^:.]|\.[^:])"
 """More than 253 characters, a dot at the end left out."""
 _ANY_NAME = rf"(?!(?:[^:]*\.)?{_NUMBER}\.?(?::|$))(?!\*\.{_LONG})(?!(?!\*\.){_LONG})(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?"
 DESTINATION = rf"^(?:{_PORTS}|(?:\*|{_NET4}|{_ANY_NAME})(?:{_PORTS})?|{_NET6}|\[{_NET6}\](?:{_PORTS})?)$"
-"""`config.model.access` tells the grammar."""
+"""The grammar is in `config.net.entries`."""
 _TARGET_LABEL = r"[A-Za-z0-9_-]{1,63}"
 _TARGET_NAME = rf"(?!(?:[^:/?#]*\.)?{_NUMBER}\.?(?:[:/?#]|$)){_TARGET_LABEL}(?:\.{_TARGET_LABEL})*\.?"
 _AUTHORITY = rf"(?:{_IPV4}|(?![^:/?#]{{256}}){_TARGET_NAME}|\[{_IPV6}\])(?::(?![0-9]{{6}})0*{_PORT})?"

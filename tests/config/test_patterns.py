@@ -18,11 +18,11 @@ from api.resources.access import ExplainBody
 from api.security.users import Username as PersonName
 from api.services.proxy_test.tester import test_target as read_web_url
 from config.model import json_patterns, webhooks
-from config.model.access import read_destination, read_network
 from config.model.accounts import AccountName, Bandwidth
 from config.model.fields import Host, Username
 from config.model.proxies import BindAddress, FilePath, Name, Tag
 from config.model.upstreams import Host as UpstreamHost
+from config.net.entries import read_destination, read_network
 
 HOSTILE = (
     *(

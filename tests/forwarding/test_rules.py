@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from actors.bus.messages.specs import AccessSpec
 from actors.forwarding.access.rules import Rules
-from config.model.access import ALL_PORTS, Destination, read_destination, read_network
+from config.net.entries import ALL_PORTS, Destination, read_destination, read_network
 
 # --- the grammar ---
 

@@ -8,7 +8,7 @@ from actors.bus.messages.upstreams import UpstreamsSpec
 
 @message
 class AccessSpec:
-    """The access rules of a proxy, as `config.model.access` reads their entries. A value, not a message by itself.
+    """The access rules of a proxy, as `config.net.entries` reads them. A value, not a message by itself.
 
     `mode` is `enforce` or `report`.
     """

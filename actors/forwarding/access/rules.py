@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from actors.bus.messages.specs import AccessSpec
 from actors.net.egress_guard import embedded_ipv4
-from config.model.access import ALL_PORTS, Network, Ports, read_destination, read_network
+from config.net.entries import ALL_PORTS, Network, Ports, read_destination, read_network
 from config.net.ip import plain
 
 CLIENT_DENIED: Final = "client_denied"

@@ -26,7 +26,7 @@ from actors.bus.messages.forwarding import (
 )
 from actors.bus.messages.forwarding import Connection as ConnectionReport
 from actors.forwarding.connection import Connection, ConnectionInfo
-from config.model.access import Network, read_network
+from config.net.entries import Network, read_network
 from config.net.ip import plain
 
 PAGE_MAX = 1000

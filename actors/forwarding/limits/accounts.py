@@ -19,8 +19,8 @@ from actors.forwarding.limits.sliding_window import SlidingWindow
 from actors.forwarding.limits.token_bucket import UNLIMITED, TokenBucket
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
-from config.model.access import read_network
 from config.model.quotas import period_at
+from config.net.entries import read_network
 from config.net.ip import plain
 
 QUOTA_GRACE = 0.25
