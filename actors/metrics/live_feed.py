@@ -70,7 +70,7 @@ class LiveFeed:
         self._address = address
         self._clients = tuple(clients)
         self._key_file = key_file
-        self._door: ZapAuthenticator | None = None
+        self._zap: ZapAuthenticator | None = None
         self._everything = False
         self._system = False
         self._named: set[str] = set()
@@ -82,10 +82,17 @@ class LiveFeed:
             self._bind()
 
     def set_clients(self, clients: Iterable[str]) -> None:
-        """These are the subscribers' keys from now on: everybody has to come in anew."""
+        """Take these as the subscribers' keys from now on: all subscribers have to connect anew.
+
+        They hold at once, not only for the next socket: the old one still accepts connections for a moment after it is
+        closed, and ZeroMQ never tries again with a key that was refused.
+        """
         before, self._clients = self._clients, tuple(clients)
-        if before != self._clients and self._address:
-            self._rebind()
+        if before == self._clients or not self._address:
+            return
+        if self._zap is not None:
+            self._zap.allow(self._clients)
+        self._rebind()
 
     def hears_system(self) -> bool:
         """Has anybody asked for the figures of everything?"""
@@ -104,8 +111,8 @@ class LiveFeed:
         """Give it back."""
         self._address = ""
         self._unbind()
-        if self._door is not None:
-            self._door.close()
+        if self._zap is not None:
+            self._zap.close()
 
     def _bind(self) -> None:
         if not self._address or self._socket is not None:
@@ -140,9 +147,9 @@ class LiveFeed:
             if not _is_loopback(self._address):  # the last key was taken away, and the address waits for a restart
                 raise OSError(errno.EPERM, "it can be reached from elsewhere and there is no metrics.curve_clients")
             return
-        if self._door is None:
-            self._door = ZapAuthenticator(self._loop, self._context)
-        self._door.allow(self._clients)
+        if self._zap is None:
+            self._zap = ZapAuthenticator(self._loop, self._context)
+        self._zap.allow(self._clients)
         keys = server_keys(self._key_file)
         socket.curve_server = True
         socket.curve_secretkey = keys.secret.encode()

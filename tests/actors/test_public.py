@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 import zmq
+from zmq.utils import z85
 
 from actors.bus.events import new_event
 from actors.bus.loop import Loop
@@ -266,6 +267,21 @@ def test_a_key_that_is_taken_away_hears_nothing_more_and_the_others_come_back(
     for _ in range(20):
         stage.until(lambda: received(kept), lambda: say(stage))
     assert received(gone) is None
+
+
+def test_a_new_key_is_known_at_once_though_the_old_socket_may_still_accept_for_a_moment(
+    guarded: tuple[Stage, Keys, Path],
+) -> None:
+    stage, _known, _file = guarded
+    new = Keys()
+    stage.public.set_clients((new.public,))
+    asks = stage.context.socket(zmq.REQ)
+    stage.subscribers.append(asks)
+    asks.linger = 0
+    asks.connect("inproc://zeromq.zap.01")  # as ZeroMQ does for a connection at the old socket (RFC 27)
+    asks.send_multipart([b"1.0", b"1", b"metrics", b"127.0.0.1", b"", b"CURVE", z85.decode(new.public)])
+    status = stage.until(lambda: asks.poll(0) and asks.recv_multipart()[2])
+    assert status == b"200"
 
 
 def test_without_keys_nothing_is_bound_elsewhere_than_on_loopback(
