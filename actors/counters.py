@@ -1,17 +1,14 @@
 """What is counted and measured of a proxy, each declared once, with its name on every surface.
 
-A new counter is a row here (`NAME = _counter(…)`), its increment (`count.values[NAME] += 1` in a forwarding actor) and
-a line of docs/metrics.md. Everything else follows from the row: what the actor reports, the totals on disk, the series
-(`actors.metrics.catalogue`), the live feed, the `stats` of a proxy and their description, the exposition for Prometheus
-and the push by OTLP. The module is below the collector, since forwarding actors load it, too.
+A new counter is a row here (`NAME = _declare(Counter(…))`), its increment (`count.values[NAME] += 1` in a forwarding
+actor) and a line of docs/metrics.md. Everything else follows from the row: what the actor reports, the totals on disk,
+the series (`actors.metrics.catalogue`), the live feed, the `stats` of a proxy and their description, the exposition for
+Prometheus and the push by OTLP. The module is below the collector, since forwarding actors load it, too.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
-
-COLUMN = ""
-"""Stored in a column of its own: only those that the first format of the totals had."""
 
 
 class Counter(NamedTuple):
@@ -20,7 +17,7 @@ class Counter(NamedTuple):
     `prometheus` goes without `proxyfleet_` and `_total`, `otlp` without `proxyfleet.`; `unit` is UCUM's. `series` is
     the name of how many there were in a bucket, `live` the field in the live feed, `view` the field in the `stats` of a
     proxy. `in_buckets`: kept by time, which a `series` needs. `stored` is its kind on disk in the table of labelled
-    counts, the name if nothing is given, or `COLUMN`.
+    counts, the name if nothing is given; `column`: it is a column of the totals instead, as those of the first format.
     """
 
     name: str
@@ -33,6 +30,7 @@ class Counter(NamedTuple):
     view: str = ""
     in_buckets: bool = False
     stored: str = ""
+    column: bool = False
     passive: bool = False
     """Grows without any traffic, so that its growth alone is nothing to report."""
 
@@ -67,120 +65,147 @@ class Gauge(NamedTuple):
 _rows: list[Counter] = []
 
 
-def _counter(name: str, unit: str, text: str, **surfaces: str | bool) -> int:
-    """Declare a counter; returns its place in `Count.values`."""
-    _rows.append(Counter(name, unit, text, **{"stored": name, **surfaces}))  # type: ignore[arg-type]
+def _declare(row: Counter) -> int:
+    """Returns its place in `Count.values`."""
+    _rows.append(row)
     return len(_rows) - 1
 
 
-REQUESTS = _counter(
-    "requests",
-    "{request}",
-    "Requests that are over",
-    series="requests_total",
-    live="requests_total",
-    view="total_requests",
-    in_buckets=True,
-    stored=COLUMN,
+REQUESTS = _declare(
+    Counter(
+        "requests",
+        "{request}",
+        "Requests that are over",
+        series="requests_total",
+        live="requests_total",
+        view="total_requests",
+        in_buckets=True,
+        column=True,
+    )
 )
-ERRORS = _counter(
-    "errors",
-    "{request}",
-    "Requests that ended with a status from 500 on",
-    prometheus="errors",
-    otlp="errors",
-    series="errors_total",
-    live="errors_total",
-    view="errors",
-    in_buckets=True,
-    stored=COLUMN,
+ERRORS = _declare(
+    Counter(
+        "errors",
+        "{request}",
+        "Requests that ended with a status from 500 on",
+        prometheus="errors",
+        otlp="errors",
+        series="errors_total",
+        live="errors_total",
+        view="errors",
+        in_buckets=True,
+        column=True,
+    )
 )
-DENIED = _counter(
-    "denied",
-    "{request}",
-    "Requests and clients that were refused by guard, rules or limits",
-    prometheus="denied",
-    otlp="denied",
-    series="denied_total",
-    live="denied_total",
-    view="denied",
-    in_buckets=True,
-    stored=COLUMN,
+DENIED = _declare(
+    Counter(
+        "denied",
+        "{request}",
+        "Requests and clients that were refused by guard, rules or limits",
+        prometheus="denied",
+        otlp="denied",
+        series="denied_total",
+        live="denied_total",
+        view="denied",
+        in_buckets=True,
+        column=True,
+    )
 )
-AUTH_FAILURES = _counter(
-    "auth_failures",
-    "{request}",
-    "Requests without the right credentials",
-    prometheus="auth_failures",
-    otlp="auth_failures",
-    series="auth_failures",
-    live="auth_failures",
-    in_buckets=True,
-    stored=COLUMN,
+AUTH_FAILURES = _declare(
+    Counter(
+        "auth_failures",
+        "{request}",
+        "Requests without the right credentials",
+        prometheus="auth_failures",
+        otlp="auth_failures",
+        series="auth_failures",
+        live="auth_failures",
+        in_buckets=True,
+        column=True,
+    )
 )
-CONNECTIONS = _counter(
-    "connections", "{connection}", "Connections of clients", prometheus="connections", otlp="connections", stored=COLUMN
+CONNECTIONS = _declare(
+    Counter(
+        "connections",
+        "{connection}",
+        "Connections of clients",
+        prometheus="connections",
+        otlp="connections",
+        column=True,
+    )
 )
-BYTES_IN = _counter(
-    "bytes_in",
-    "By",
-    "Bytes that clients sent",
-    prometheus="received_bytes",
-    otlp="received",
-    live="bytes_in",
-    view="bytes_in",
-    in_buckets=True,
-    stored=COLUMN,
+BYTES_IN = _declare(
+    Counter(
+        "bytes_in",
+        "By",
+        "Bytes that clients sent",
+        prometheus="received_bytes",
+        otlp="received",
+        live="bytes_in",
+        view="bytes_in",
+        in_buckets=True,
+        column=True,
+    )
 )
-BYTES_OUT = _counter(
-    "bytes_out",
-    "By",
-    "Bytes that clients received",
-    prometheus="sent_bytes",
-    otlp="sent",
-    live="bytes_out",
-    view="bytes_out",
-    in_buckets=True,
-    stored=COLUMN,
+BYTES_OUT = _declare(
+    Counter(
+        "bytes_out",
+        "By",
+        "Bytes that clients received",
+        prometheus="sent_bytes",
+        otlp="sent",
+        live="bytes_out",
+        view="bytes_out",
+        in_buckets=True,
+        column=True,
+    )
 )
-CPU_SECONDS = _counter(
-    "cpu_seconds",
-    "s",
-    "Processor time of its processes",
-    prometheus="proxy_cpu_seconds",
-    otlp="proxy.cpu_time",
-    in_buckets=True,
-    passive=True,
-    stored=COLUMN,
+CPU_SECONDS = _declare(
+    Counter(
+        "cpu_seconds",
+        "s",
+        "Processor time of its processes",
+        prometheus="proxy_cpu_seconds",
+        otlp="proxy.cpu_time",
+        in_buckets=True,
+        passive=True,
+        column=True,
+    )
 )
-RESPONSE_SECONDS = _counter("response_seconds", "s", "Sum of the response times", in_buckets=True, stored=COLUMN)
-RECORDS_DROPPED = _counter(
-    "records_dropped",
-    "{record}",
-    "Access records that were lost",
-    prometheus="records_dropped",
-    otlp="records_dropped",
-    view="records_dropped",
-    stored="dropped",
+RESPONSE_SECONDS = _declare(Counter("response_seconds", "s", "Sum of the response times", in_buckets=True, column=True))
+RECORDS_DROPPED = _declare(
+    Counter(
+        "records_dropped",
+        "{record}",
+        "Access records that were lost",
+        prometheus="records_dropped",
+        otlp="records_dropped",
+        view="records_dropped",
+        stored="dropped",
+    )
 )
-INTERNAL_ERRORS = _counter(
-    "internal_errors",
-    "{connection}",
-    "Connections that an error of the product itself has ended",
-    prometheus="internal_errors",
-    otlp="internal_errors",
-    stored="internal_error",
+INTERNAL_ERRORS = _declare(
+    Counter(
+        "internal_errors",
+        "{connection}",
+        "Connections that an error of the product itself has ended",
+        prometheus="internal_errors",
+        otlp="internal_errors",
+        stored="internal_error",
+    )
 )
-ORIGIN_CONNECTIONS_REUSED = _counter(
-    "origin_connections_reused",
-    "{request}",
-    "Requests that went over a connection to origin or upstream kept from an earlier one",
-    prometheus="origin_connections_reused",
-    otlp="origin_connections_reused",
-    series="origin_connections_reused",
-    live="origin_connections_reused",
-    view="origin_connections_reused",
-    in_buckets=True,
+ORIGIN_CONNECTIONS_REUSED = _declare(
+    Counter(
+        "origin_connections_reused",
+        "{request}",
+        "Requests that went over a connection to origin or upstream kept from an earlier one",
+        prometheus="origin_connections_reused",
+        otlp="origin_connections_reused",
+        series="origin_connections_reused",
+        live="origin_connections_reused",
+        view="origin_connections_reused",
+        in_buckets=True,
+    )
 )
 
 COUNTERS = tuple(_rows)

@@ -74,7 +74,7 @@ class ThreadPool:
         work, done = job
         try:
             result = work()
-        except Exception:
+        except Exception:  # any job may fail in any way; the thread serves the jobs of others, too
             log.exception("work off the loop failed")
             result = None
         self._results.append((done, result))

@@ -17,7 +17,7 @@ LATENCY = "latency"
 LabelledCounts = dict[tuple[str, str], int]
 """Cumulative counts by kind (`stored` of a row of `actors.counters`, or `LATENCY`) and label."""
 
-_PLAIN = tuple((place, row.stored) for place, row in enumerate(COUNTERS) if row.stored)
+_PLAIN = tuple((place, row.stored or row.name) for place, row in enumerate(COUNTERS) if not row.column)
 _PLACES = {kind: place for place, kind in _PLAIN}
 
 SCHEMA = """

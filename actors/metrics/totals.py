@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from actors.bus.messages.metrics import Counters, ProxyStats
-from actors.counters import COLUMN, COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
+from actors.counters import COUNTERS, LABELLED, NAMES, STATUSES, ZEROS
 from actors.metrics import labelled_counters
 from actors.metrics.increments import BUCKET_PLACES, COUNTED, FIELDS, Increments
 from actors.metrics.labelled_counters import LabelledCounts
@@ -28,7 +28,7 @@ FOLD_PERIOD = 60.0
 DELETED = ""
 """Stands for all proxies that were deleted, in place of an id."""
 
-_COLUMN_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.stored == COLUMN)
+_COLUMN_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.column)
 _FOLDED = 0
 
 _SCHEMA = f"""

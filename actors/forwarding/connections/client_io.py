@@ -8,6 +8,7 @@ read" is remembered (`client_readable`, `OriginConnection.readable`) until a rea
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 
 from actors.counters import BYTES_IN, BYTES_OUT
 from actors.forwarding.connections.body_relay import BodyRelay
@@ -24,7 +25,7 @@ ROUNDS = 16
 """Reads from one socket before the others get their turn."""
 
 
-class ClientIO:
+class ClientIO(ABC):
     """What `ClientConnection` is about bytes. `execute` and the ends are the subclass's.
 
     - `sock` is the client's side with `send_buffer`, the bytes that the kernel doesn't take yet, and `client_readable`,
@@ -77,25 +78,25 @@ class ClientIO:
         self.response_relay: BodyRelay | None = None
         self.bytes_in = self.bytes_out = 0
 
+    @abstractmethod
     def execute(self, commands: list[Command]) -> None:
         """Execute what the session commands, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, abort: bool) -> None:
         """Close it now; with `abort` the client sees a reset."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _finish_closing(self) -> None:
         """Close it, all being sent, so that the client can read the last of it (see `lingering_close`)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def crashed(self, error: Exception) -> None:
         """See `isolation`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def handshake_failed(self, error: OSError) -> None:
         """Count and record that TLS with the client failed."""
-        raise NotImplementedError
 
     # --- events of the sockets ---
 
