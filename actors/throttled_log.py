@@ -1,4 +1,4 @@
-"""What goes wrong again and again: said when it begins, when it is another thing, and once a minute while it lasts."""
+"""Errors that recur are logged when they begin, when they change, once per period while they last, and when they end."""
 
 from __future__ import annotations
 
@@ -7,34 +7,63 @@ import time
 from collections.abc import Callable
 
 PERIOD = 60.0
+"""Seconds between two lines about the same error."""
+
+
+class Throttle:
+    """Which of many like events get a log line: the first, one with another key, and one per `period` seconds.
+
+    `clock` is monotonic. With a period of infinity an event is logged again only after `reset` or another key.
+    """
+
+    def __init__(self, period: float = PERIOD, clock: Callable[[], float] = time.monotonic) -> None:
+        self._period = period
+        self._clock = clock
+        self._last: tuple[float, str] | None = None
+
+    def due(self, key: str = "") -> bool:
+        """True if an event with this key is to be logged now."""
+        now = self._clock()
+        if self._last is not None and self._last[1] == key and now - self._last[0] < self._period:
+            return False
+        self._last = now, key
+        return True
+
+    def reset(self) -> bool:
+        """The next event is due. Returns whether one was logged since the last reset."""
+        logged, self._last = self._last is not None, None
+        return logged
 
 
 class ThrottledLog:
-    """One kind of trouble. `clock` is monotonic."""
+    """One kind of error; a line is `what: error`. `recovery` is the line at its end, `what: recovered` by default."""
 
     def __init__(
-        self, log: logging.Logger, what: str, period: float = PERIOD, clock: Callable[[], float] = time.monotonic
+        self,
+        log: logging.Logger,
+        what: str,
+        period: float = PERIOD,
+        clock: Callable[[], float] = time.monotonic,
+        recovery: str = "",
     ) -> None:
-        """`what` begins each sentence."""
         self._log = log
         self._what = what
-        self._period = period
-        self._clock = clock
-        self._said: tuple[float, str] | None = None
-        self._unsaid = 0
+        self._recovery = recovery or f"{what}: recovered"
+        self._throttle = Throttle(period, clock)
+        self._suppressed = 0
 
-    def trouble(self, error: object, level: int = logging.ERROR) -> None:
-        """It happened again."""
-        now, text = self._clock(), str(error)
-        if self._said is not None and self._said[1] == text and now - self._said[0] < self._period:
-            self._unsaid += 1
+    def error(self, error: object, level: int = logging.ERROR, key: str | None = None) -> None:
+        """The error occurred (again). Its text tells one error from another, unless there is a `key`."""
+        text = str(error)
+        if not self._throttle.due(text if key is None else key):
+            self._suppressed += 1
             return
-        more = f" ({self._unsaid} times more since it was said last)" if self._unsaid else ""
+        more = f" ({self._suppressed} more since last logged)" if self._suppressed else ""
         self._log.log(level, "%s: %s%s", self._what, text, more)
-        self._said, self._unsaid = (now, text), 0
+        self._suppressed = 0
 
-    def over(self) -> None:
-        """It went well."""
-        if self._said is not None:
-            self._log.info("%s: recovered", self._what)
-            self._said, self._unsaid = None, 0
+    def recovered(self) -> None:
+        """What failed has succeeded; logged if its error was."""
+        if self._throttle.reset():
+            self._log.info("%s", self._recovery)
+            self._suppressed = 0

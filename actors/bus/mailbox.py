@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +30,7 @@ from actors.bus.loop import Loop, Timer, bind, new_socket
 from actors.bus.messages.common import SUPERVISOR, Failed, Unreachable
 from actors.bus.permissions import may_send
 from actors.bus.startup_queue import STARTING, WaitingRoom
+from actors.throttled_log import ThrottledLog
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class MailboxRouter(Endpoint):
         super().__init__(loop, receiver)
         self._appointed: dict[bytes, bytes] = {}
         self._waiting = WaitingRoom(loop)
-        self._refused_last, self._refused_since = -math.inf, 0
+        self._refusals = ThrottledLog(log, "a message was refused", REFUSAL_PERIOD)
         self._socket = new_socket(context, zmq.ROUTER)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -221,21 +221,13 @@ class MailboxRouter(Endpoint):
     def _refused(self, sender: bytes, to: bytes, kind: str, frame: bytes) -> None:
         """What this actor may not send; `Failed` tells it when it asked."""
         why = f"{sender.decode(errors='replace')} may not send {kind}"
-        self._log_refusal(f"{why} to {to.decode(errors='replace')}")
+        self._refusals.error(f"{why} to {to.decode(errors='replace')}", key="")
         try:
             envelope = decode(frame)
         except ProtocolError:
             return
         if envelope.role is Role.ASK:
             self._pass(to, sender, encode(Envelope(Failed(why), envelope.correlation, Role.REPLY)))
-
-    def _log_refusal(self, why: str) -> None:
-        if self._loop.now - self._refused_last < REFUSAL_PERIOD:
-            self._refused_since += 1
-            return
-        more = f" ({self._refused_since} more since the last one that was logged)" if self._refused_since else ""
-        log.error("a message was refused: %s%s", why, more)
-        self._refused_last, self._refused_since = self._loop.now, 0
 
     def _not_passed(self, sender: bytes, to: bytes, frame: bytes, trouble: str) -> None:
         """A question is held while the actor starts, and else answered by `Unreachable`; all else is dropped."""

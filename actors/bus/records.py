@@ -25,6 +25,7 @@ import msgpack
 import zmq
 
 from actors.bus.loop import Loop, bind, new_socket
+from actors.throttled_log import Throttle
 from config.text.access_fields import ACCESS_FIELDS
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,6 @@ BATCH_ROWS = 1_000
 KEPT_ROWS = 100_000
 FLUSH_PERIOD = 0.25
 RESEND_AFTER = 2.0
-COMPLAINT_PERIOD = 60.0
-"""Seconds between two lines in the log about records that are lost."""
 
 
 def is_error(row: Row) -> bool:
@@ -60,7 +59,7 @@ class RecordSender:
         self._last_progress = loop.now
         self.proxy_name = ""
         """What the proxy is called, for the outputs beside the index."""
-        self._complained = float("-inf")
+        self._drops = Throttle()
         self.dropped = 0
         self._socket = new_socket(context, zmq.DEALER, high_water=1_000)
         self._socket.setsockopt(zmq.ROUTING_ID, f"{source}/{instance}".encode())
@@ -121,8 +120,7 @@ class RecordSender:
 
     def _drop(self, count: int) -> None:
         self.dropped += count
-        if self._loop.now - self._complained >= COMPLAINT_PERIOD:
-            self._complained = self._loop.now
+        if self._drops.due():
             log.error(
                 "%d access records are lost so far: the log indexer takes none, and no more are kept", self.dropped
             )

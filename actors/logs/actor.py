@@ -17,12 +17,10 @@ from actors.logs.retention import PERIOD, retain
 from actors.logs.search_service import Searches
 from actors.logs.sinks import ActiveSink
 from actors.process import Actor, Boot
+from actors.throttled_log import ThrottledLog
 from config.settings.groups import Logging
 
 log = logging.getLogger(__name__)
-
-COMPLAINT_PERIOD = 60.0
-"""Seconds between two lines in the log about a disk that takes nothing."""
 
 
 class LogsActor(Actor):
@@ -36,7 +34,7 @@ class LogsActor(Actor):
         self._index = LogIndex(folder, stored=self._on_stored)
         self._outlets.choose(self._settings.output, self._settings.template)
         self._searches = Searches(self.loop, folder, lambda: self._index.last)
-        self._complained = -COMPLAINT_PERIOD
+        self._errors = ThrottledLog(log, "cannot store access records")
         self._stored: dict[tuple[str, int], int] = {}
         self._receiver = RecordReceiver(self.loop, self.context, self.run_dir.records, self._commit)
         self.ready()
@@ -71,9 +69,9 @@ class LogsActor(Actor):
         try:
             self._stored[sender] = self._index.commit(batch)
         except sqlite3.Error as error:
-            if self.loop.now - self._complained >= COMPLAINT_PERIOD:
-                self._complained = self.loop.now
-                log.error("cannot store access records: %s", error)
+            self._errors.error(error)
+        else:
+            self._errors.recovered()
         return self._stored.get(sender, batch.first - 1)
 
     def _on_stored(self, rows: Sequence[Row], proxy_name: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from actors.journald import PRIORITIES, SOCKET, Journal
 from actors.logs.record_schema import Row
+from actors.throttled_log import Throttle
 from config.settings.groups import FILE_FORMATS
 from config.text.access_fields import LINE_FIELDS
 from config.text.access_format import FORMATS, compiled
@@ -24,8 +25,6 @@ from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
 
 log = logging.getLogger(__name__)
-
-COMPLAINT_PERIOD = 60.0
 
 Record = dict[str, Any]
 """A record by the names of `LINE_FIELDS`."""
@@ -122,7 +121,7 @@ class ActiveSink:
         self._clock = clock
         self._choice, self._template = "stderr", ""
         self._outlet: RecordSink | None = None
-        self._complained = float("-inf")
+        self._drops = Throttle()
         self.lost = 0
         """Records that were not taken."""
 
@@ -150,7 +149,9 @@ class ActiveSink:
             taken, why = 0, error.strerror or str(error)
         if taken < len(rows):
             self.lost += len(rows) - taken
-            self._complain(why)
+            if self._drops.due():
+                text = "output %s dropped %d records so far; the index has them all: %s"
+                log.error(text, self._choice, self.lost, why)
 
     def close(self) -> None:
         """Give back what is open."""
@@ -161,11 +162,6 @@ class ActiveSink:
     def _day_file(self, suffix: str) -> Path:
         return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.{suffix}"
 
-    def _complain(self, why: str) -> None:
-        now = time.monotonic()
-        if now - self._complained >= COMPLAINT_PERIOD:
-            self._complained = now
-            log.error("output %s dropped %d records so far; the index has them all: %s", self._choice, self.lost, why)
 
 
 def message_of(record: Record) -> str:

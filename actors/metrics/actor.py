@@ -192,17 +192,17 @@ class MetricsActor(Actor):
         try:
             self._alerts.save()
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
 
     def _save(self) -> None:
         """Without a disk everything goes on in memory, and is saved when there is one again."""
         try:
             self._totals.save()
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             self._history.not_stored()
         else:
-            self._disk.over()
+            self._disk.recovered()
 
     def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int], of_one: bool = False) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))

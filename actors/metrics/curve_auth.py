@@ -17,6 +17,7 @@ import zmq
 from zmq.utils import z85
 
 from actors.bus.loop import Loop, new_socket
+from actors.throttled_log import Throttle
 from config.files.keyfile import make_key, read_key
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ ZAP = "inproc://zeromq.zap.01"
 _QUEUED_MAX = 1_000
 _CURVE_FRAMES = 9
 """Of a request: routing id, delimiter, version, request id, domain, address, identity, mechanism, key."""
-_COMPLAIN_PERIOD = 60.0
 
 
 class KeyPair(NamedTuple):
@@ -55,10 +55,9 @@ class ZapAuthenticator:
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
-        self._clock = clock
         self._allowed: frozenset[bytes] = frozenset()
         self._refused = 0
-        self._complained = -_COMPLAIN_PERIOD
+        self._rejections = Throttle(clock=clock)
         self._socket = new_socket(context, zmq.ROUTER, _QUEUED_MAX)
         self._socket.bind(ZAP)
         loop.attach(self._socket, self._asked)
@@ -78,15 +77,14 @@ class ZapAuthenticator:
         peer, delimiter, version, number, _domain, address, _identity, mechanism, *credentials = frames
         known = mechanism == b"CURVE" and len(credentials) == 1 and credentials[0] in self._allowed
         if not known:
-            self._complain(address.decode("ascii", "replace"))
+            self._log_rejection(address.decode("ascii", "replace"))
         status = (b"200", b"OK") if known else (b"400", b"this key may not subscribe")
         self._loop.send(self._socket, [peer, delimiter, version, number, *status, b"", b""])
 
-    def _complain(self, address: str) -> None:
-        """Once a minute at most: anybody can knock as often as they like."""
+    def _log_rejection(self, address: str) -> None:
+        """Once a minute at most: anyone can try as often as they like."""
         self._refused += 1
-        if self._clock() - self._complained >= _COMPLAIN_PERIOD:
-            self._complained = self._clock()
+        if self._rejections.due():
             log.warning(
                 "metrics.publish: rejected %d subscribers without a known key, the last from %s", self._refused, address
             )

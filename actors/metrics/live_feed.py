@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from actors.bus.messages.events import Event
 from actors.bus.messages.metrics import ProxyStats, Realtime
 from actors.counters import COUNTERS
 from actors.metrics.curve_auth import ZapAuthenticator, server_keys
+from actors.throttled_log import ThrottledLog
 from config.files.keyfile import KeyFileError
 from config.files.paths import PathError
 
@@ -75,7 +77,7 @@ class LiveFeed:
         self._system = False
         self._named: set[str] = set()
         self._socket: zmq.Socket[bytes] | None = None
-        self._warned = False
+        self._bind_errors = ThrottledLog(log, "metrics.publish", period=math.inf)
         self.endpoint = ""
         """Where it listens, with the port that was found for port 0."""
         if address:
@@ -123,9 +125,13 @@ class LiveFeed:
             socket.bind(re.sub(":0$", ":*", self._address))
         except (zmq.ZMQError, OSError, KeyFileError, PathError) as error:
             socket.close(linger=0)
-            self._say_taken(error)
+            reason = getattr(error, "strerror", None) or error
+            self._bind_errors.error(
+                f"{self._address} can't be used: {reason}; nothing is published, and it is tried again every {RETRY:g} s"
+            )
             self._loop.call_later(RETRY, self._bind)
             return
+        self._bind_errors.recovered()
         self.endpoint = self._address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         log.info("publishing live metrics at %s%s", self.endpoint, " with CURVE" if self._clients else "")
         self._socket = socket
@@ -155,17 +161,6 @@ class LiveFeed:
         socket.curve_secretkey = keys.secret.encode()
         socket.setsockopt(zmq.ZAP_DOMAIN, b"metrics")
         log.info("metrics.publish: the server's public key is %s", keys.public)
-
-    def _say_taken(self, error: Exception) -> None:
-        level = logging.DEBUG if self._warned else logging.ERROR
-        self._warned = True
-        log.log(
-            level,
-            "metrics.publish: %s can't be used: %s; nothing is published, and it is tried again every %d s",
-            self._address,
-            getattr(error, "strerror", None) or error,
-            RETRY,
-        )
 
     def _subscribed(self, frames: list[bytes]) -> None:
         """Somebody sent something: subscriptions begin with 1.

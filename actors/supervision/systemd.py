@@ -7,14 +7,17 @@ or the unit is stopped for good, and is given to the next start of the service, 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
 
+from actors.throttled_log import ThrottledLog
+
 log = logging.getLogger(__name__)
 
-_deaf = False
-"""Was the manager out of reach the last time? It is said once, and not again for each pulse of the watchdog."""
+_errors = ThrottledLog(log, "cannot notify the service manager", period=math.inf)
+"""An unreachable manager is logged once, not again for each ping of the watchdog."""
 
 DELIVERED_WITHIN = 2.0
 """Seconds that what must arrive waits for the manager when it is busy: its queue may hold no more than ten messages."""
@@ -50,8 +53,7 @@ def managed() -> bool:
 
 
 def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
-    """A failure is said in the log and is nobody's business otherwise."""
-    global _deaf
+    """A failure is logged and changes nothing else."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -63,10 +65,9 @@ def _send(text: str, descriptors: tuple[int, ...], patience: float) -> None:
             manager.connect(address)
             socket.send_fds(manager, [text.encode()], descriptors)
     except OSError as error:
-        log.log(logging.DEBUG if _deaf else logging.WARNING, "cannot notify the service manager: %s", error)
-        _deaf = True
+        _errors.error(error, logging.WARNING)
     else:
-        _deaf = False
+        _errors.recovered()
 
 
 def watchdog_period() -> float | None:

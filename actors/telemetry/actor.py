@@ -25,12 +25,14 @@ from actors.telemetry.metrics import Figures, export_of
 from actors.telemetry.otlp_client import Collector, Outcome
 from actors.telemetry.records import RecordPush, export_of_records
 from actors.thread_pool import ThreadPool
+from actors.throttled_log import ThrottledLog
 from config.settings.telemetry import Otlp
 
 log = logging.getLogger(__name__)
 
 ASKED_MAX = 5.0
-COMPLAINT_PERIOD = 300.0
+ERROR_PERIOD = 300.0
+"""Seconds between two log lines about the same error of a push."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class TelemetryActor(Actor):
         self._collector = Collector(self._settings)
         self._workers = ThreadPool(self.loop, 2)
         self._pushing = False
-        self._complaints: dict[str, tuple[float, str]] = {}
+        self._errors = {signal: self._push_errors(signal) for signal in ("metrics", "records")}
         if self._settings.metrics:
             self.loop.call_every(float(self._settings.interval), self._begin)
         self._names = ProxyNames()
@@ -65,7 +67,7 @@ class TelemetryActor(Actor):
                 file,
                 lambda rows: export_of_records(self._identity, rows, self._names),
                 lambda message, done: self._push("logs", message, done),
-                lambda error: self._say("records", error),
+                lambda error: self._log_result("records", error),
             )
         self.ready()
 
@@ -105,16 +107,16 @@ class TelemetryActor(Actor):
 
     def _pushed(self, outcome: Outcome | None) -> None:
         self._pushing = False
-        self._say("metrics", outcome.error if outcome is not None else "the push failed")
+        self._log_result("metrics", outcome.error if outcome is not None else "the push failed")
         if outcome is not None and outcome.error is None and self._records is not None:
             self._records.hurry()
 
-    def _say(self, what: str, error: str | None) -> None:
-        """What goes wrong, when it begins, when it is another thing, and now and then while it lasts; and its end."""
-        before = self._complaints.get(what)
+    def _push_errors(self, signal: str) -> ThrottledLog:
+        collector = f"telemetry.otlp: {self._settings.endpoint}"
+        return ThrottledLog(log, f"{collector} for {signal}", ERROR_PERIOD, recovery=f"{collector} accepts {signal} again")
+
+    def _log_result(self, signal: str, error: str | None) -> None:
         if error is None:
-            if self._complaints.pop(what, None) is not None:
-                log.info("telemetry.otlp: %s accepts %s again", self._settings.endpoint, what)
-        elif before is None or before[1] != error or self.loop.now - before[0] > COMPLAINT_PERIOD:
-            self._complaints[what] = (self.loop.now, error)
-            log.warning("telemetry.otlp: %s for %s: %s; traffic goes on", self._settings.endpoint, what, error)
+            self._errors[signal].recovered()
+        else:
+            self._errors[signal].error(f"{error}; traffic goes on", logging.WARNING)

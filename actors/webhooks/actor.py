@@ -144,11 +144,11 @@ class WebhooksActor(Actor):
         try:
             self._taken += self._sender.take(event, live)
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             self._not_stored(event)
             return False
         self._owed.stored(event.id)
-        self._disk.over()
+        self._disk.recovered()
         return True
 
     def _not_stored(self, event: Event) -> None:
@@ -212,7 +212,7 @@ class WebhooksActor(Actor):
         try:
             self._outbox.note_lost(lost)
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             self._recall_soon()
             return
         self._owed.lost = 0

@@ -312,7 +312,7 @@ class Outbox:
             (oldest,),
         ).fetchone()
         if undelivered:
-            self._full.trouble(f"more than {KEPT_EVENTS} events wait")
+            self._full.error(f"more than {KEPT_EVENTS} events wait")
             self.note_lost(undelivered)
         if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
             self._drop("event <= ?", oldest)

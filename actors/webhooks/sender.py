@@ -198,7 +198,7 @@ class Sender:
                 self._live.difference_update(number for number, _takers in wanted)
                 self._fan_out_soon()
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             self._loop.call_later(DISK_PAUSE, self._fan_out_soon)
             return
         for webhook_id in {each for _number, takers in wanted for each in takers}:
@@ -227,7 +227,7 @@ class Sender:
                 target.ordered.rest()
             self._run(target, target.apart, self._outbox.first_apart)
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
 
     def _pump_again(self, webhook_id: str) -> None:
@@ -330,11 +330,11 @@ class Sender:
         try:
             note()
         except sqlite3.Error as error:
-            self._disk.trouble(error)
+            self._disk.error(error)
             lane.noting = True
             self._loop.call_later(DISK_PAUSE, lambda: self._settle(target, lane, note))
             return
-        self._disk.over()
+        self._disk.recovered()
         lane.noting = False
         self._pump(target)
 

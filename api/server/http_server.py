@@ -96,13 +96,13 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         except OSError as error:  # the client is gone again, or there is no descriptor for it
             if error.errno in OUT_OF_DESCRIPTORS:
                 self.accepts_from = time.monotonic() + ACCEPT_PAUSE
-                self.scarcity.trouble(error)
+                self.scarcity.error(error)
             return False
         connection, address = accepted
         channel = self.channel_class(self, connection, self.fix_addr(address), self.adj, map=self._map)
         channel.outdated_since = None if door is self else time.monotonic()
         if not self.behind_tls and self._connections_of(channel.addr[0]) > self.per_address:
-            self.crowds.trouble(f"one client has more than {self.per_address}", logging.WARNING)
+            self.crowds.error(f"one client has more than {self.per_address}", logging.WARNING)
             channel.handle_close()
         return True
 
@@ -115,7 +115,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
                 continue
             if channel.overdue(moment) or channel.lapsed(moment):
                 if channel.loiters and not channel.will_close:
-                    self.laggards.trouble("their requests did not come in time", logging.WARNING)
+                    self.laggards.error("their requests did not come in time", logging.WARNING)
                 channel.will_close = True
 
     def limit(self, max_connections: int) -> None:

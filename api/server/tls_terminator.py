@@ -172,7 +172,7 @@ class TlsTerminator(Actor):
         if error.errno not in OUT_OF_DESCRIPTORS:
             log.debug("a connection ended before it was accepted: %s", error)
             return
-        self._scarcity.trouble(error)
+        self._scarcity.error(error)
         self.loop.unwatch(listener.fileno())
         self.loop.call_later(ACCEPT_PAUSE, lambda: self._accept_again(listener))
 

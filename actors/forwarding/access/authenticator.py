@@ -76,7 +76,7 @@ class Authenticator:
         """The checks that wait or run, each with those who asked for it."""
         self._present: Counter[str] = Counter()
         """By client, how many of them there are."""
-        self._complaint = ThrottledLog(log, "wrong passwords")
+        self._failures = ThrottledLog(log, "wrong passwords")
 
     def update(self, spec: ProxySpec) -> None:
         """Take the users and passwords of a configuration. What is remembered holds for unchanged passwords alone."""
@@ -183,7 +183,7 @@ class Authenticator:
         keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), MEMORY_SIZE)
         if self._guessing.failed(pair.client, pair.user, now):
             text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
-            self._complaint.trouble(text, logging.WARNING)
+            self._failures.error(text, logging.WARNING)
         return False
 
 

@@ -47,9 +47,9 @@ class HostsFile:
             if stamp != self._stamp:
                 self._names = _read(self._path) if stamp is not None and stamp[1] <= SIZE_MAX else {}
                 self._stamp = stamp
-            self._unreadable.over()
+            self._unreadable.recovered()
         except OSError as error:
-            self._unreadable.trouble(error.strerror or error, logging.WARNING)
+            self._unreadable.error(error.strerror or error, logging.WARNING)
 
 
 def _stamp(path: Path) -> _Stamp | None:
