@@ -19,7 +19,7 @@ from actors.journald import PRIORITIES, SOCKET, Journal
 from actors.logs.record_schema import Row
 from actors.throttled_log import Throttle
 from config.settings.groups import FILE_FORMATS
-from config.text.access_fields import LINE_FIELDS
+from config.text.access_fields import LINE_FIELDS, message_of
 from config.text.access_format import FORMATS, compiled
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
@@ -162,12 +162,6 @@ class ActiveSink:
     def _day_file(self, suffix: str) -> Path:
         return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.{suffix}"
 
-
-
-def message_of(record: Record) -> str:
-    """A record in a few words: `GET http://example.com/ 200`."""
-    reason = f" ({record['reason']})" if record.get("reason") else ""
-    return f"{record.get('method', '')} {record.get('target_url', '')} {record.get('status_code', '')}{reason}".strip()
 
 
 def line_of(record: Record) -> str:

@@ -25,6 +25,7 @@ from actors.telemetry.identity import Identity, attributes, resource_of
 from actors.telemetry.otlp_client import Outcome
 from config import VERSION
 from config.files.durable import replace_file
+from config.text.access_fields import message_of
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +174,6 @@ def _record(row: dict[str, Any], proxy: tuple[str, int] | None) -> Any:
         observed_time_unix_nano=when,
         severity_number=_SEVERITY.get(row["level"], SeverityNumber.SEVERITY_NUMBER_UNSPECIFIED),
         severity_text=row["level"],
-        body=AnyValue(string_value=f"{row['method']} {row['target_url']} {row['status_code']}"),
+        body=AnyValue(string_value=message_of(row)),
         attributes=attributes(told),
     )

@@ -16,7 +16,7 @@ from api.errors import Invalid, PeerUnavailable
 from api.http.errors import internal
 from api.http.query import Query, address, choice, cursor, integer, moment, text
 from api.resources.log_cursors import PageCursor, checksum, tail_of, tail_text
-from config.text.access_fields import PROXY_NAME
+from config.text.access_fields import PROXY_NAME, message_of
 from config.text.escaping import printable, printable_json
 from config.text.formatting import timestamp_text
 from config.text.name_addresses import without_address
@@ -182,8 +182,6 @@ class Lines:
 
 def _entry(call: Call, row: dict[str, Any]) -> dict[str, Any]:
     """A record as the API shows it."""
-    reason = f" ({row['reason']})" if row.get("reason") else ""
-    message = f"{row.get('method', '')} {row.get('target_url', '')} {row.get('status_code', '')}{reason}"
     detail = row.get("detail", "")
     return {
         **row,
@@ -191,7 +189,7 @@ def _entry(call: Call, row: dict[str, Any]) -> dict[str, Any]:
         PROXY_NAME: call.services.proxies.name_of(row["proxy_id"]),
         "timestamp": timestamp_text(row["timestamp"]),
         "response_time": round(row["response_time"]),
-        "message": printable(row.get("message") or message.strip()),
+        "message": printable(message_of(row)),
     }
 
 

@@ -1,6 +1,9 @@
-"""The fields of an access record, in the order in which a row has them."""
+"""The fields of an access record, in the order in which a row has them, and its message."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 ACCESS_FIELDS = (
     "timestamp",  # Unix seconds, when the request ended
@@ -18,10 +21,16 @@ ACCESS_FIELDS = (
     "request_id",
     "reason",  # the Proxy-Status error type or the rule, "" when all went well
     "parent",  # the name of the upstream proxy that it went through, "" for none
-    "detail",  # the sentence that the client was told of a refusal or failure, "" when all went well
+    "detail",  # the sentence that the client received of a refusal or failure, "" when all went well
     "rule",  # what of the configuration refused it: an entry of the access rules, the egress guard; "" for none
 )
 
 PROXY_NAME = "proxy_name"
 LINE_FIELDS = (*ACCESS_FIELDS, PROXY_NAME)
 """Those of a record in an output: the name is looked up or sent along, since a proxy may be renamed."""
+
+
+def message_of(record: Mapping[str, Any]) -> str:
+    """A record in one line: `GET http://example.com/ 200`, and the reason in parentheses if there is one."""
+    reason = f" ({record['reason']})" if record.get("reason") else ""
+    return f"{record.get('method', '')} {record.get('target_url', '')} {record.get('status_code', '')}{reason}".strip()

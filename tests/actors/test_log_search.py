@@ -17,8 +17,7 @@ from actors.bus.records import Batch
 from actors.log_format import LEVELS
 from actors.logs import blocks, dayfile, index, search
 from actors.logs.index import LogIndex
-from actors.logs.sinks import message_of
-from config.text.access_fields import ACCESS_FIELDS
+from config.text.access_fields import ACCESS_FIELDS, message_of
 from tests.kit.clocks import Clock
 from tests.kit.folders import FOLDERS
 from tests.kit.records import NOON, row
