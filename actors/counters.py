@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Counter(NamedTuple):
-    """One counter. Where a name is "", that surface does not have it by itself.
+    """One counter. A surface whose name is "" does not have it by itself.
 
     `prometheus` goes without `proxyfleet_` and `_total`, `otlp` without `proxyfleet.`; `unit` is UCUM's. `series` is
     the name of how many there were in a bucket, `live` the field in the live feed, `view` the field in the `stats` of a
@@ -32,7 +32,7 @@ class Counter(NamedTuple):
     stored: str = ""
     column: bool = False
     passive: bool = False
-    """Grows without any traffic, so that its growth alone is nothing to report."""
+    """Grows without any traffic, so that its growth alone causes no report."""
 
 
 class LabelledCounter(NamedTuple):

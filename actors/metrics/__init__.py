@@ -1,1 +1,1 @@
-"""The metrics collector: counters of all forwarding actors summed up, and the figures of the system."""
+"""The metrics collector: counters of all forwarding actors summed up, and the metrics of the system."""

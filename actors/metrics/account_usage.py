@@ -1,14 +1,14 @@
 """What accounts have used, kept on disk, so that neither a restart of a proxy nor one of the product forgets it.
 
-As with totals, each process of a proxy says again and again what it has counted in the period, and the usage is the
-sum of the last words of all. A word of another period than that of our own clock counts nothing, and neither does one
-from before the last reset: the answer tells the process where it is. A new period and a reset begin with no words.
+As with totals, each process of a proxy reports again and again what it has counted in the period, and the usage is the
+sum of the last reports of all. A report for another period than that of our own clock counts nothing, and neither does
+one from before the last reset: the reply has the current period and reset. A new period and a reset drop all reports.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from actors.sqlite import open_database
 from config.model.quotas import PERIODS, period_at
 
 FOLDED_AFTER = 3600.0
-"""Seconds of silence after which a process is gone, and its word is added to those of other gone ones."""
+"""Seconds of silence after which a process is gone, and its report is added to those of other gone ones."""
 _FOLDED = 0
 
 _SCHEMA = """
@@ -32,10 +32,10 @@ _Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Word:
+class _Report:
     bytes_in: int
     bytes_out: int
-    heard: float
+    received: float
 
 
 @dataclass(slots=True)
@@ -43,27 +43,24 @@ class _Account:
     period: str
     since: float
     resets: int = 0
-    words: dict[int, _Word] = field(default_factory=dict)
+    reports: dict[int, _Report] = field(default_factory=dict)
+    """The last one of each process, by its instance."""
 
     def begin(self, period: str, since: float) -> None:
         """Another period, and nothing used in it."""
         self.period, self.since = period, since
-        self.words.clear()
+        self.reports.clear()
 
     def usage(self) -> AccountUsage:
         """Over all processes."""
-        words = self.words.values()
-        used_in, used_out = sum(word.bytes_in for word in words), sum(word.bytes_out for word in words)
-        return AccountUsage(self.period, self.since, self.resets, used_in, used_out)
+        return AccountUsage(self.period, self.since, self.resets, *_sums(self.reports.values()))
 
     def fold(self, now: float) -> None:
         """Add up those that are gone; the newest may only be idle."""
-        newest = max(self.words, default=_FOLDED)
-        gone = [each for each, word in self.words.items() if each != newest and now - word.heard > FOLDED_AFTER]
+        newest = max(self.reports, default=_FOLDED)
+        gone = [each for each, last in self.reports.items() if each != newest and now - last.received > FOLDED_AFTER]
         if len(gone) > 1:
-            taken = [self.words.pop(each) for each in gone]
-            total_in, total_out = sum(word.bytes_in for word in taken), sum(word.bytes_out for word in taken)
-            self.words[_FOLDED] = _Word(total_in, total_out, now - FOLDED_AFTER)
+            self.reports[_FOLDED] = _Report(*_sums([self.reports.pop(each) for each in gone]), now - FOLDED_AFTER)
 
 
 class UsageLedger:
@@ -79,19 +76,22 @@ class UsageLedger:
         self._changed: set[_Key] = set()
         self._load()
 
-    def take(self, told: ReportUsage) -> dict[str, AccountUsage]:
-        """A process said what it has counted; what all have."""
-        return {each: self._take((told.proxy_id, each), told.instance, said) for each, said in told.accounts.items()}
+    def update(self, report: ReportUsage) -> dict[str, AccountUsage]:
+        """Take what one process has counted; returns the usage of the same accounts over all processes."""
+        return {
+            account_id: self._update((report.proxy_id, account_id), report.instance, counted)
+            for account_id, counted in report.accounts.items()
+        }
 
     def usage(self, proxy_id: str) -> dict[str, AccountUsage]:
         """Of all accounts of a proxy that anything is known of."""
-        return {key[1]: self._now(key).usage() for key in tuple(self._accounts) if key[0] == proxy_id}
+        return {key[1]: self._current(key).usage() for key in tuple(self._accounts) if key[0] == proxy_id}
 
     def reset(self, proxy_id: str, account_id: str) -> None:
         """Nothing is used from now on. Raises `sqlite3.Error` as `save`."""
         key = (proxy_id, account_id)
         account = self._accounts.setdefault(key, _Account("total", 0.0))
-        account.words.clear()
+        account.reports.clear()
         account.resets += 1
         self._changed.add(key)
         self.save()
@@ -120,30 +120,30 @@ class UsageLedger:
         """Close the file."""
         self._database.close()
 
-    def _take(self, key: _Key, instance: int, said: AccountUsage) -> AccountUsage:
-        if key not in self._accounts and not (said.bytes_in or said.bytes_out or said.resets > 0):
-            return replace(said, resets=0)  # most accounts are never used
-        account = self._accounts.setdefault(key, _Account(said.period, said.since))
-        if said.period != account.period and said.period in PERIODS:
-            account.begin(said.period, period_at(said.period, self._wall())[0])
+    def _update(self, key: _Key, instance: int, counted: AccountUsage) -> AccountUsage:
+        if key not in self._accounts and not (counted.bytes_in or counted.bytes_out or counted.resets > 0):
+            return replace(counted, resets=0)  # most accounts are never used
+        account = self._accounts.setdefault(key, _Account(counted.period, counted.since))
+        if counted.period != account.period and counted.period in PERIODS:
+            account.begin(counted.period, period_at(counted.period, self._wall())[0])
             self._changed.add(key)
-        self._now(key)
-        if said.resets > account.resets:
-            account.resets = said.resets  # our file is younger than the process
-        current = (said.period, said.since) == (account.period, account.since)
-        if current and said.resets in (-1, account.resets):
-            self._hear(key, account, instance, said)
+        self._current(key)
+        if counted.resets > account.resets:
+            account.resets = counted.resets  # our file is younger than the process
+        current = (counted.period, counted.since) == (account.period, account.since)
+        if current and counted.resets in (-1, account.resets):
+            self._store_report(key, instance, counted)
         return account.usage()
 
-    def _hear(self, key: _Key, account: _Account, instance: int, said: AccountUsage) -> None:
-        before = account.words.get(instance)
-        now = self._clock()
-        account.words[instance] = _Word(said.bytes_in, said.bytes_out, now)
-        if before is None or (before.bytes_in, before.bytes_out) != (said.bytes_in, said.bytes_out):
+    def _store_report(self, key: _Key, instance: int, counted: AccountUsage) -> None:
+        account, now = self._accounts[key], self._clock()
+        before = account.reports.get(instance)
+        account.reports[instance] = _Report(counted.bytes_in, counted.bytes_out, now)
+        if before is None or (before.bytes_in, before.bytes_out) != (counted.bytes_in, counted.bytes_out):
             account.fold(now)
             self._changed.add(key)
 
-    def _now(self, key: _Key) -> _Account:
+    def _current(self, key: _Key) -> _Account:
         """The account in the period of this moment."""
         account = self._accounts[key]
         since = period_at(account.period, self._wall())[0]
@@ -156,15 +156,19 @@ class UsageLedger:
         account = self._accounts.get(key)
         if account is None:
             return []
-        words = account.words or {_FOLDED: _Word(0, 0, 0.0)}
+        reports = account.reports or {_FOLDED: _Report(0, 0, 0.0)}
         return [
-            (*key, instance, account.period, account.since, account.resets, word.bytes_in, word.bytes_out)
-            for instance, word in words.items()
+            (*key, instance, account.period, account.since, account.resets, last.bytes_in, last.bytes_out)
+            for instance, last in reports.items()
         ]
 
     def _load(self) -> None:
-        heard = self._clock()
+        now = self._clock()
         for row in self._database.execute("SELECT * FROM usage"):
             proxy_id, account_id, instance, period, since, resets, bytes_in, bytes_out = row
             account = self._accounts.setdefault((proxy_id, account_id), _Account(period, since, resets))
-            account.words[instance] = _Word(bytes_in, bytes_out, heard)
+            account.reports[instance] = _Report(bytes_in, bytes_out, now)
+
+
+def _sums(reports: Collection[_Report]) -> tuple[int, int]:
+    return sum(each.bytes_in for each in reports), sum(each.bytes_out for each in reports)

@@ -1,4 +1,4 @@
-"""The metrics collector's process: it hears all counters, keeps the totals and answers for them and for the machine."""
+"""The metrics collector's process: it receives all counters, keeps the totals and answers queries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from actors.bounded import keep
 from actors.bus.events import Subscription, event_topic, new_event
 from actors.bus.mailbox import Answer, refuse
 from actors.bus.messages.accounts import DropAccountUsage, QueryUsage, ReportUsage, ResetUsage, Usage
@@ -29,9 +30,9 @@ from actors.bus.messages.metrics import (
     SystemMetrics,
 )
 from actors.metrics.account_usage import UsageLedger
-from actors.metrics.alerts import JUDGE_PERIOD, Alerts
+from actors.metrics.alerts import EVALUATION_PERIOD, Alerts
 from actors.metrics.incremental_read import Reading, read_in_slices
-from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, figures_payload, proxy_fields
+from actors.metrics.live_feed import PROXY, SYSTEM, LiveFeed, event_payload, metrics_payload, proxy_fields
 from actors.metrics.series_writer import SeriesWriter
 from actors.metrics.system import MEMORY, Machine
 from actors.metrics.totals import Totals
@@ -46,8 +47,9 @@ log = logging.getLogger(__name__)
 
 PERIOD = 1.0
 SAVED_AFTER = 0.1
-"""Seconds until what accounts have used is on disk, so that what several proxies tell goes there together."""
-FORGOTTEN_REMEMBERED = 1_000
+"""Seconds until reported usage is on disk, so that the reports of several proxies are saved together."""
+DELETED_MAX = 1_000
+"""Deleted proxies whose reports are ignored: their processes may drain for a while and go on counting."""
 
 
 class MetricsActor(Actor):
@@ -57,55 +59,55 @@ class MetricsActor(Actor):
         super().__init__(boot, sockets)
         self._totals = Totals(self.data_dir.metrics)
         self._usage = UsageLedger(self.data_dir.metrics)
-        self._history = SeriesWriter(self._totals)
+        self._series = SeriesWriter(self._totals)
         self._alerts = Alerts(self.data_dir.metrics, AlertSettings.model_validate(boot.settings["alerts"]))
         self._alerts.begin(self._totals.stats())
         self._machine = Machine(self.run_dir, self.data_dir)
-        self._disk = ThrottledLog(log, "cannot save totals and series")
-        self._forgotten: dict[str, None] = {}
+        self._save_errors = ThrottledLog(log, "cannot save totals and series")
+        self._usage_errors = ThrottledLog(log, "cannot save account usage")
+        self._deleted: dict[str, None] = {}
         self._names = ProxyNames()
         self._save_due = False
         address, clients = boot.settings["metrics"]["publish"], boot.settings["metrics"]["curve_clients"]
-        self._public = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._tell_where)
-        heard = ("counters.", "events.")
-        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, heard, self._take)
+        self._feed = LiveFeed(self.loop, self.context, address, clients, self.data_dir.curve_key, self._report_listener)
+        topics = ("counters.", "events.")
+        self._subscription = Subscription(self.loop, self.context, self.run_dir.events_out, topics, self._on_published)
         self.loop.call_every(PERIOD, self._tick)
-        self.loop.call_every(JUDGE_PERIOD, self._judge)
+        self.loop.call_every(EVALUATION_PERIOD, self._evaluate_alerts)
         self.ready()
 
-    def _tell_where(self, endpoint: str) -> None:
-        """Subscribers come to a port that nobody has named, if that is 0: the guard has to know it."""
+    def _report_listener(self, endpoint: str) -> None:
+        """The egress guard has to know the port, which port 0 leaves to the kernel."""
         found = tcp_parts(endpoint)
         if found is not None:
             self.mailbox.tell(SUPERVISOR, Listening(*found))
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Answer for totals and figures; forget what was deleted."""
+        """Answer queries, and drop the metrics of deleted proxies."""
         if isinstance(message, QueryStats):
             now = self._totals.now
             answer(Stats(self._totals.stats(message.proxy_ids, message.detailed, message.since), now))
         elif isinstance(message, QuerySystem):
-            answer(self._figures())
+            answer(self._system_metrics())
         elif isinstance(message, QueryRealtime):
             answer(self._realtime(message.proxy_ids, self._totals.active(), message.of_one))
         elif isinstance(message, QueryMetrics):
-            self._tell_series(message, answer)
+            self._read_series(message, answer)
         elif isinstance(message, ReportUsage):
-            self._take_usage(message, answer)
+            self._update_usage(message, answer)
         elif isinstance(message, QueryUsage):
             answer(Usage(self._usage.usage(message.proxy_id)))
         elif isinstance(message, (ResetUsage, DropAccountUsage)):
             self._change_usage(message, answer)
         elif isinstance(message, DropProxyMetrics):
-            self._forget(message.proxy_id)
+            self._drop_proxy(message.proxy_id)
         elif isinstance(message, SetProxyNames):
             self._names.update(message)
         else:
             refuse(sender, message, answer)
 
-    def _take_usage(self, message: ReportUsage, answer: Answer) -> None:
-        known = message.proxy_id not in self._forgotten
-        totals = self._usage.take(message) if known else {}
+    def _update_usage(self, message: ReportUsage, answer: Answer) -> None:
+        totals = {} if message.proxy_id in self._deleted else self._usage.update(message)
         if message.final:
             self._save_usage()
         elif not self._save_due:
@@ -118,7 +120,9 @@ class MetricsActor(Actor):
         try:
             self._usage.save()
         except sqlite3.Error as error:
-            log.error("cannot save account usage: %s", error)
+            self._usage_errors.error(error)
+        else:
+            self._usage_errors.recovered()
 
     def _change_usage(self, message: ResetUsage | DropAccountUsage, answer: Answer) -> None:
         try:
@@ -133,9 +137,9 @@ class MetricsActor(Actor):
         answer(Done())
 
     def close(self) -> None:
-        """Save, and close the file, too."""
+        """See `Actor`; what is not saved yet is saved."""
         self._subscription.close()
-        self._public.close()
+        self._feed.close()
         self._save()
         self._save_usage()
         super().close()
@@ -143,18 +147,15 @@ class MetricsActor(Actor):
         self._alerts.close()
         self._usage.close()
 
-    def _take(self, topic: str, message: Any) -> None:
+    def _on_published(self, topic: str, message: Any) -> None:
         if isinstance(message, Event):
-            self._public.say(topic, event_payload(message))
-        elif isinstance(message, Counters) and message.proxy_id not in self._forgotten:
-            self._history.take(message)
+            self._feed.publish(topic, event_payload(message))
+        elif isinstance(message, Counters) and message.proxy_id not in self._deleted:
+            self._series.update(message)
 
-    def _forget(self, proxy_id: str) -> None:
-        """Its process may drain for a while and go on counting: that is not listened to any more."""
-        self._forgotten[proxy_id] = None
-        self._history.forget(proxy_id)
-        if len(self._forgotten) > FORGOTTEN_REMEMBERED:
-            del self._forgotten[next(iter(self._forgotten))]
+    def _drop_proxy(self, proxy_id: str) -> None:
+        keep(self._deleted, proxy_id, None, DELETED_MAX)
+        self._series.forget(proxy_id)
         try:
             self._totals.forget(proxy_id)
             self._usage.forget(proxy_id)
@@ -163,51 +164,51 @@ class MetricsActor(Actor):
 
     def _tick(self) -> None:
         self._machine.sample()
-        self._history.tick(self._machine.cpu_percent, self._machine.memory_percent())
+        self._series.tick(self._machine.cpu_percent, self._machine.memory_percent())
         self._save()
         self._publish()
 
     def _publish(self) -> None:
-        """What is known of this second goes to whoever has subscribed."""
+        """Publish the metrics of this second that are subscribed to."""
         active = self._totals.active()
-        if self._public.hears_system():
-            self._public.say(SYSTEM, figures_payload(self._realtime(None, active), self._totals.total()))
-        heard = self._public.heard_of(self._totals.proxy_ids())
-        for proxy_id, stats in (self._totals.stats(heard) if heard else {}).items():
+        if self._feed.system_wanted:
+            self._feed.publish(SYSTEM, metrics_payload(self._realtime(None, active), self._totals.total()))
+        wanted = self._feed.wanted_of(self._totals.proxy_ids())
+        for proxy_id, stats in (self._totals.stats(wanted) if wanted else {}).items():
             about = proxy_fields(proxy_id, self._names.get(proxy_id))
-            self._public.say(PROXY + proxy_id, figures_payload(self._realtime((proxy_id,), active, True), stats, about))
+            payload = metrics_payload(self._realtime((proxy_id,), active, True), stats, about)
+            self._feed.publish(PROXY + proxy_id, payload)
 
     def settings_changed(self, groups: Collection[str]) -> None:
         """See `Actor`: limits of error rates, and who may subscribe."""
         if "alerts" in groups:
             self._alerts.settings = AlertSettings.model_validate(self.settings["alerts"])
         if "metrics" in groups:
-            self._public.set_clients(self.settings["metrics"]["curve_clients"])
+            self._feed.set_clients(self.settings["metrics"]["curve_clients"])
 
-    def _judge(self) -> None:
-        """Say what has become of error rates."""
-        for kind, data in self._alerts.judge(self._totals.stats()):
+    def _evaluate_alerts(self) -> None:
+        for kind, data in self._alerts.evaluate(self._totals.stats()):
             event = new_event(kind, checked(kind, data))
             self.events.publish(event_topic(event), event)
         try:
             self._alerts.save()
         except sqlite3.Error as error:
-            self._disk.error(error)
+            self._save_errors.error(error)
 
     def _save(self) -> None:
-        """Without a disk everything goes on in memory, and is saved when there is one again."""
+        """What the disk does not take stays in memory, and is saved when it takes it again."""
         try:
             self._totals.save()
         except sqlite3.Error as error:
-            self._disk.error(error)
-            self._history.not_stored()
+            self._save_errors.error(error)
+            self._series.not_stored()
         else:
-            self._disk.recovered()
+            self._save_errors.recovered()
 
     def _realtime(self, proxy_ids: tuple[str, ...] | None, active: dict[str, int], of_one: bool = False) -> Realtime:
         open_now = sum(active.get(each, 0) for each in (active if proxy_ids is None else proxy_ids))
         metrics = {
-            **self._history.figures(proxy_ids),
+            **self._series.live_metrics(proxy_ids),
             "active_connections": open_now,
             "memory_usage": 100 * self._totals.resident(proxy_ids or ()) / MEMORY,
         }
@@ -215,14 +216,14 @@ class MetricsActor(Actor):
             metrics |= {"cpu_usage": self._machine.cpu_percent, "memory_usage": self._machine.memory_percent()}
         return Realtime(time.time(), metrics)
 
-    def _tell_series(self, question: QueryMetrics, answer: Answer) -> None:
-        """What was counted in this second isn't stored yet, so store it first."""
-        self._history.ask()
+    def _read_series(self, query: QueryMetrics, answer: Answer) -> None:
+        """Store what was counted in this second first, since only what is stored is read."""
+        self._series.request_store()
         self._save()
-        self._go_on(read_in_slices(self._history.series, question, time.time()), answer)
+        self._read_next_slice(read_in_slices(self._series.series, query, time.time()), answer)
 
-    def _go_on(self, reading: Reading, answer: Answer) -> None:
-        """One slice, and the next in the next turn."""
+    def _read_next_slice(self, reading: Reading, answer: Answer) -> None:
+        """One slice, and the next in the next turn of the loop."""
         try:
             next(reading)
         except StopIteration as done:
@@ -231,12 +232,12 @@ class MetricsActor(Actor):
             log.error("cannot read the series: %s", error)
             answer(Failed(str(error)))
         else:
-            self.loop.call_soon(lambda: self._go_on(reading, answer))
+            self.loop.call_soon(lambda: self._read_next_slice(reading, answer))
 
-    def _figures(self) -> SystemMetrics:
+    def _system_metrics(self) -> SystemMetrics:
         system, ours = psutil.virtual_memory(), self._machine.memory()
         disk_percent, disk_free = self._machine.disk()
-        rates = self._history.figures()
+        rates = self._series.live_metrics()
         return SystemMetrics(
             cpu_percent=self._machine.cpu_percent,
             load_average=self._machine.load_average(),

@@ -1,8 +1,8 @@
 """Alerts: a proxy whose error rate is high, and when it has recovered.
 
-Judged on cumulative counters, sample by sample: what grew within the window. Two thresholds keep an alert from
-flickering: it begins at `alerts.error_rate` and ends below `alerts.error_rate_recovered`. That one is on is kept on
-disk, so that its end is told also after a restart of the collector.
+A rate is of the growth of cumulative counters within the window. Two thresholds keep an alert from flickering: it
+begins at `alerts.error_rate` and ends below `alerts.error_rate_recovered`. Active alerts are kept on disk, so that their
+end is reported also after a restart of the collector.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from actors.bus.messages.metrics import ProxyStats
 from actors.sqlite import open_database
 from config.settings.groups import Alerts as Settings
 
-JUDGE_PERIOD = 10.0
+EVALUATION_PERIOD = 10.0
 
 HIGH, RECOVERED = "high_error_rate", "error_rate.recovered"
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS alerts (proxy_id TEXT PRIMARY KEY) WITHOUT ROWID;"
 
-Happened = tuple[str, dict[str, Any]]
-"""An event's type and data."""
+AlertEvent = tuple[str, dict[str, Any]]
+"""Type and data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,29 @@ class Alerts:
         self.settings = settings
         self._clock = clock
         self._database = open_database(folder / "alerts.sqlite", _SCHEMA)
-        self._on = {str(row[0]) for row in self._database.execute("SELECT proxy_id FROM alerts")}
-        self._saved = set(self._on)
+        self._active = {str(row[0]) for row in self._database.execute("SELECT proxy_id FROM alerts")}
+        self._saved = set(self._active)
         self._samples: dict[str, deque[_Sample]] = {}
 
     def begin(self, stats: Mapping[str, ProxyStats]) -> None:
-        """What was counted until now is of no interest any more."""
+        """Ignore what was counted until now."""
         now = self._clock()
         self._samples = {each: deque([_Sample(now, has["requests"], has["errors"])]) for each, has in stats.items()}
 
-    def judge(self, stats: Mapping[str, ProxyStats]) -> list[Happened]:
-        """What has happened, given the totals of all proxies at this moment."""
-        for gone in {*self._samples, *self._on} - stats.keys():
+    def evaluate(self, stats: Mapping[str, ProxyStats]) -> list[AlertEvent]:
+        """The alerts that begin or end, given the totals of all proxies at this moment."""
+        for gone in {*self._samples, *self._active} - stats.keys():
             self._samples.pop(gone, None)
-            self._on.discard(gone)
-        happened = (self._judge(proxy_id, has) for proxy_id, has in stats.items())
-        return [each for each in happened if each is not None]
+            self._active.discard(gone)
+        events = (self._evaluate(proxy_id, has) for proxy_id, has in stats.items())
+        return [each for each in events if each is not None]
 
     def save(self) -> None:
-        """Keep which ones are on. Raises `sqlite3.Error`; then it is for the next time."""
-        for proxy_id in self._on - self._saved:
+        """Save which ones are active. Raises `sqlite3.Error`; what is not saved then, the next call saves."""
+        for proxy_id in self._active - self._saved:
             self._database.execute("INSERT OR IGNORE INTO alerts VALUES (?)", (proxy_id,))
             self._saved.add(proxy_id)
-        for proxy_id in self._saved - self._on:
+        for proxy_id in self._saved - self._active:
             self._database.execute("DELETE FROM alerts WHERE proxy_id = ?", (proxy_id,))
             self._saved.discard(proxy_id)
 
@@ -72,7 +72,7 @@ class Alerts:
         """Close the file."""
         self._database.close()
 
-    def _judge(self, proxy_id: str, has: ProxyStats) -> Happened | None:
+    def _evaluate(self, proxy_id: str, has: ProxyStats) -> AlertEvent | None:
         requests, errors = self._within_window(proxy_id, has)
         rate = 100 * errors / requests if requests else 0.0
         enough = requests >= self.settings.min_requests
@@ -83,12 +83,12 @@ class Alerts:
             "errors": errors,
             "window": self.settings.window,
         }
-        if proxy_id not in self._on:
+        if proxy_id not in self._active:
             if enough and rate >= self.settings.error_rate:
-                self._on.add(proxy_id)
+                self._active.add(proxy_id)
                 return HIGH, {**data, "threshold": self.settings.error_rate}
         elif (enough and rate < self.settings.error_rate_recovered) or errors == 0:
-            self._on.discard(proxy_id)
+            self._active.discard(proxy_id)
             return RECOVERED, {**data, "threshold": self.settings.error_rate_recovered}
         return None
 

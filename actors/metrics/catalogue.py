@@ -1,4 +1,4 @@
-"""The metrics by name: what each is made of."""
+"""The metrics by name, each with the function that reads it from a bucket."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from actors.counters import COUNTERS
 from actors.histogram import percentile
+from actors.metrics.increments import RESIDENT_SAMPLES
 from actors.metrics.series import Bucket
 from actors.metrics.system import CPUS, MEMORY
 
@@ -26,12 +27,12 @@ def _count(name: str) -> _Read:
 
 
 def _counted(bucket: Bucket, name: str) -> float:
-    return 0 if bucket.amounts is None else bucket.amounts[name]
+    return 0 if bucket.increments is None else bucket.increments[name]
 
 
 def _percentile(percent: int) -> _Read:
     def read(bucket: Bucket, _seconds: float) -> _Value:
-        value = None if bucket.amounts is None else percentile(bucket.amounts.latency, percent)
+        value = None if bucket.increments is None else percentile(bucket.increments.latency, percent)
         return None if value is None else 1000 * value
 
     return read
@@ -82,7 +83,7 @@ _OF_ONE: dict[str, _Read] = {
     ),
     "memory_usage": lambda bucket, _seconds: _resident(bucket),
 }
-"""What is asked of the process of one proxy instead of the machine."""
+"""Read from the process of one proxy instead of the machine."""
 
 
 def _ran(bucket: Bucket) -> bool:
@@ -90,12 +91,12 @@ def _ran(bucket: Bucket) -> bool:
 
 
 def _resident(bucket: Bucket) -> _Value:
-    told = _counted(bucket, "told")
-    return 100 * _counted(bucket, "resident") / told / MEMORY if told else None
+    samples = _counted(bucket, RESIDENT_SAMPLES)
+    return 100 * _counted(bucket, "resident") / samples / MEMORY if samples else None
 
 
 def wants_latency(names: Iterable[str]) -> bool:
-    """Do any of these metrics need histograms?"""
+    """True if any of these metrics is read from histograms."""
     return any(name in _PERCENTILES for name in names)
 
 

@@ -1,8 +1,8 @@
-"""CURVE for the public socket: who subscribes from elsewhere is known by a key, and what it hears is encrypted.
+"""CURVE for the live feed: a subscriber from elsewhere authenticates by its key, and what it receives is encrypted.
 
 The server's key is a file of its own, made when it is first needed; the subscribers' public keys stand in the
-configuration. ZeroMQ asks whether a key may come in by ZAP (ZeroMQ RFC 27), which is answered here in the loop: a
-connection whose key isn't listed gets nothing and is closed. So does one without CURVE.
+configuration. ZeroMQ authenticates connections by ZAP (ZeroMQ RFC 27), whose requests are handled here in the loop: a
+connection whose key isn't listed, or that doesn't speak CURVE, receives nothing and is closed.
 """
 
 from __future__ import annotations
@@ -44,36 +44,36 @@ def server_keys(file: Path) -> KeyPair:
         make_key(file)
     secret = z85.encode(read_key(file))
     public = zmq.curve_public(secret).decode()
-    shown = file.with_suffix(".pub")
-    if not shown.exists() or shown.read_text(encoding="ascii") != public + "\n":
-        shown.write_text(public + "\n", encoding="ascii")
+    public_file = file.with_suffix(".pub")
+    if not public_file.exists() or public_file.read_text(encoding="ascii") != public + "\n":
+        public_file.write_text(public + "\n", encoding="ascii")
     return KeyPair(public, secret.decode())
 
 
 class ZapAuthenticator:
-    """Answers ZeroMQ for all sockets of `context`: only the keys in `allowed` may come in. `clock` is monotonic."""
+    """Accepts connections to the CURVE sockets of `context` by their keys; see `allow`. `clock` is monotonic."""
 
     def __init__(self, loop: Loop, context: zmq.Context[Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._loop = loop
         self._allowed: frozenset[bytes] = frozenset()
-        self._refused = 0
+        self._rejected = 0
         self._rejections = Throttle(clock=clock)
         self._socket = new_socket(context, zmq.ROUTER, _QUEUED_MAX)
         self._socket.bind(ZAP)
-        loop.attach(self._socket, self._asked)
+        loop.attach(self._socket, self._on_request)
 
     def allow(self, keys: Iterable[str]) -> None:
-        """These public keys (Z85), and no others, for connections to come."""
+        """Accept these public keys (Z85), and no others, from now on."""
         self._allowed = frozenset(z85.decode(each) for each in keys)
 
     def close(self) -> None:
-        """Nobody comes in any more."""
+        """Accept no more connections."""
         self._loop.detach(self._socket)
         self._socket.close(linger=0)
 
-    def _asked(self, frames: list[bytes]) -> None:
+    def _on_request(self, frames: list[bytes]) -> None:
         if len(frames) < _CURVE_FRAMES - 1:
-            return  # not ZeroMQ's; nobody else is in this process
+            return  # not from ZeroMQ
         peer, delimiter, version, number, _domain, address, _identity, mechanism, *credentials = frames
         known = mechanism == b"CURVE" and len(credentials) == 1 and credentials[0] in self._allowed
         if not known:
@@ -83,9 +83,9 @@ class ZapAuthenticator:
 
     def _log_rejection(self, address: str) -> None:
         """Once a minute at most: anyone can try as often as they like."""
-        self._refused += 1
+        self._rejected += 1
         if self._rejections.due():
             log.warning(
-                "metrics.publish: rejected %d subscribers without a known key, the last from %s", self._refused, address
+                "metrics.publish: rejected %d subscribers without a known key, the last from %s", self._rejected, address
             )
-            self._refused = 0
+            self._rejected = 0

@@ -11,9 +11,11 @@ from actors.counters import COUNTERS, NAMES
 
 BUCKET_PLACES = tuple(place for place, row in enumerate(COUNTERS) if row.in_buckets)
 COUNTED = (*(NAMES[place] for place in BUCKET_PLACES), "answered")
-FIELDS = (*COUNTED, "active", "resident", "told")
+RESIDENT_SAMPLES = "told"
+"""The name of the column in the series on disk."""
+FIELDS = (*COUNTED, "active", "resident", RESIDENT_SAMPLES)
 """`answered` are the requests that `response_seconds` is the sum of. `active` is a sum, too: of the connections that
-were open, second by second. So is `resident`: of the bytes of memory, over the `told` times that they were told."""
+were open, second by second. So is `resident`: of the bytes of memory in `RESIDENT_SAMPLES` reports."""
 FRACTIONS = tuple(row.name for row in COUNTERS if row.in_buckets and row.unit == "s")
 """Those that are no integers."""
 PLACE = {name: place for place, name in enumerate(FIELDS)}
@@ -39,7 +41,7 @@ class Increments:
     def of_resident(cls, size: int) -> Self:
         """One sample of the memory of a process."""
         made = cls()
-        made.values[PLACE["resident"]], made.values[PLACE["told"]] = size, 1
+        made.values[PLACE["resident"]], made.values[PLACE[RESIDENT_SAMPLES]] = size, 1
         return made
 
     def __getitem__(self, name: str) -> float:
@@ -49,7 +51,7 @@ class Increments:
         return any(self.values)
 
     def __repr__(self) -> str:
-        return f"<Amounts {dict(zip(FIELDS, self.values, strict=True))}>"
+        return f"<Increments {dict(zip(FIELDS, self.values, strict=True))}>"
 
     def add(self, other: Increments, sign: int = 1) -> Self:
         """Sum `other` up; with a `sign` of -1 take it away again."""
@@ -61,7 +63,7 @@ class Increments:
         return self
 
     def spread(self, parts: int) -> Iterator[Increments]:
-        """As so many amounts of about the same size, which add up to exactly this one."""
+        """As so many parts of about the same size, which add up to exactly this one."""
         for part in range(parts):
             values = [_share(value, part, parts) for value in self.values]
             latency = {number: int(_share(count, part, parts)) for number, count in self.latency.items()}
@@ -71,8 +73,8 @@ class Increments:
 def sum_of(several: Iterable[Increments]) -> Increments:
     """All of them together."""
     total = Increments()
-    for amounts in several:
-        total.add(amounts)
+    for each in several:
+        total.add(each)
     return total
 
 

@@ -1,5 +1,6 @@
-"""What a process counts by label, beside its plain counters: refusals by reason, requests by status, latencies by
-bucket. On disk that is a row for each label, and so are plain counters that came after the first: without a column.
+"""Counters by label, beside the plain ones: refusals by reason, requests by status, latencies by bucket.
+
+On disk that is a row for each label, and so are plain counters that came after the first: without a column.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CREATE TABLE IF NOT EXISTS tallies (
 
 
 def counts_of(counters: Counters) -> LabelledCounts:
-    """What `counters` says by label."""
+    """The counts by label in a message."""
     counts = {(row.stored, label): count for row in LABELLED for label, count in getattr(counters, row.field).items()}
     return counts | {(LATENCY, str(number)): count for number, count in counters.latency}
 
@@ -56,7 +57,7 @@ def of_kind(counts: LabelledCounts, kind: str) -> dict[str, int]:
 
 
 def changes(before: LabelledCounts, after: LabelledCounts) -> LabelledCounts:
-    """What of `after` is other than before."""
+    """Those of `after` that differ from `before`."""
     return {key: count for key, count in after.items() if before.get(key) != count}
 
 
@@ -66,11 +67,11 @@ def histogram(counts: LabelledCounts) -> dict[int, int]:
 
 
 def load(database: sqlite3.Connection) -> Iterator[tuple[str, int, str, str, int]]:
-    """What is on disk, label by label: proxy, process, kind, label and count."""
+    """The rows on disk: proxy, instance, kind, label and count."""
     yield from database.execute("SELECT proxy_id, instance, kind, reason, count FROM tallies")
 
 
 def store(database: sqlite3.Connection, proxy_id: str, instance: int, counts: LabelledCounts) -> None:
-    """Put the counts of one process on disk, within the caller's transaction. Labels never go away again."""
+    """Write the counts of one process, within the caller's transaction. Labels are never deleted."""
     rows = [(proxy_id, instance, kind, reason, count) for (kind, reason), count in counts.items()]
     database.executemany("INSERT OR REPLACE INTO tallies VALUES (?, ?, ?, ?, ?)", rows)

@@ -1,10 +1,9 @@
-"""The public socket: programs on this machine subscribe to live metrics and events (docs/metrics.md).
+"""The live feed: programs on this machine subscribe to metrics and events (docs/metrics.md).
 
-One frame with the topic, one with a msgpack map. Whoever reads too slowly loses messages, and no one else does; what is
-sent to the socket is only ever a subscription, and the number of those has a bound. The socket is an XPUB, so that
-nothing is packed that nobody has ever wanted. (Not in manual mode: there the garbage of one peer can cost another its
-subscription.) With keys of subscribers it speaks CURVE (`actors.metrics.curve_auth`), else it is for this machine
-alone.
+A message is one frame with the topic and one with a msgpack map. A slow subscriber loses messages and delays no other.
+All that the socket receives are subscriptions, and their number has a bound. The socket is an XPUB, so that only what
+was subscribed to is packed. (Not in manual mode: there the garbage of one peer can cost another its subscription.) With
+keys of subscribers it speaks CURVE (`actors.metrics.curve_auth`), else it is for this machine alone.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ VERSION = 1
 QUEUED_MAX = 1_000
 """Messages that wait for one slow subscriber; what comes then is lost for it."""
 TOPICS_MAX = 10_000
-"""Different subscriptions since the socket was bound; with one more everybody has to begin anew."""
+"""Different subscriptions since the socket was bound; with one more all subscribers are disconnected."""
 RETRY = 10.0
 """Seconds after which a port that was taken is tried again."""
 REBOUND_AFTER = 0.2
@@ -50,10 +49,10 @@ _WHOLE_ID = re.compile(r"metrics\.proxy\.prx_[0-9a-f]{16}", re.ASCII)
 
 
 class LiveFeed:
-    """Bound to `address`; with an empty one, nobody ever hears anything.
+    """Bound to `address`; with an empty one nothing is published.
 
-    With `clients`, public keys of subscribers, only they hear anything; our own key is in `key_file` then. A port that
-    somebody else has is said in the log and tried again, while everything else goes on; so is a key that can't be read.
+    With `clients`, public keys of subscribers, only they are accepted; our own key is in `key_file` then. A port that
+    is taken is logged and tried again, while everything else goes on; so is a key that can't be read.
     """
 
     def __init__(
@@ -73,9 +72,10 @@ class LiveFeed:
         self._clients = tuple(clients)
         self._key_file = key_file
         self._zap: ZapAuthenticator | None = None
-        self._everything = False
-        self._system = False
-        self._named: set[str] = set()
+        self._prefixes: set[str] = set()
+        self._all_proxies = False
+        self.system_wanted = False
+        """Some subscription includes the metrics of the system."""
         self._socket: zmq.Socket[bytes] | None = None
         self._bind_errors = ThrottledLog(log, "metrics.publish", period=math.inf)
         self.endpoint = ""
@@ -96,21 +96,17 @@ class LiveFeed:
             self._zap.allow(self._clients)
         self._rebind()
 
-    def hears_system(self) -> bool:
-        """Has anybody asked for the figures of everything?"""
-        return self._system
+    def wanted_of(self, proxy_ids: Iterable[str]) -> list[str]:
+        """Those of the proxies that some subscription includes."""
+        return [each for each in proxy_ids if self._all_proxies or PROXY + each in self._prefixes]
 
-    def heard_of(self, proxy_ids: Iterable[str]) -> list[str]:
-        """Those of the proxies that somebody has asked for."""
-        return [each for each in proxy_ids if self._everything or PROXY + each in self._named]
-
-    def say(self, topic: str, payload: dict[str, Any]) -> None:
-        """Send to whoever hears it. Never waits."""
+    def publish(self, topic: str, payload: dict[str, Any]) -> None:
+        """Send to the subscribers of the topic. Never blocks."""
         if self._socket is not None:
             self._loop.send(self._socket, [topic.encode(), msgpack.packb(payload)])
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the socket for good."""
         self._address = ""
         self._unbind()
         if self._zap is not None:
@@ -121,7 +117,7 @@ class LiveFeed:
             return
         socket = self._new_socket()
         try:
-            self._lock(socket)
+            self._require_key(socket)
             socket.bind(re.sub(":0$", ":*", self._address))
         except (zmq.ZMQError, OSError, KeyFileError, PathError) as error:
             socket.close(linger=0)
@@ -136,7 +132,7 @@ class LiveFeed:
         log.info("publishing live metrics at %s%s", self.endpoint, " with CURVE" if self._clients else "")
         self._socket = socket
         self._on_bound(self.endpoint)
-        self._loop.attach(socket, self._subscribed)
+        self._loop.attach(socket, self._on_subscriptions)
 
     def _new_socket(self) -> zmq.Socket[bytes]:
         socket = new_socket(self._context, zmq.XPUB, QUEUED_MAX)
@@ -147,8 +143,8 @@ class LiveFeed:
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
         return socket
 
-    def _lock(self, socket: zmq.Socket[bytes]) -> None:
-        """Let in only who has a key, if there are any."""
+    def _require_key(self, socket: zmq.Socket[bytes]) -> None:
+        """Accept only subscribers with a key, if there are keys."""
         if not self._clients or self._key_file is None:
             if not _is_loopback(self._address):  # the last key was taken away, and the address waits for a restart
                 raise OSError(errno.EPERM, "it can be reached from elsewhere and there is no metrics.curve_clients")
@@ -162,35 +158,35 @@ class LiveFeed:
         socket.setsockopt(zmq.ZAP_DOMAIN, b"metrics")
         log.info("metrics.publish: the server's public key is %s", keys.public)
 
-    def _subscribed(self, frames: list[bytes]) -> None:
-        """Somebody sent something: subscriptions begin with 1.
+    def _on_subscriptions(self, frames: list[bytes]) -> None:
+        """Frames that begin with 1 subscribe; all others are ignored.
 
-        What they want is noted and never taken back, since anybody could take it back in another's name.
+        Subscriptions are never taken back, since any peer could take back those of another.
         """
         for frame in frames:
             if frame[:1] == b"\1":
-                self._note(frame[1:].decode("ascii", "replace"))
-        if len(self._named) > TOPICS_MAX:
+                self._add_prefix(frame[1:].decode("ascii", "replace"))
+        if len(self._prefixes) > TOPICS_MAX:
             log.warning("dropped all subscribers: more than %d subscriptions; they may reconnect", TOPICS_MAX)
             self._rebind()
 
     def _rebind(self) -> None:
         self._unbind()
-        self._loop.call_later(REBOUND_AFTER, self._bind)  # it is closed in the background
+        self._loop.call_later(REBOUND_AFTER, self._bind)  # ZeroMQ closes the old socket in the background
 
-    def _note(self, prefix: str) -> None:
-        self._system = self._system or SYSTEM.startswith(prefix)
+    def _add_prefix(self, prefix: str) -> None:
+        self.system_wanted = self.system_wanted or SYSTEM.startswith(prefix)
         if not _WHOLE_ID.fullmatch(prefix):
-            self._everything = self._everything or PROXY.startswith(prefix) or prefix.startswith(PROXY)
-        self._named.add(prefix)
+            self._all_proxies = self._all_proxies or PROXY.startswith(prefix) or prefix.startswith(PROXY)
+        self._prefixes.add(prefix)
 
     def _unbind(self) -> None:
         if self._socket is not None:
             self._loop.detach(self._socket)
             self._socket.close(linger=0)
             self._socket = None
-        self._system = self._everything = False
-        self._named.clear()
+        self.system_wanted = self._all_proxies = False
+        self._prefixes.clear()
 
 
 def _is_loopback(address: str) -> bool:
@@ -202,10 +198,10 @@ def proxy_fields(proxy_id: str, known: tuple[str, int] | None) -> dict[str, Any]
     return {"proxy_id": proxy_id} if known is None else {"proxy_id": proxy_id, "name": known[0], "port": known[1]}
 
 
-def figures_payload(
+def metrics_payload(
     snapshot: Realtime, totals: ProxyStats, about: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """One second of a proxy, or of all; `about` is what identifies the proxy."""
+    """One second of a proxy, or of all; `about` are the fields that identify the proxy."""
     return {
         "v": VERSION,
         "timestamp": snapshot.timestamp,

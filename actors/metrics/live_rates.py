@@ -1,4 +1,4 @@
-"""What is going on now: rates of the last seconds, means and percentiles of the last minute, by proxy and in total."""
+"""Metrics of this moment: rates of the last seconds, means and percentiles of the last minute, by proxy and in total."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINUTE_TICKS = 60
 SHORTEST = 1.0
 """Seconds that a rate is a mean over at least."""
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
 class _Window:
@@ -30,9 +30,9 @@ class _Window:
         self._ticks: deque[tuple[int, Increments]] = deque()
         self.minute = Increments()
 
-    def add(self, tick: int, amounts: Increments) -> None:
-        self._ticks.append((tick, amounts))
-        self.minute.add(amounts)
+    def add(self, tick: int, increments: Increments) -> None:
+        self._ticks.append((tick, increments))
+        self.minute.add(increments)
 
     def forget_before(self, tick: int) -> bool:
         """Whether nothing is left."""
@@ -43,14 +43,14 @@ class _Window:
     def since(self, tick: int) -> Increments:
         """The sum from this tick on."""
         recent = Increments()
-        for number, amounts in reversed(self._ticks):
+        for number, increments in reversed(self._ticks):
             if number < tick:
                 break
-            recent.add(amounts)
+            recent.add(increments)
         return recent
 
 
-class Live:
+class LiveRates:
     """The windows of all proxies that something was counted for. `clock` is monotonic."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,8 +63,8 @@ class Live:
         """A second has passed, in which this was counted, by proxy and in total."""
         self._tick += 1
         self._times.append(self._clock())
-        for proxy_id, amounts in grown.items():
-            self._windows.setdefault(proxy_id, _Window()).add(self._tick, amounts)
+        for proxy_id, increments in grown.items():
+            self._windows.setdefault(proxy_id, _Window()).add(self._tick, increments)
         past = self._tick - MINUTE_TICKS + 1
         for proxy_id in [each for each, window in self._windows.items() if window.forget_before(past)]:
             del self._windows[proxy_id]
@@ -73,7 +73,7 @@ class Live:
         """The proxy was deleted."""
         self._windows.pop(proxy_id, None)
 
-    def figures(self, proxy_ids: Iterable[str] | None = None, since_tick: Increments | None = None) -> Figures:
+    def metrics(self, proxy_ids: Iterable[str] | None = None, since_tick: Increments | None = None) -> Metrics:
         """Rates per second, response times in ms, the error rate in percent; of all proxies when none is named.
 
         `cpu_usage` is of the processes of these proxies alone, in percent of all processors of the machine.
@@ -90,7 +90,7 @@ class Live:
             minute.add(since_tick)
         return {**self._rates(recent), **_means(minute)}
 
-    def _rates(self, recent: Increments) -> Figures:
+    def _rates(self, recent: Increments) -> Metrics:
         per_second = 1 / max(SHORTEST, self._clock() - self._times[0])
         return {
             "requests_per_second": recent["requests"] * per_second,
@@ -100,7 +100,7 @@ class Live:
         }
 
 
-def _means(minute: Increments) -> Figures:
+def _means(minute: Increments) -> Metrics:
     requests, answered = minute["requests"], minute["answered"]
     return {
         "error_rate": 100 * minute["errors"] / requests if requests > 0 else 0.0,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from actors.metrics.increments import FIELDS, Increments, add_counts, pack_latency, unpack_latency
-from actors.metrics.sheets import Sheets
+from actors.metrics.packed_buckets import PackedBuckets
 from actors.sqlite import add_columns
 
 TOTAL = ""
@@ -26,7 +26,7 @@ DAY = 24 * 3600
 KEPT = {RAW: DAY, 60: 3 * DAY, 300: 30 * DAY, 3600: 365 * DAY, DAY: 5 * 365 * DAY}
 """Seconds that the buckets of each level are kept, by the seconds that a bucket is wide."""
 UNSTORED_MAX = 100_000
-"""Buckets that may wait for a disk that can't be written to; then the narrow ones are given up."""
+"""Buckets that may wait for a disk that can't be written to; beyond that the narrow ones are dropped."""
 
 _COLUMNS = ", ".join(FIELDS)
 SCHEMA = f"""
@@ -50,7 +50,7 @@ _Key = tuple[int, int, str]
 
 @dataclass(slots=True)
 class Machine:
-    """What a bucket knows of the machine: seconds that it was filled, samples, and their sums in percent."""
+    """The machine in a bucket: seconds that it was filled, samples, and their sums in percent."""
 
     seconds: float = 0.0
     samples: int = 0
@@ -60,10 +60,10 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bucket of an answer. `amounts` is None when nothing was counted."""
+    """One bucket that was read. `increments` is None when nothing was counted."""
 
     start: int
-    amounts: Increments | None
+    increments: Increments | None
     machine: Machine
 
 
@@ -74,19 +74,19 @@ class Series:
         self._database = database
         database.executescript(SCHEMA)
         older = add_columns(database, "points", FIELDS)
-        self._sheets = Sheets(database, anew=older)
+        self._packed = PackedBuckets(database, anew=older)
         self._open: dict[_Key, Increments] = {}
         self._changed: set[_Key] = set()
         self._machine: dict[tuple[int, int], Machine] = {}
         self._machine_changed: set[tuple[int, int]] = set()
 
-    def add(self, proxy_id: str, amounts: Increments, at: float) -> None:
+    def add(self, proxy_id: str, increments: Increments, at: float) -> None:
         """Count for a proxy (or `TOTAL`) in the buckets of `at`, Unix seconds."""
         for step in KEPT:
             key = (step, int(at // step) * step, proxy_id)
             if key not in self._open:
                 self._open[key] = self._read(key)
-            self._open[key].add(amounts)
+            self._open[key].add(increments)
             self._changed.add(key)
 
     def add_machine(self, seconds: float, cpu: float, memory: float, at: float) -> None:
@@ -105,29 +105,29 @@ class Series:
     def store(self, now: float) -> None:
         """Write what has changed, within the caller's transaction; call `stored` when it is committed.
 
-        What is over by `now` (Unix seconds) is made ready to be read quickly. Call `failed` when it can't be committed.
+        Buckets that are over by `now` (Unix seconds) are packed, to be read quickly. Call `failed` when it can't be committed.
         """
         rows = ((*key, *self._open[key].values, pack_latency(self._open[key].latency)) for key in self._changed)
         self._database.executemany(_INSERT, rows)
-        seen = ((key, self._machine[key]) for key in self._machine_changed)
+        samples = ((key, self._machine[key]) for key in self._machine_changed)
         self._database.executemany(
             "INSERT OR REPLACE INTO machine VALUES (?, ?, ?, ?, ?, ?)",
-            [(*key, each.seconds, each.samples, each.cpu, each.memory) for key, each in seen],
+            [(*key, each.seconds, each.samples, each.cpu, each.memory) for key, each in samples],
         )
         for step, t in sorted({key[:2] for key in self._changed}):
-            self._sheets.changed(step, t)
-        self._sheets.seal(now)
+            self._packed.changed(step, t)
+        self._packed.pack(now)
 
     def stored(self, now: float) -> None:
-        """It is on disk: what is over by `now` need not be remembered."""
+        """The transaction is committed: buckets that are over by `now` leave the memory."""
         self._changed.clear()
         self._machine_changed.clear()
         self._open = {key: each for key, each in self._open.items() if key[1] + key[0] > now - RAW}
         self._machine = {key: each for key, each in self._machine.items() if key[1] + key[0] > now - RAW}
 
     def failed(self) -> int:
-        """The disk can't be written to: don't let memory fill. The number of buckets that are lost."""
-        self._sheets.reread()
+        """The disk can't be written to: bound the memory. Returns the number of buckets that are lost."""
+        self._packed.reread()
         if len(self._changed) <= UNSTORED_MAX:
             return 0
         lost = {key for key in self._changed if key[0] < 3600}
@@ -141,7 +141,7 @@ class Series:
         for step, kept in KEPT.items():
             for table in ("points", "machine"):
                 self._database.execute(f"DELETE FROM {table} WHERE step = ? AND t < ?", (step, now - kept - step))  # noqa: S608
-        self._sheets.forget_old(now)
+        self._packed.forget_old(now)
 
     def last_filled(self) -> float | None:
         """Until when, in Unix seconds, something is known to have been counted."""
@@ -158,14 +158,14 @@ class Series:
         Histograms are only read when `latency` is wanted. What isn't stored yet isn't seen.
         """
         wanted = (TOTAL,) if proxy_ids is None else tuple(proxy_ids)
-        sums = self._sheets.read(step, start, end, wanted, latency)
+        sums = self._packed.read(step, start, end, wanted, latency)
         rest = [t for t in range(start, end, step) if t not in sums]
         sums |= self._sums(step, rest, wanted)
         if latency:
             self._add_latency(sums, step, rest, wanted)
         machines = {
-            t: Machine(*seen)
-            for t, *seen in self._database.execute(
+            t: Machine(*sampled)
+            for t, *sampled in self._database.execute(
                 "SELECT t, seconds, samples, cpu, memory FROM machine WHERE step = ? AND t >= ? AND t < ?",
                 (step, start, end),
             )

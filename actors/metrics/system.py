@@ -1,4 +1,4 @@
-"""The figures of the machine and of our processes, by psutil."""
+"""Metrics of the machine and of our processes, by psutil."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Memory:
 
 
 class Machine:
-    """What psutil says. `cpu_percent` is of the second before the last `sample`."""
+    """What psutil measures. `cpu_percent` is of the second before the last `sample`."""
 
     def __init__(self, run: RunDir, data: DataDir, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run

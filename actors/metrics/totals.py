@@ -1,8 +1,8 @@
 """Totals of proxies over all their processes, kept on disk so that neither a proxy's restart nor our own steps them.
 
-Each process counts from its own start and says its cumulative counters again and again, so what is kept is the last
-word of every process: a total is the sum over all processes that a proxy ever had. A word that was missed is made up
-for by the next. The words of processes that are long gone are folded into one row, instance 0.
+Each process counts from its own start and reports its cumulative counters again and again, so what is kept is the last
+report of every process: a total is the sum over all processes that a proxy ever had. A lost report is made up for by
+the next. The reports of processes that are long gone are folded into one row, instance 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from actors.metrics.labelled_counters import LabelledCounts
 from actors.sqlite import open_database
 
 LIVE_FOR = 12.0
-"""Seconds without a word after which a process's active connections count no more."""
+"""Seconds without a report after which a process's active connections count no more."""
 FOLDED_AFTER = 3600.0
 FOLD_PERIOD = 60.0
 DELETED = ""
@@ -42,7 +42,7 @@ _ROW = ("proxy_id", "instance", "last_request", *(NAMES[place] for place in _COL
 _COLUMNS, _MARKS = ", ".join(_ROW), ", ".join("?" * len(_ROW))
 _READ = f"SELECT {_COLUMNS} FROM words"  # noqa: S608 - names of ours
 RESIDENT_FOR = 130.0
-"""Seconds that what a process told of its memory is taken for true; an idle one tells every minute."""
+"""Seconds that the reported memory of a process is valid; an idle one reports every minute."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class ProcessCounters:
 
     @classmethod
     def of(cls, counters: Counters) -> ProcessCounters:
-        """What `counters` says; one that another release does not know is 0."""
+        """From the message; a counter that another release does not know is 0."""
         values = [counters.values.get(name, zero) for name, zero in zip(NAMES, ZEROS, strict=True)]
         return cls(values, counters.last_request, labelled_counters.counts_of(counters))
 
@@ -73,11 +73,11 @@ class ProcessCounters:
             self.values[place] = count
 
     def columns(self) -> tuple[float, ...]:
-        """What stands in a row."""
+        """The values of a row, without its key."""
         return (self.last_request, *(self.values[place] for place in _COLUMN_PLACES))
 
     def changes_since(self, before: ProcessCounters) -> LabelledCounts:
-        """What else is to be stored."""
+        """What is to be stored besides the row."""
         plain = labelled_counters.plain_rows(self.values, before.values)
         return labelled_counters.changes(before.labelled, self.labelled) | plain
 
@@ -93,25 +93,26 @@ class _Process:
     counted: ProcessCounters
     active: int = 0
     resident: int = 0
-    heard: float = 0.0
+    received: float = 0.0
+    """When its last report came."""
     restored: bool = False
-    """Is its word from the disk? Then nobody listened for a while."""
+    """Its last report is from the disk: the collector did not run for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterDelta:
-    """What a process has counted since its last word. `first`: there was none; `restored`: it was read from disk."""
+    """What a process has counted since its last report. `first`: there was none; `restored`: it was read from disk."""
 
-    amounts: Increments
+    increments: Increments
     first: bool
     restored: bool
 
 
 class TransactionParticipant(Protocol):
-    """Who saves something together with the totals."""
+    """Saves something together with the totals."""
 
     def pending(self) -> bool:
-        """Is there anything that should be saved now, even if no total has changed?"""
+        """True if something is to be saved now, even if no total has changed."""
         ...
 
     def store(self) -> None:
@@ -126,8 +127,8 @@ class TransactionParticipant(Protocol):
 class Totals:
     """All counters of all proxies. `clock` is monotonic.
 
-    `beside` keeps what it makes of the counters in `database`, too, and is saved in the same transactions; so it never
-    says anything else than the totals.
+    `participant` keeps what it derives from the counters in `database`, too, and is saved in the same transactions, so
+    that the two never differ.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -137,20 +138,20 @@ class Totals:
         self._changed: dict[str, float] = {}
         """When the totals of each proxy changed last, in this order."""
         self._open: set[str] = set()
-        """The proxies with open connections: those cease to count without a word when their process is silent."""
+        """The proxies with open connections, which cease to count when their process is silent."""
         self._unsaved: dict[tuple[str, int], LabelledCounts] = {}
         self._folded = clock()
-        self.beside: TransactionParticipant | None = None
+        self.participant: TransactionParticipant | None = None
         for proxy_id, instance, last_request, *columns in self._database.execute(_READ):
-            process = _Process(ProcessCounters(last_request=last_request), heard=clock(), restored=True)
+            process = _Process(ProcessCounters(last_request=last_request), received=clock(), restored=True)
             process.counted.restore(columns)
             self._proxies.setdefault(proxy_id, {})[instance] = process
         for proxy_id, instance, kind, label, count in labelled_counters.load(self._database):
             self._proxies[proxy_id][instance].counted.restore_count(kind, label, count)
         self._changed = dict.fromkeys(self._proxies, clock())
 
-    def take(self, counters: Counters) -> CounterDelta:
-        """A process said its counters: what has been added to them."""
+    def update(self, counters: Counters) -> CounterDelta:
+        """Take the report of a process; returns what was added since its last one."""
         processes = self._proxies.setdefault(counters.proxy_id, {})
         first = counters.instance not in processes
         process = processes.setdefault(counters.instance, _Process(ProcessCounters()))
@@ -161,8 +162,8 @@ class Totals:
         if counted != before:
             unsaved = self._unsaved.setdefault((counters.proxy_id, counters.instance), {})
             unsaved.update(counted.changes_since(before))
-        delta = CounterDelta(_grown(before, counted), first, process.restored)
-        process.counted, process.active, process.heard = counted, counters.active_connections, self._clock()
+        delta = CounterDelta(_increments(before, counted), first, process.restored)
+        process.counted, process.active, process.received = counted, counters.active_connections, self._clock()
         process.resident = counters.resident
         process.restored = False
         if any(each.active for each in processes.values()):
@@ -172,34 +173,34 @@ class Totals:
         return delta
 
     def proxy_ids(self) -> tuple[str, ...]:
-        """All that were ever heard of and not deleted."""
+        """All that ever reported and are not deleted."""
         return tuple(each for each in self._proxies if each != DELETED)
 
     def active(self) -> dict[str, int]:
         """The connections that are open, by proxy."""
         now = self._clock()
         return {
-            proxy_id: sum(each.active for each in processes.values() if now - each.heard < LIVE_FOR)
+            proxy_id: sum(each.active for each in processes.values() if now - each.received < LIVE_FOR)
             for proxy_id, processes in self._proxies.items()
             if proxy_id != DELETED
         }
 
     @property
     def now(self) -> float:
-        """The moment, to ask later what has changed since."""
+        """The `since` with which later `stats` return what changed from now on."""
         return self._clock()
 
     def resident(self, proxy_ids: Iterable[str]) -> int:
-        """Bytes of memory of the processes of these proxies, as they told them."""
+        """Bytes of memory of the processes of these proxies, as they reported them."""
         now = self._clock()
         processes = (process for each in proxy_ids for process in self._proxies.get(each, {}).values())
-        return sum(each.resident for each in processes if now - each.heard < RESIDENT_FOR)
+        return sum(each.resident for each in processes if now - each.received < RESIDENT_FOR)
 
     def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False, since: float = 0.0) -> dict[str, ProxyStats]:
         """The totals of these proxies, of all when none is named; unknown ones are left out.
 
-        Only `detailed` ones say how many requests had which status and latency. With `since` those may be left out
-        that are what they were then.
+        Only `detailed` ones have the counts by status and latency. With `since` those that have not changed from then on
+        may be left out.
         """
         wanted = tuple(proxy_ids) or self._changed_since(since)
         return {
@@ -209,7 +210,7 @@ class Totals:
         }
 
     def _changed_since(self, since: float) -> set[str]:
-        """And those that may have changed without a word."""
+        """And those that may have changed without a report."""
         newest_first = takewhile(lambda each: each[1] >= since, reversed(self._changed.items()))
         return {proxy_id for proxy_id, _ in newest_first if proxy_id != DELETED} | self._open
 
@@ -234,7 +235,7 @@ class Totals:
         """Put on disk what has changed. Raises `sqlite3.Error`, and then everything is still to be saved."""
         if self._clock() - self._folded >= FOLD_PERIOD:
             self._fold()
-        if not (self._unsaved or (self.beside is not None and self.beside.pending())):
+        if not (self._unsaved or (self.participant is not None and self.participant.pending())):
             return
         with self._database:  # commits, or rolls back when it raises
             self._database.execute("BEGIN")
@@ -242,11 +243,11 @@ class Totals:
                 process = self._proxies.get(proxy_id, {}).get(instance)
                 if process is not None:  # else folded or forgotten meanwhile
                     self._store(proxy_id, instance, process.counted, counts)
-            if self.beside is not None:
-                self.beside.store()
+            if self.participant is not None:
+                self.participant.store()
         self._unsaved.clear()
-        if self.beside is not None:
-            self.beside.stored()
+        if self.participant is not None:
+            self.participant.stored()
 
     def _store(self, proxy_id: str, instance: int, counted: ProcessCounters, counts: LabelledCounts) -> None:
         row = (proxy_id, instance, *counted.columns())
@@ -261,8 +262,8 @@ class Totals:
         total, active, resident, now = ProcessCounters(), 0, 0, self._clock()
         for process in processes:
             total.add(process.counted)
-            active += process.active if now - process.heard < LIVE_FOR else 0
-            resident += process.resident if now - process.heard < RESIDENT_FOR else 0
+            active += process.active if now - process.received < LIVE_FOR else 0
+            resident += process.resident if now - process.received < RESIDENT_FOR else 0
         labelled = {
             row.field: labelled_counters.of_kind(total.labelled, row.stored)
             for row in LABELLED
@@ -285,7 +286,7 @@ class Totals:
             gone = [
                 number
                 for number, process in processes.items()
-                if number not in (_FOLDED, newest) and now - process.heard > FOLDED_AFTER
+                if number not in (_FOLDED, newest) and now - process.received > FOLDED_AFTER
             ]
             if gone:
                 self._fold_into_one(proxy_id, processes, gone)
@@ -306,8 +307,8 @@ class Totals:
         processes[_FOLDED] = _Process(folded)
 
 
-def _grown(before: ProcessCounters, after: ProcessCounters) -> Increments:
-    """Never less than nothing: the counters of a process only grow, whatever the disk says."""
+def _increments(before: ProcessCounters, after: ProcessCounters) -> Increments:
+    """Never negative: the counters of a process only grow, whatever is on disk."""
     old, new = labelled_counters.histogram(before.labelled), labelled_counters.histogram(after.labelled)
     latency = {number: count - old.get(number, 0) for number, count in new.items() if count > old.get(number, 0)}
     counted = [max(0, after.values[place] - before.values[place]) for place in BUCKET_PLACES]

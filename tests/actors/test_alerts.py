@@ -25,13 +25,13 @@ class Watch:
         self.alerts = Alerts(folder, self.settings, self.clock)
 
     def serve(self, requests: int, errors: int, proxy_id: str = "p") -> list[str]:
-        """Ten seconds with so many more requests and errors; what has happened."""
+        """Ten seconds with so many more requests and errors; the types of the events."""
         before = self.counted.get(proxy_id, (0, 0))
         self.counted[proxy_id] = before[0] + requests, before[1] + errors
         self.clock.now += 10
-        happened = [kind for kind, _data in self.alerts.judge(self.stats())]
+        events = [kind for kind, _data in self.alerts.evaluate(self.stats())]
         self.alerts.save()
-        return happened
+        return events
 
     def stats(self) -> dict[str, ProxyStats]:
         return {each: stats_of(requests=requests, errors=errors) for each, (requests, errors) in self.counted.items()}
@@ -49,7 +49,7 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
     made.alerts.close()
 
 
-def test_ten_percent_of_twenty_requests_is_high_and_said_once(watch: Watch) -> None:
+def test_ten_percent_of_twenty_requests_is_high_and_reported_once(watch: Watch) -> None:
     assert watch.serve(19, 19) == []
     assert watch.serve(1, 0) == [HIGH]
     assert watch.serve(20, 20) == []
@@ -69,9 +69,9 @@ def test_it_recovers_below_five_percent_and_not_before(watch: Watch) -> None:
 
 def test_only_what_is_within_the_window_counts(watch: Watch) -> None:
     assert watch.serve(20, 20) == [HIGH]
-    said = [watch.serve(0, 0) for _ in range(31)]
-    assert [RECOVERED] in said
-    assert said.index([RECOVERED]) in (29, 30)
+    events = [watch.serve(0, 0) for _ in range(31)]
+    assert [RECOVERED] in events
+    assert events.index([RECOVERED]) in (29, 30)
     assert watch.serve(19, 0) == []
 
 
@@ -80,12 +80,12 @@ def test_errors_of_five_minutes_are_added_up(watch: Watch) -> None:
     assert watch.serve(1, 0) == [HIGH]
 
 
-def test_proxies_are_judged_each_by_itself(watch: Watch) -> None:
-    assert watch.serve(1000, 0, "well") == []
-    assert watch.serve(20, 20, "ill") == [HIGH]
+def test_each_proxy_is_evaluated_by_itself(watch: Watch) -> None:
+    assert watch.serve(1000, 0, "healthy") == []
+    assert watch.serve(20, 20, "failing") == [HIGH]
 
 
-def test_what_was_counted_before_the_start_is_no_alert_and_one_that_was_on_ends_after_it(watch: Watch) -> None:
+def test_what_was_counted_before_the_start_is_no_alert_and_an_active_one_ends_after_it(watch: Watch) -> None:
     assert watch.serve(100, 100) == [HIGH]
     watch.restart()
     assert watch.serve(1, 1) == []
@@ -94,12 +94,12 @@ def test_what_was_counted_before_the_start_is_no_alert_and_one_that_was_on_ends_
     assert watch.serve(5, 0) == []
 
 
-def test_a_deleted_proxy_is_forgotten_without_a_word(watch: Watch) -> None:
+def test_a_deleted_proxy_is_forgotten_without_an_event(watch: Watch) -> None:
     assert watch.serve(100, 100) == [HIGH]
     del watch.counted["p"]
-    assert watch.alerts.judge({}) == []
+    assert watch.alerts.evaluate({}) == []
     watch.restart()
-    assert watch.alerts.judge({}) == []
+    assert watch.alerts.evaluate({}) == []
 
 
 def test_thresholds_are_those_of_the_settings(tmp_path: Path) -> None:

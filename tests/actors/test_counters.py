@@ -1,4 +1,4 @@
-"""The rows of the counters: every surface follows them, and what stands beside the product names only what there is."""
+"""The rows of the counters: every surface follows them, and the files beside the product name only existing ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from actors.bus.messages.metrics import ProxyStats, Realtime
 from actors.counters import COUNTERS, LABELLED, NAMES, PASSIVE, ZEROS
 from actors.metrics.catalogue import NAMES as SERIES
 from actors.metrics.increments import FIELDS
-from actors.metrics.live_feed import figures_payload
-from actors.metrics.live_rates import Live
+from actors.metrics.live_feed import metrics_payload
+from actors.metrics.live_rates import LiveRates
 from actors.metrics.totals import ProcessCounters, Totals
 from tests.supervision.standins import counters, stats_of
 
@@ -32,7 +32,7 @@ def test_what_has_a_series_is_kept_in_buckets() -> None:
 def test_every_counter_outlives_the_collector(tmp_path: Path) -> None:
     counted = {name: place + 1 for place, name in enumerate(NAMES) if name != "requests"}
     totals = Totals(tmp_path)
-    totals.take(counters("a", 1, 1, **counted))
+    totals.update(counters("a", 1, 1, **counted))
     totals.save()
     totals.close()
     again = Totals(tmp_path)
@@ -43,7 +43,7 @@ def test_every_counter_outlives_the_collector(tmp_path: Path) -> None:
 def test_a_process_of_another_release_may_count_less_or_more() -> None:
     counted = counters("a", 1, 3)
     counted.values.pop("errors")
-    counted.values["unheard_of"] = 7
+    counted.values["unknown"] = 7
     assert ProcessCounters.of(counted).values == [3, *ZEROS[1:]]
 
 
@@ -57,9 +57,9 @@ def test_totals_are_read_by_name() -> None:
     assert (stats_of(errors=4)["errors"], ProxyStats()["errors"]) == (4, 0)
 
 
-def test_the_example_of_a_subscriber_shows_fields_of_the_live_feed() -> None:
-    live = {**Live().figures(), "active_connections": 0.0, "memory_usage": 0.0}
-    fields = figures_payload(Realtime(0.0, live), ProxyStats()).keys()
+def test_the_example_of_a_subscriber_displays_fields_of_the_live_feed() -> None:
+    live = {**LiveRates().metrics(), "active_connections": 0.0, "memory_usage": 0.0}
+    fields = metrics_payload(Realtime(0.0, live), ProxyStats()).keys()
     columns = runpy.run_path(str(ROOT / "scripts" / "watch_metrics.py"))["COLUMNS"]
     assert {field for _title, field in columns} <= fields
     text = (ROOT / "docs" / "metrics.md").read_text()

@@ -39,7 +39,7 @@ class Collector:
     def ask(self, to: str, message: Any, on_reply: Callable[[Any], None], timeout: float = 5.0) -> None:
         assert to == METRICS
         self.told.append(message)
-        reply = Unreachable(to, "it is not on the bus") if self.down else Usage(self.book.take(message))
+        reply = Unreachable(to, "it is not on the bus") if self.down else Usage(self.book.update(message))
         self._loop.call_soon(lambda: on_reply(reply))
 
 

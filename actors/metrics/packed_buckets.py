@@ -1,14 +1,15 @@
-"""Buckets of many proxies side by side in one row, so that hundreds of proxies can be added up in no time.
+"""Buckets of many proxies packed into one row each, so that the sum over hundreds of proxies is quick.
 
-A bucket that is over is copied from the rows of `points`, one for each proxy, to one *sheet*. It holds a record for
-each proxy: the same integers in the same places, little-endian, each in a lane that is as wide as the sum over all
-proxies needs. Therefore adding up records is adding up long integers, which the interpreter does in compiled code: 288
-sheets of 200 proxies take some 15 ms, where as many rows with their histograms would take a quarter of a second.
+A bucket that is over is copied from the rows of `points`, one for each proxy, to one row of the table `sheets`. That
+holds a record for each proxy: the same integers in the same places, little-endian, each in a lane that is as wide as
+the sum over all proxies needs. Therefore adding up records is adding up long integers, which the interpreter does in
+compiled code: 288 packed buckets of 200 proxies take some 15 ms, where as many rows with their histograms would take a
+quarter of a second.
 
-A sheet is only ever a copy: what is counted late for a bucket that has one makes it go, and it is made again. With few
-proxies there are none, since rows are as quick; and what is seldom asked for has none after a while (`KEPT`), since
-they take about as much room as the rows. A scope of 200 proxies over a day is a bar of docs/benchmarks.md: with rows
-alone it takes 17 times as long.
+A packed bucket is only a copy: an increment that comes late for it deletes it, and it is packed again. Buckets of few
+proxies are not packed, since rows are as quick. Packed buckets are kept for a shorter time than the rows (`KEPT`),
+since they take about as much room. A scope of 200 proxies over a day is a bar of docs/benchmarks.md: with rows alone it
+takes 17 times as long.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ import msgpack
 from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Increments, unpack_latency
 
 PROXIES_MIN = 16
-"""Fewer than so many proxies in a bucket need no sheet, and fewer that are asked for are read row by row."""
-SEALED_AT_ONCE = 4
-"""Buckets of each level that are copied in one second, so that many that are missing don't hold up the collector."""
+"""A bucket of fewer proxies is not packed, and a query for fewer is read row by row."""
+PACKED_AT_ONCE = 4
+"""Buckets of each level that are packed in one second, so that many that are missing don't delay the collector."""
 DAY = 24 * 3600
 KEPT = {60: DAY + 3600, 300: 8 * DAY, 3600: 62 * DAY, DAY: 5 * 365 * DAY}
-"""Seconds that the sheets of each level are kept, by the seconds that a bucket is wide."""
+"""Seconds that the packed buckets of each level are kept, by the seconds that a bucket is wide."""
 GRACE = 5
-"""Seconds that a bucket has been over when it is copied."""
+"""Seconds that a bucket has been over when it is packed."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sheets (
@@ -40,38 +41,38 @@ CREATE TABLE IF NOT EXISTS sheets (
 CREATE TABLE IF NOT EXISTS sealed (step INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 """
 _MICRO = 1e6
-"""Amounts that are no integers are in microseconds in a sheet."""
+"""Seconds are packed as microseconds."""
 _SECONDS = tuple(PLACE[name] for name in FRACTIONS)
 _LANES = {2: "H", 4: "I", 8: "Q"}
 
 Row = tuple[str, Increments]
-"""A proxy and what it counted in some bucket."""
+"""A proxy and its increments in a bucket."""
 
 
-class Sheets:
-    """The sheets in `database`; only reads and writes, the owner commits."""
+class PackedBuckets:
+    """The packed buckets in `database`; only reads and writes, the owner commits."""
 
     def __init__(self, database: sqlite3.Connection, anew: bool = False) -> None:
-        """With `anew` those that are there are deleted, as they know fewer increments."""
+        """With `anew` those that are there are deleted, as they have fewer counters."""
         self._database = database
         if anew:
             database.executescript("DROP TABLE IF EXISTS sheets; DROP TABLE IF EXISTS sealed;")
         database.executescript(SCHEMA)
-        self._sealed: dict[int, int] = {}
+        self._packed_until: dict[int, int] = {}
         self.reread()
 
     def changed(self, step: int, t: int) -> None:
-        """The bucket of `t` was written to, within the caller's transaction."""
-        if t < self._sealed.get(step, 0):
+        """Drop the copy of the bucket at `t`, to which the caller has written in the transaction that is under way."""
+        if t < self._packed_until.get(step, 0):
             self._database.execute("DELETE FROM sheets WHERE step = ? AND t >= ?", (step, t))
-            self._seal_until(step, t)
+            self._set_packed_until(step, t)
 
-    def seal(self, now: float) -> None:
-        """Copy some of the buckets that are over by `now` (Unix seconds), within the caller's transaction."""
-        for step, until in self._sealed.items():
+    def pack(self, now: float) -> None:
+        """Pack some of the buckets that are over by `now` (Unix seconds), within the caller's transaction."""
+        for step, until in self._packed_until.items():
             for t in self._over(step, max(until, int(now) - KEPT[step]), now):
-                self._copy(step, t)
-                self._seal_until(step, t + step)
+                self._pack_bucket(step, t)
+                self._set_packed_until(step, t + step)
 
     def forget_old(self, now: float) -> None:
         """Remove what is older than it is kept."""
@@ -81,26 +82,26 @@ class Sheets:
     def reread(self) -> None:
         """The caller's transaction was rolled back."""
         known = dict(self._database.execute("SELECT step, until FROM sealed"))
-        self._sealed = {step: known.get(step, 0) for step in KEPT}
+        self._packed_until = {step: known.get(step, 0) for step in KEPT}
 
     def read(self, step: int, start: int, end: int, proxy_ids: tuple[str, ...], latency: bool) -> dict[int, Increments]:
-        """The sums of these proxies in those buckets that have a sheet, by their beginning."""
-        if len(proxy_ids) < PROXIES_MIN or step not in self._sealed:
+        """The sums of these proxies in those buckets that are packed, by their start."""
+        if len(proxy_ids) < PROXIES_MIN or step not in self._packed_until:
             return {}
-        choice = _Choice(frozenset(proxy_ids))
+        selection = _Selection(frozenset(proxy_ids))
         rows = self._database.execute(
             "SELECT t, ids, form, numbers, records FROM sheets WHERE step = ? AND t >= ? AND t < ?", (step, start, end)
         )
         return {
-            t: _sum(choice.records(ids, form, records), form, numbers, latency)
-            for t, ids, form, numbers, records in rows
+            t: _sum(selection.records(ids, layout, records), layout, numbers, latency)
+            for t, ids, layout, numbers, records in rows
         }
 
-    # --- from rows to sheets ---
+    # --- from rows to packed buckets ---
 
     def _over(self, step: int, until: int, now: float) -> Iterator[int]:
         """The next buckets from `until` on that are over and have anything in them."""
-        for _ in range(SEALED_AT_ONCE):
+        for _ in range(PACKED_AT_ONCE):
             row = self._database.execute(
                 "SELECT t FROM points WHERE step = ? AND t >= ? ORDER BY t LIMIT 1", (step, until)
             ).fetchone()
@@ -109,36 +110,36 @@ class Sheets:
             yield row[0]
             until = row[0] + step
 
-    def _copy(self, step: int, t: int) -> None:
+    def _pack_bucket(self, step: int, t: int) -> None:
         columns = ", ".join(FIELDS)
         rows = self._database.execute(
             f"SELECT proxy_id, latency, {columns} FROM points WHERE step = ? AND t = ? AND proxy_id != ''",  # noqa: S608
             (step, t),
         ).fetchall()
         if len(rows) >= PROXIES_MIN:
-            sheet = pack([(each, Increments(list(values), unpack_latency(latency))) for each, latency, *values in rows])
-            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *sheet))
+            packed = pack([(each, Increments(list(values), unpack_latency(latency))) for each, latency, *values in rows])
+            self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *packed))
 
-    def _seal_until(self, step: int, t: int) -> None:
+    def _set_packed_until(self, step: int, t: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO sealed VALUES (?, ?)", (step, t))
-        self._sealed[step] = t
+        self._packed_until[step] = t
 
 
-class _Choice:
-    """The records of some proxies. The proxies of one sheet are mostly those of the one before."""
+class _Selection:
+    """The records of some proxies. The proxies of one packed bucket are mostly those of the one before."""
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
         self._places: dict[bytes, list[int] | None] = {}
 
-    def records(self, ids: bytes, form: str, records: bytes) -> bytes:
+    def records(self, ids: bytes, layout: str, records: bytes) -> bytes:
         """Those of `records` that are wanted."""
         if ids not in self._places:
             self._places[ids] = self._find(msgpack.unpackb(ids))
         places = self._places[ids]
         if places is None:
             return records
-        size = struct.calcsize(form)
+        size = struct.calcsize(layout)
         return b"".join([records[place * size : place * size + size] for place in places])
 
     def _find(self, ids: list[str]) -> list[int] | None:
@@ -148,16 +149,16 @@ class _Choice:
 
 
 def pack(rows: list[Row]) -> tuple[bytes, str, bytes, bytes]:
-    """A sheet: ids of the proxies, `struct` form of a record, numbers of the latencies in it, and the records."""
-    numbers = sorted({number for _id, amounts in rows for number in amounts.latency})
+    """Ids of the proxies, `struct` format of a record, numbers of the latencies in it, and the records."""
+    numbers = sorted({number for _id, each in rows for number in each.latency})
     records = [(*_whole(each.values), *(each.latency.get(number, 0) for number in numbers)) for _id, each in rows]
-    form = "<" + "".join(_lane(sum(column)) for column in zip(*records, strict=True))
-    ids = msgpack.packb([proxy_id for proxy_id, _amounts in rows])
-    return ids, form, msgpack.packb(numbers), b"".join([struct.pack(form, *record) for record in records])
+    layout = "<" + "".join(_lane(sum(column)) for column in zip(*records, strict=True))
+    ids = msgpack.packb([proxy_id for proxy_id, _increments in rows])
+    return ids, layout, msgpack.packb(numbers), b"".join([struct.pack(layout, *record) for record in records])
 
 
-def _sum(records: bytes, form: str, numbers: bytes, latency: bool) -> Increments:
-    total = struct.unpack(form, _added_up(records, struct.calcsize(form)))
+def _sum(records: bytes, layout: str, numbers: bytes, latency: bool) -> Increments:
+    total = struct.unpack(layout, _added_up(records, struct.calcsize(layout)))
     values: list[float] = list(total[: len(FIELDS)])
     for place in _SECONDS:
         values[place] /= _MICRO
