@@ -1,7 +1,7 @@
-"""The webhook sender's process: it hears all events and keeps them until they are delivered.
+"""The webhook sender's process: it receives all events and keeps them until they are delivered.
 
-The events plane keeps nothing for who isn't there, so at its start, and now and then, it asks the supervisor for the
-last events again; the outbox knows those that it has. What the webhooks are it asks the API.
+The events plane keeps nothing for a subscriber that isn't there, so at its start, and now and then, it has the
+supervisor replay the last events; the outbox recognizes those that it has. The webhooks it fetches from the API.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from actors.bus.events import Subscription
@@ -40,13 +41,13 @@ from config.settings.groups import Webhooks as Settings
 log = logging.getLogger(__name__)
 
 SYNC_PERIOD = 60.0
-"""Seconds between questions for what may have been missed."""
+"""Seconds between two replays, and two fetches of the webhooks."""
 SOON = 1.0
-"""Seconds until the first of them is asked again, and until one that was not answered is."""
-RECALL_OVERLAP = 60.0
+"""Seconds until the second replay, and until a request without a reply is repeated."""
+REPLAY_OVERLAP = 60.0
 """Seconds that events may come late without being missed."""
 START_OVERLAP = 6 * 3600.0
-"""Seconds that the clock may be set back while nobody listens. Less than the outbox keeps what it knows."""
+"""Seconds that the clock may be set back while no sender runs. Less than the outbox keeps its events."""
 PRUNE_PERIOD = 3600.0
 DAY = 86_400.0
 
@@ -58,26 +59,26 @@ class WebhooksActor(Actor):
         super().__init__(boot, sockets)
         self._settings = Settings.model_validate(boot.settings["webhooks"])
         self._outbox = Outbox(self.data_dir.webhooks)
-        self._sender = Sender(self.loop, self._outbox, self._settings, self._tell_given_up)
-        self._sender.keep_from(_own(boot.settings[EGRESS]))
+        self._sender = Sender(self.loop, self._outbox, self._settings, self._report_disabled)
+        self._sender.set_own_addresses(_own(boot.settings[EGRESS]))
         self._revision = -1
         self._taken = 0
-        self._telling: set[str] = set()
-        self._recalling = False
-        self._owed = MissedEvents()
-        self._disk = ThrottledLog(log, "cannot store events, requesting them again")
+        self._disabling: set[str] = set()
+        self._replay_scheduled = False
+        self._missed = MissedEvents()
+        self._disk_errors = ThrottledLog(log, "cannot store events, requesting them again")
         self._since = max(0.0, self._outbox.newest_event() - START_OVERLAP)
         self._subscription = Subscription(
-            self.loop, self.context, self.run_dir.events_out, ("events.",), self._take_event
+            self.loop, self.context, self.run_dir.events_out, ("events.",), self._on_event
         )
         self.ready()
         self._sync()
-        self.loop.call_later(SOON, self._recall)
+        self.loop.call_later(SOON, self._replay)
         self.loop.call_every(SYNC_PERIOD, self._sync)
         self.loop.call_every(PRUNE_PERIOD, self._prune)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Take the configuration, and answer for deliveries."""
+        """Apply the webhooks, and answer queries for deliveries."""
         try:
             self._receive(sender, message, answer)
         except sqlite3.Error as error:
@@ -85,24 +86,24 @@ class WebhooksActor(Actor):
             answer(Failed(str(error)))
 
     def settings_changed(self, groups: Collection[str]) -> None:
-        """See `Actor`: how events are delivered, and which targets are the product's own."""
+        """See `Actor`: how events are delivered, and the listeners of the product itself."""
         if EGRESS in groups:
-            self._sender.keep_from(_own(self.settings[EGRESS]))
+            self._sender.set_own_addresses(_own(self.settings[EGRESS]))
         if "webhooks" in groups:
             self._settings = Settings.model_validate(self.settings["webhooks"])
-            self._sender.take_over(self._settings)
+            self._sender.apply_settings(self._settings)
 
     def drain(self, seconds: float) -> None:
-        """What is under way gets its time; what isn't noted by then is sent again after the next start."""
+        """Requests under way get this time; those without a stored result are sent again after the next start."""
         deadline = time.monotonic() + seconds
 
-        def look() -> None:
+        def check() -> None:
             if not self._sender.busy or time.monotonic() >= deadline:
                 self.finish()
             else:
-                self.loop.call_later(0.02, look)
+                self.loop.call_later(0.02, check)
 
-        look()
+        check()
 
     def close(self) -> None:
         """Close the outbox, too."""
@@ -117,7 +118,7 @@ class WebhooksActor(Actor):
                 self._set_webhooks(message)
                 answer(Done())
             case SendTestEvent():
-                if not self._sender.probe(message.webhook_id, answer, message.request_id):
+                if not self._sender.send_test(message.webhook_id, answer, message.request_id):
                     answer(Failed("there is no such webhook", "webhook_id"))
             case QueryDeliveries():
                 found, total = self._outbox.deliveries(
@@ -129,41 +130,41 @@ class WebhooksActor(Actor):
             case QueryWebhookStatus():
                 answer(WebhookStatuses(self._sender.statuses()))
             case QueryWebhookSender():
-                answer(WebhookSenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._owed.lost))
+                answer(WebhookSenderState(self._taken, self._outbox.waiting(), self._outbox.lost() + self._missed.lost))
             case _:
                 refuse(sender, message, answer)
 
-    # --- what comes from others ---
+    # --- events ---
 
-    def _take_event(self, _topic: str, message: Any) -> None:
-        """One that can't be stored is asked for again, since the supervisor remembers it."""
+    def _on_event(self, _topic: str, message: Any) -> None:
+        """One that can't be stored is replayed later, since the supervisor remembers it."""
         if isinstance(message, Event) and not self._stored(message, live=True):
-            self._recall_soon()
+            self._replay_soon()
 
     def _stored(self, event: Event, live: bool = False) -> bool:
         try:
-            self._taken += self._sender.take(event, live)
+            self._taken += self._sender.add(event, live)
         except sqlite3.Error as error:
-            self._disk.error(error)
+            self._disk_errors.error(error)
             self._not_stored(event)
             return False
-        self._owed.stored(event.id)
-        self._disk.recovered()
+        self._missed.stored(event.id)
+        self._disk_errors.recovered()
         return True
 
     def _not_stored(self, event: Event) -> None:
-        self._since = min(self._since, event.timestamp - RECALL_OVERLAP)
+        self._since = min(self._since, event.timestamp - REPLAY_OVERLAP)
         try:
             known = self._outbox.has(event.id)
-        except sqlite3.Error:  # said already: it is the same disk
+        except sqlite3.Error:  # logged already: it is the same disk
             known = False
         if not known:
-            self._owed.add(event.id)
+            self._missed.add(event.id)
 
-    def _recall_soon(self) -> None:
-        if not self._recalling:
-            self._recalling = True
-            self.loop.call_later(DISK_PAUSE, self._recall)
+    def _replay_soon(self) -> None:
+        if not self._replay_scheduled:
+            self._replay_scheduled = True
+            self.loop.call_later(DISK_PAUSE, self._replay)
 
     def _set_webhooks(self, message: SetWebhooks) -> None:
         if message.revision < self._revision:
@@ -172,11 +173,11 @@ class WebhooksActor(Actor):
         self._revision = message.revision
         if changed:
             self._sender.set_webhooks(message.webhooks)
-            self._tell_given_up()
+            self._report_disabled()
 
     def _sync(self) -> None:
-        self._since = min(self._since, time.time() - RECALL_OVERLAP)  # the clock may have been set back
-        self._recall()
+        self._since = min(self._since, time.time() - REPLAY_OVERLAP)  # the clock may have been set back
+        self._replay()
         self.mailbox.ask(API, FetchWebhooks(), self._fetched)
 
     def _fetched(self, reply: Any) -> None:
@@ -189,56 +190,53 @@ class WebhooksActor(Actor):
         elif self._revision < 0:
             self.loop.call_later(SOON, lambda: self.mailbox.ask(API, FetchWebhooks(), self._fetched))
 
-    def _recall(self) -> None:
-        self._recalling = False
-        owed = self._owed.asked_for()
-        self.mailbox.ask(SUPERVISOR, ReplayEvents(self._since), lambda reply: self._recalled(reply, owed))
+    def _replay(self) -> None:
+        self._replay_scheduled = False
+        missing = self._missed.missing()
+        self.mailbox.ask(SUPERVISOR, ReplayEvents(self._since), lambda reply: self._replayed(reply, missing))
 
-    def _recalled(self, reply: Any, owed: frozenset[str]) -> None:
+    def _replayed(self, reply: Any, missing: frozenset[str]) -> None:
         if isinstance(reply, ReplayedEvents):
             for event in reply.events:
                 if not self._stored(event):
-                    self._recall_soon()
+                    self._replay_soon()
                     return
-                self._since = max(self._since, event.timestamp - RECALL_OVERLAP)
-            self._owed.settle(owed)
-            self._note_lost()
+                self._since = max(self._since, event.timestamp - REPLAY_OVERLAP)
+            self._missed.settle(missing)
+            self._count_lost()
 
-    def _note_lost(self) -> None:
-        """Say it when it is over, and once."""
-        lost = self._owed.lost
+    def _count_lost(self) -> None:
+        """Log and store how many were lost, once, when the disk takes it."""
+        lost = self._missed.lost
         if lost == 0:
             return
         try:
-            self._outbox.note_lost(lost)
+            self._outbox.count_lost(lost)
         except sqlite3.Error as error:
-            self._disk.error(error)
-            self._recall_soon()
+            self._disk_errors.error(error)
+            self._replay_soon()
             return
-        self._owed.lost = 0
+        self._missed.lost = 0
         log.error("lost %d events: the disk was full until the supervisor had dropped them", lost)
 
-    # --- webhooks that are given up ---
+    # --- webhooks that the sender disables ---
 
-    def _tell_given_up(self) -> None:
-        """Tell the API until it has taken note: what was given up must not be tried after the next start."""
-        for webhook_id, reason, at in self._outbox.given_up():
-            if webhook_id not in self._telling:
-                self._telling.add(webhook_id)
-                self.mailbox.ask(API, DisableWebhook(webhook_id, reason, at), self._told(webhook_id))
+    def _report_disabled(self) -> None:
+        """Report to the API until it acknowledges: a disabled webhook must not be tried after the next start."""
+        for webhook_id, reason, at in self._outbox.disabled():
+            if webhook_id not in self._disabling:
+                self._disabling.add(webhook_id)
+                self.mailbox.ask(API, DisableWebhook(webhook_id, reason, at), partial(self._on_disabled, webhook_id))
 
-    def _told(self, webhook_id: str) -> Any:
-        def told(reply: Any) -> None:
-            self._telling.discard(webhook_id)
-            try:
-                if isinstance(reply, Done):
-                    self._sender.heard_of(webhook_id)
-                    return
-            except sqlite3.Error as error:
-                log.error("webhook %s: %s", webhook_id, error)
-            self.loop.call_later(SOON, self._tell_given_up)
-
-        return told
+    def _on_disabled(self, webhook_id: str, reply: Any) -> None:
+        self._disabling.discard(webhook_id)
+        try:
+            if isinstance(reply, Done):
+                self._sender.disable_acknowledged(webhook_id)
+                return
+        except sqlite3.Error as error:
+            log.error("webhook %s: %s", webhook_id, error)
+        self.loop.call_later(SOON, self._report_disabled)
 
     def _prune(self) -> None:
         try:

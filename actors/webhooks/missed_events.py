@@ -1,7 +1,6 @@
-"""Events that were heard and could not be stored, until they are stored after all, or are known to be lost.
+"""Events that were received and could not be stored, until they are stored after all, or are known to be lost.
 
-The supervisor remembers the last `REMEMBERED` events of all and gives them again. What was heard before those is
-forgotten there, too; nobody has it any more.
+The supervisor remembers the last `REMEMBERED` events of all and replays them. Older ones are nowhere any more.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from actors.bus.events import REMEMBERED
 
 
 class MissedEvents:
-    """The ids, in the order in which they were heard."""
+    """The ids, in the order in which they were received."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
         self.lost = 0
-        """Events that nobody has any more, and that aren't noted as lost yet."""
+        """Events that no process has any more, and that the outbox has not counted yet."""
 
     def add(self, event_id: str) -> None:
         """It could not be stored. Of more than the supervisor remembers, the first is lost."""
@@ -28,13 +27,13 @@ class MissedEvents:
         """It is stored now."""
         self._ids.pop(event_id, None)
 
-    def asked_for(self) -> frozenset[str]:
-        """Those that an answer must have which is asked for now; it goes to `settle` later."""
+    def missing(self) -> frozenset[str]:
+        """Those that a replay requested now must contain; for `settle` after the replay."""
         return frozenset(self._ids)
 
-    def settle(self, asked_for: frozenset[str]) -> None:
-        """All that the supervisor remembered then is stored; what is still owed of it is lost."""
-        gone = self._ids.keys() & asked_for
+    def settle(self, missing: frozenset[str]) -> None:
+        """All that was replayed is stored; what is still missing of those before the replay is lost."""
+        gone = self._ids.keys() & missing
         for event_id in gone:
             del self._ids[event_id]
         self.lost += len(gone)

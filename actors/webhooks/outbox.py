@@ -1,10 +1,10 @@
 """The outbox: events, their deliveries and the attempts at them, in SQLite, so that they survive a crash.
 
-An event is stored when it is heard and *fanned out* when the webhooks are known: from then on it is a delivery for
-each webhook that takes it. Both are one commit each, so a crash in between loses nothing and doubles nothing.
+An event is stored when it is received and *fanned out* when the webhooks are known: from then on it is a delivery for
+each webhook that subscribes to it. Both are one commit each, so a crash in between loses nothing and doubles nothing.
 
 A delivery is `waiting` until it is `delivered` or `failed`. It is *apart* when it doesn't hold its place in the order
-of its webhook: a test, a redelivery, or one that the target refuses while it takes others.
+of its webhook: a test, a redelivery, or one that the target rejects while it accepts others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from actors.throttled_log import ThrottledLog
 log = logging.getLogger(__name__)
 
 KEPT_EVENTS = 100_000
-"""Events that are kept; the oldest go first, delivered or not, and the latter are counted. What nobody
-takes must not fill the disk."""
+"""Events that are kept, so that the disk doesn't fill; the oldest go first, and undelivered ones are counted."""
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 
@@ -92,16 +91,23 @@ class Outbox:
 
     def __init__(self, folder: Path) -> None:
         self._database = open_database(folder / "outbox.sqlite", _SCHEMA)
-        self._full = ThrottledLog(log, "dropping the oldest undelivered events")
+        self._drops = ThrottledLog(log, "dropping the oldest undelivered events")
 
     # --- events ---
 
-    def take(self, event: Event) -> int | None:
+    def add(self, event: Event) -> int | None:
         """Store an event: its number, None when it is here already."""
-        return self._insert(event)
+        fields = (event.id, event.type, event.timestamp, json.dumps(event.data))
+        stored = self._database.execute(
+            "INSERT INTO happened (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", fields
+        )
+        if stored.rowcount != 1 or stored.lastrowid is None:
+            return None
+        self._make_room(stored.lastrowid - KEPT_EVENTS)
+        return stored.lastrowid
 
     def has(self, event_id: str) -> bool:
-        """Was it stored, and is it still here?"""
+        """True if it was stored and is still here."""
         return self._database.execute("SELECT 1 FROM happened WHERE id = ?", (event_id,)).fetchone() is not None
 
     def unfanned(self, limit: int = 1_000) -> list[tuple[int, Event]]:
@@ -113,7 +119,7 @@ class Outbox:
         return [(int(number), _event(rest)) for number, *rest in rows]
 
     def fan_out(self, wanted: Iterable[tuple[int, Iterable[str]]], now: float) -> None:
-        """Make deliveries: event numbers with the ids of the webhooks that take them."""
+        """Make deliveries: event numbers with the ids of the webhooks that subscribe to them."""
         with self._transaction():
             for event, webhook_ids in wanted:
                 for webhook_id in webhook_ids:
@@ -125,30 +131,30 @@ class Outbox:
         row = self._database.execute("SELECT max(timestamp) FROM happened").fetchone()
         return float(row[0] or 0.0)
 
-    def note_lost(self, events: int) -> None:
-        """So many will never be delivered, though somebody may have wanted them."""
+    def count_lost(self, events: int) -> None:
+        """So many will never be delivered, though a webhook may subscribe to them."""
         self._database.execute(
             "INSERT INTO lost VALUES (1, ?) ON CONFLICT (which) DO UPDATE SET events = events + excluded.events",
             (events,),
         )
 
     def lost(self) -> int:
-        """How many were, ever."""
+        """How many events were lost, ever."""
         (count,) = self._database.execute("SELECT coalesce(sum(events), 0) FROM lost").fetchone()
         return int(count)
 
     # --- deliveries under way ---
 
     def add_apart(self, webhook_id: str, event: Event, now: float) -> Waiting:
-        """An event for one webhook alone, beside the order."""
+        """Store an event for this webhook only, with its delivery beside the order."""
         with self._transaction():
-            number = self._insert(event)
+            number = self.add(event)
             self._database.execute("UPDATE happened SET fanned_out = 1 WHERE number = ?", (number,))
             delivery = self._add(webhook_id, number or 0, True, now)
         return self._one("number = ?", delivery)
 
     def first(self, webhook_id: str) -> Waiting | None:
-        """The delivery of a webhook whose turn it is."""
+        """The next delivery in the order of a webhook."""
         return self._waiting(webhook_id, "apart = 0 ORDER BY number")
 
     def first_apart(self, webhook_id: str) -> Waiting | None:
@@ -162,33 +168,41 @@ class Outbox:
         ).fetchone()
         return _event(row)
 
-    def note(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
-        """An attempt was made, and this is how the delivery stands now."""
-        well = delivery.status == DELIVERED
-        told = json.dumps([getattr(attempt, name) for name in _ATTEMPT])
+    def add_attempt(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
+        """Store an attempt, under the next number, and the delivery as it stands after it."""
+        delivered = delivery.status == DELIVERED
         with self._transaction():
-            self._database.execute("INSERT INTO attempts VALUES (?, ?, ?)", (delivery.number, attempt.number, told))
-            self._update(delivery)
+            query = "SELECT coalesce(max(number), 0) + 1 FROM attempts WHERE delivery = ?"
+            (number,) = self._database.execute(query, (delivery.number,)).fetchone()
+            fields = json.dumps([number, *(getattr(attempt, name) for name in _ATTEMPT_FIELDS)])
+            self._database.execute("INSERT INTO attempts VALUES (?, ?, ?)", (delivery.number, number, fields))
+            self.update(delivery)
             self._database.execute(
                 "INSERT INTO statuses (webhook_id) VALUES (?) ON CONFLICT DO NOTHING", (delivery.webhook_id,)
             )
-            which = "last_success" if well else "last_failure"
+            which = "last_success" if delivered else "last_failure"
             self._database.execute(
                 f"UPDATE statuses SET {which} = ?, last_error = ? WHERE webhook_id = ?",  # noqa: S608 - of the two above
-                (attempt.timestamp, None if well else attempt.error, delivery.webhook_id),
+                (attempt.timestamp, None if delivered else attempt.error, delivery.webhook_id),
             )
 
-    def attempts_of(self, delivery: Waiting) -> int:
-        """How many attempts were made in all."""
-        query = "SELECT coalesce(max(number), 0) FROM attempts WHERE delivery = ?"
-        (count,) = self._database.execute(query, (delivery.number,)).fetchone()
-        return int(count)
+    def update(self, delivery: Waiting) -> None:
+        """Store the delivery as it stands now."""
+        self._database.execute(
+            "UPDATE deliveries SET status = ?, apart = ?, tries = ?, first_try = ?, pause = ?, next_at = ?"
+            " WHERE number = ?",
+            (
+                delivery.status,
+                delivery.apart,
+                delivery.tries,
+                delivery.first_try,
+                delivery.pause,
+                delivery.next_at,
+                delivery.number,
+            ),
+        )
 
-    def set_next(self, delivery: Waiting) -> None:
-        """Another time of the next attempt."""
-        self._update(delivery)
-
-    def again(self, webhook_id: str, delivery_id: str, now: float) -> Waiting | None:
+    def redeliver(self, webhook_id: str, delivery_id: str, now: float) -> Waiting | None:
         """Deliver once more, at once and beside the order; None when there is no such delivery."""
         changed = self._database.execute(
             "UPDATE deliveries SET status = 'waiting', apart = 1, tries = 0, pause = 0, first_try = NULL, next_at = ?"
@@ -198,31 +212,31 @@ class Outbox:
         return self._one("id = ?", delivery_id) if changed.rowcount else None
 
     def forget(self, webhook_id: str) -> None:
-        """The webhook is gone."""
+        """Delete all of a webhook that was deleted."""
         with self._transaction():
             self._drop("webhook_id = ?", webhook_id)
             for table in ("statuses", "given_up"):
                 self._database.execute(f"DELETE FROM {table} WHERE webhook_id = ?", (webhook_id,))  # noqa: S608
 
     def known(self) -> set[str]:
-        """The webhooks that there is something of."""
+        """The webhooks that have deliveries."""
         return {row[0] for row in self._database.execute("SELECT DISTINCT webhook_id FROM deliveries")}
 
-    # --- webhooks that were given up ---
+    # --- webhooks that the sender disables ---
 
-    def give_up(self, webhook_id: str, reason: str, now: float) -> None:
-        """Nothing more is sent until the API has heard of it."""
+    def disable(self, webhook_id: str, reason: str, now: float) -> None:
+        """Remember that the API is to disable it."""
         self._database.execute("INSERT OR IGNORE INTO given_up VALUES (?, ?, ?)", (webhook_id, reason, now))
 
-    def given_up(self) -> list[tuple[str, str, float]]:
-        """Webhook, reason and time of what the API has not taken note of yet."""
+    def disabled(self) -> list[tuple[str, str, float]]:
+        """Webhook, reason and time of those that the API has not acknowledged yet."""
         return [(str(a), str(b), float(c)) for a, b, c in self._database.execute("SELECT * FROM given_up")]
 
-    def taken_note(self, webhook_id: str) -> None:
-        """The API knows."""
+    def disable_acknowledged(self, webhook_id: str) -> None:
+        """The API has disabled it."""
         self._database.execute("DELETE FROM given_up WHERE webhook_id = ?", (webhook_id,))
 
-    # --- what people look at ---
+    # --- views ---
 
     def deliveries(self, webhook_id: str, status: str, limit: int, offset: int) -> tuple[list[Delivery], int]:
         """A page of deliveries, newest first, and how many there are."""
@@ -234,9 +248,9 @@ class Outbox:
             f"SELECT {_COLUMNS} FROM deliveries WHERE {where} ORDER BY number DESC LIMIT ? OFFSET ?",  # noqa: S608
             (*values, limit, offset),
         ).fetchall()
-        return [self.told(Waiting(*row)) for row in rows], int(total)
+        return [self.view(Waiting(*row)) for row in rows], int(total)
 
-    def told(self, delivery: Waiting) -> Delivery:
+    def view(self, delivery: Waiting) -> Delivery:
         """A delivery with its event and its attempts."""
         rows = self._database.execute(
             "SELECT told FROM attempts WHERE delivery = ? ORDER BY number", (delivery.number,)
@@ -248,11 +262,11 @@ class Outbox:
             status=delivery.status,
             created_at=delivery.created_at,
             next_attempt_at=delivery.next_at if delivery.status == WAITING else None,
-            attempts=tuple(DeliveryAttempt(*json.loads(told)) for (told,) in rows),
+            attempts=tuple(DeliveryAttempt(*json.loads(fields)) for (fields,) in rows),
         )
 
     def statuses(self) -> dict[str, WebhookStatus]:
-        """How deliveries go, by webhook."""
+        """The status of each webhook that has one, by its id."""
         counts: dict[str, int] = dict(
             self._database.execute(
                 "SELECT webhook_id, count(*) FROM deliveries WHERE status = 'waiting' GROUP BY webhook_id"
@@ -263,7 +277,7 @@ class Outbox:
         return {each: WebhookStatus(counts.get(each, 0), *rows.get(each, nothing)) for each in {*counts, *rows}}
 
     def waiting(self) -> int:
-        """How many events and deliveries wait."""
+        """The number of events and deliveries that wait."""
         (count,) = self._database.execute(
             "SELECT (SELECT count(*) FROM happened WHERE fanned_out = 0)"
             " + (SELECT count(*) FROM deliveries WHERE status = 'waiting')"
@@ -273,7 +287,7 @@ class Outbox:
     # --- keeping it small ---
 
     def prune(self, before: float) -> None:
-        """Forget what was over before that time, and events that nobody waits for."""
+        """Delete deliveries from before that time, and events without a delivery."""
         with self._transaction():
             self._drop("created_at < ?", before)
             self._database.execute(
@@ -294,26 +308,16 @@ class Outbox:
             self._database.execute("BEGIN")
             yield
 
-    def _insert(self, event: Event) -> int | None:
-        fields = (event.id, event.type, event.timestamp, json.dumps(event.data))
-        stored = self._database.execute(
-            "INSERT INTO happened (id, type, timestamp, data) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO NOTHING", fields
-        )
-        if stored.rowcount != 1 or stored.lastrowid is None:
-            return None
-        self._make_room(stored.lastrowid - KEPT_EVENTS)
-        return stored.lastrowid
-
     def _make_room(self, oldest: int) -> None:
-        """Drop the events up to this one, and count those that somebody waits for."""
+        """Drop the events up to this one, and count those that are not delivered."""
         (undelivered,) = self._database.execute(
             "SELECT count(*) FROM happened WHERE number <= ? AND (fanned_out = 0 OR EXISTS"
             " (SELECT 1 FROM deliveries WHERE event = happened.number AND status = 'waiting'))",
             (oldest,),
         ).fetchone()
         if undelivered:
-            self._full.error(f"more than {KEPT_EVENTS} events wait")
-            self.note_lost(undelivered)
+            self._drops.error(f"more than {KEPT_EVENTS} events wait")
+            self.count_lost(undelivered)
         if self._database.execute("DELETE FROM happened WHERE number <= ?", (oldest,)).rowcount:
             self._drop("event <= ?", oldest)
 
@@ -330,21 +334,6 @@ class Outbox:
         self._database.execute(f"DELETE FROM attempts WHERE delivery IN ({chosen})", (value,))  # noqa: S608
         self._database.execute(f"DELETE FROM deliveries WHERE {where}", (value,))  # noqa: S608
 
-    def _update(self, delivery: Waiting) -> None:
-        self._database.execute(
-            "UPDATE deliveries SET status = ?, apart = ?, tries = ?, first_try = ?, pause = ?, next_at = ?"
-            " WHERE number = ?",
-            (
-                delivery.status,
-                delivery.apart,
-                delivery.tries,
-                delivery.first_try,
-                delivery.pause,
-                delivery.next_at,
-                delivery.number,
-            ),
-        )
-
     def _waiting(self, webhook_id: str, rest: str) -> Waiting | None:
         row = self._database.execute(
             f"SELECT {_COLUMNS} FROM deliveries WHERE status = 'waiting' AND webhook_id = ? AND {rest} LIMIT 1",  # noqa: S608
@@ -357,7 +346,8 @@ class Outbox:
         return Waiting(*row)
 
 
-_ATTEMPT = ("number", "timestamp", "url", "request_headers", "status_code", "response_time", "response_body", "error")
+_ATTEMPT_FIELDS = ("timestamp", "url", "request_headers", "status_code", "response_time", "response_body", "error")
+"""Behind the number."""
 
 
 def _event(row: Sequence[Any]) -> Event:

@@ -1,4 +1,4 @@
-"""What the sender knows of a webhook: its two lanes, and the request that is under way in each."""
+"""What the sender keeps of a webhook: its two queues, and the request that is under way for each."""
 
 from __future__ import annotations
 
@@ -16,22 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DeliveryQueue:
-    under_way: Request | None = None
-    noting: bool = False
-    """Does what came of the last request wait for the disk?"""
-    timer: Timer | None = None
-    waits_for: tuple[int, float] | None = None
+    """At most one request at a time."""
 
-    def rest(self) -> None:
+    under_way: Request | None = None
+    storing: bool = False
+    """The result of the last request waits for the disk."""
+    timer: Timer | None = None
+    scheduled: tuple[int, float] | None = None
+    """The delivery that the timer is for, by its number, and its time."""
+
+    def cancel_timer(self) -> None:
+        """Wait for nothing."""
         if self.timer is not None:
             self.timer.cancel()
-        self.timer = self.waits_for = None
+        self.timer = self.scheduled = None
 
 
 @dataclass(slots=True)
 class Target:
+    """A webhook. `disabled`: given up by the sender, which the API has not acknowledged yet."""
+
     webhook: WebhookSpec
-    given_up: bool = False
+    disabled: bool = False
     last_success: float | None = None
     failed_requests: int = 0
     ordered: DeliveryQueue = field(default_factory=DeliveryQueue)
@@ -40,11 +46,10 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """A request from when it is due. `began` is wall time, `since` the loop's; `quick` is what `SlotScheduler` has
-    said."""
+    """A request from when it is due. `began` is wall time, `since` the loop's; `quick` is for `SlotScheduler`."""
 
     webhook: WebhookSpec
-    lane: DeliveryQueue
+    queue: DeliveryQueue
     delivery: Waiting
     event: Event
     request: Request

@@ -1,7 +1,7 @@
-"""The sender: takes from the outbox what is due, sends it in threads, notes how it went.
+"""The sender: reads from the outbox what is due, sends it in threads and stores the results.
 
-Each webhook has two lanes with at most one request each: one in order, one for what is apart from it. So a slow or dead
-target holds up nobody but itself; of the threads (`webhooks.max_concurrent`) all slow ones together have half
+Each webhook has two queues with at most one request each: one in order, one for what is apart from it. So a slow or
+dead target delays no other; of the threads (`webhooks.max_concurrent`) all slow ones together have half
 (`actors.webhooks.slot_scheduler`).
 """
 
@@ -24,29 +24,30 @@ from actors.thread_pool import ThreadPool
 from actors.throttled_log import ThrottledLog
 from actors.webhooks.outbox import DELIVERED, Outbox, Waiting
 from actors.webhooks.queues import DeliveryQueue, Sending, Target
-from actors.webhooks.retry_policy import AttemptResult, after_attempt
+from actors.webhooks.retry_policy import Outcome, RetryDecision, after_attempt
 from actors.webhooks.slot_scheduler import SlotScheduler
 from config.model.events import checked
 from config.model.webhooks import matches
 from config.settings.groups import Webhooks as Settings
 
 if TYPE_CHECKING:
-    from actors.webhooks.request import Outcome, Request
+    from actors.webhooks.request import Request
 
 log = logging.getLogger(__name__)
 
-LOOK_PERIOD = 0.2
-"""Seconds between looks at whether the time of requests under way is over."""
+CHECK_PERIOD = 0.2
+"""Seconds between checks of the deadlines of requests under way."""
 DISK_PAUSE = 5.0
-"""Seconds that a lane rests when the outbox can't be written."""
+"""Seconds that a queue waits when the outbox can't be written."""
 TEST = "webhook.test"
 BUG = "the request could not be made"
+"""When the thread has failed; its log has the cause."""
 
-OnProbed = Callable[[WebhookTried], None]
+OnTested = Callable[[WebhookTried], None]
 
 
 class Sender:
-    """All deliveries. `on_given_up` is called when a webhook is to be disabled, with the reason in the outbox.
+    """All deliveries. `on_disabled` is called when a webhook is to be disabled, with the reason in the outbox.
 
     Everything is called in the loop's thread. `clock` is wall time: what is due has to outlive the process.
     """
@@ -56,62 +57,63 @@ class Sender:
         loop: Loop,
         outbox: Outbox,
         settings: Settings,
-        on_given_up: Callable[[], None],
+        on_disabled: Callable[[], None],
         clock: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._loop = loop
         self._outbox = outbox
-        self._on_given_up = on_given_up
+        self._on_disabled = on_disabled
         self._clock = clock
         self._jitter = jitter
         self._targets: dict[str, Target] | None = None
-        self._probes: dict[int, OnProbed] = {}
+        self._tests: dict[int, OnTested | None] = {}
+        """Tests by the number of their delivery; None once the result is reported and still to be stored."""
         self._under_way: set[Request] = set()
         self._live: set[int] = set()
-        """Numbers of events that were heard as they happened and are not fanned out yet."""
-        self._fanning = False
+        """Numbers of events that were received as they happened and are not fanned out yet."""
+        self._fan_out_scheduled = False
         self._closed = False
-        self._turns = SlotScheduler()
-        self._disk = ThrottledLog(log, "deliveries wait for the disk")
+        self._slots = SlotScheduler()
+        self._disk_errors = ThrottledLog(log, "deliveries wait for the disk")
         self._own: tuple[tuple[str, int], ...] = ()
-        self._workers = ThreadPool(loop, settings.max_concurrent)
-        self.take_over(settings)
+        self._threads = ThreadPool(loop, settings.max_concurrent)
+        self.apply_settings(settings)
 
     @property
     def busy(self) -> bool:
-        """Is a request under way?"""
+        """True while a request is under way."""
         return bool(self._under_way)
 
-    def take_over(self, settings: Settings) -> None:
-        """The settings are others, for the requests to come."""
+    def apply_settings(self, settings: Settings) -> None:
+        """For the requests to come."""
         self._settings = settings
-        self._workers.resize(settings.max_concurrent)
-        self._turns.places = settings.max_concurrent
-        self.keep_from(self._own)
+        self._threads.resize(settings.max_concurrent)
+        self._slots.slots = settings.max_concurrent
+        self.set_own_addresses(self._own)
 
-    def keep_from(self, own: Sequence[tuple[str, int]]) -> None:
-        """The product itself listens at these addresses, which no webhook reaches from now on."""
+    def set_own_addresses(self, own: Sequence[tuple[str, int]]) -> None:
+        """The listeners of the product itself, which no webhook may reach."""
         self._own = tuple(own)
         excepted_by = "" if self._settings.allow_private else "webhooks.allow_private"
         self._guard = OutgoingGuard(self._own, excepted_by)
 
     def set_webhooks(self, webhooks: tuple[WebhookSpec, ...]) -> None:
-        """These are the webhooks from now on."""
+        """Replace all webhooks. Raises `sqlite3.Error`."""
         if webhooks:
-            import actors.webhooks.request  # noqa: F401  # an installation without webhooks does without requests
+            import actors.webhooks.request  # noqa: F401  # an installation without webhooks never loads requests
 
         before = self._targets or {}
-        self._live.clear()  # what waits may be older than a webhook that is new
+        self._live.clear()  # waiting events may be older than a new webhook
         self._targets = {each.id: before.get(each.id) or Target(each) for each in webhooks}
         for each in webhooks:
             self._targets[each.id].webhook = each
-        self._turns.keep(set(self._targets))
+        self._slots.keep(set(self._targets))
         for webhook_id in {*before, *self._outbox.known()} - self._targets.keys():
             self._outbox.forget(webhook_id)
-        for webhook_id, _reason, _at in self._outbox.given_up():
+        for webhook_id, _reason, _at in self._outbox.disabled():
             if webhook_id in self._targets:
-                self._targets[webhook_id].given_up = True
+                self._targets[webhook_id].disabled = True
         for webhook_id, status in self._outbox.statuses().items():
             if webhook_id in self._targets:
                 self._targets[webhook_id].last_success = status.last_success_at
@@ -119,13 +121,13 @@ class Sender:
         for target in self._targets.values():
             self._pump(target)
 
-    def take(self, event: Event, live: bool = False) -> bool:
-        """Store an event and deliver it; False when it was taken before. Raises `sqlite3.Error`.
+    def add(self, event: Event, live: bool = False) -> bool:
+        """Store an event and deliver it; False when it is stored already. Raises `sqlite3.Error`.
 
-        A `live` one has happened just now, so after the webhooks were made that are known, whatever the clock says that
-        somebody may have set back. Any other one is for those that are older by the clock.
+        A `live` one has happened just now, so after the creation of all known webhooks, even if the clock was set back
+        since. Any other one is for the webhooks that are older by the clock.
         """
-        number = self._outbox.take(event)
+        number = self._outbox.add(event)
         if number is None:
             return False
         if live and self._targets is not None:
@@ -133,29 +135,29 @@ class Sender:
         self._fan_out_soon()
         return True
 
-    def probe(self, webhook_id: str, on_probed: OnProbed, request_id: str = "") -> bool:
+    def send_test(self, webhook_id: str, on_tested: OnTested, request_id: str = "") -> bool:
         """Send `webhook.test` once, now, caused by this request; False when there is no such webhook.
 
         Raises `sqlite3.Error`.
         """
-        target = (self._targets or {}).get(webhook_id)
+        target = self._target(webhook_id)
         if target is None:
             return False
         by = {"request_id": request_id} if request_id else {}
         event = new_event(TEST, checked(TEST, {"webhook_id": webhook_id, "name": target.webhook.name, **by}))
         delivery = self._outbox.add_apart(webhook_id, event, self._clock())
-        self._probes[delivery.number] = on_probed
+        self._tests[delivery.number] = on_tested
         self._start(target, DeliveryQueue(), delivery)
         return True
 
     def redeliver(self, webhook_id: str, delivery_id: str) -> Deliveries:
         """Send it once more, now. Raises `sqlite3.Error`."""
-        target = (self._targets or {}).get(webhook_id)
-        delivery = None if target is None else self._outbox.again(webhook_id, delivery_id, self._clock())
+        target = self._target(webhook_id)
+        delivery = None if target is None else self._outbox.redeliver(webhook_id, delivery_id, self._clock())
         if target is None or delivery is None:
             return Deliveries((), 0)
         self._pump(target)
-        return Deliveries((self._outbox.told(delivery),), 1)
+        return Deliveries((self._outbox.view(delivery),), 1)
 
     def statuses(self) -> dict[str, WebhookStatus]:
         """How deliveries go, by webhook. Raises `sqlite3.Error`."""
@@ -165,46 +167,49 @@ class Sender:
             for each, status in self._outbox.statuses().items()
         }
 
-    def heard_of(self, webhook_id: str) -> None:
-        """The API knows that the webhook was given up, and has disabled it or knows better."""
-        self._outbox.taken_note(webhook_id)
-        target = (self._targets or {}).get(webhook_id)
+    def disable_acknowledged(self, webhook_id: str) -> None:
+        """The API has disabled the webhook, or left it alone since it was changed meanwhile."""
+        self._outbox.disable_acknowledged(webhook_id)
+        target = self._target(webhook_id)
         if target is not None:
-            target.given_up = False
+            target.disabled = False
             self._pump(target)
 
     def close(self) -> None:
-        """Note nothing more: what is under way will be sent again."""
+        """Store no more results: what is under way will be sent again."""
         self._closed = True
-        self._workers.close()
+        self._threads.close()
+
+    def _target(self, webhook_id: str) -> Target | None:
+        return (self._targets or {}).get(webhook_id)
 
     # --- from events to deliveries ---
 
     def _fan_out_soon(self) -> None:
         """Events that arrive together are fanned out together."""
-        if not self._fanning and self._targets is not None:
-            self._fanning = True
+        if not self._fan_out_scheduled and self._targets is not None:
+            self._fan_out_scheduled = True
             self._loop.call_soon(self._fan_out)
 
     def _fan_out(self) -> None:
-        self._fanning = False
+        self._fan_out_scheduled = False
         if self._closed:
             return
         try:
             events = self._outbox.unfanned()
-            wanted = [(number, self._takers(event, number in self._live)) for number, event in events]
+            wanted = [(number, self._subscribers(event, number in self._live)) for number, event in events]
             if wanted:
                 self._outbox.fan_out(wanted, self._clock())
-                self._live.difference_update(number for number, _takers in wanted)
+                self._live.difference_update(number for number, _webhook_ids in wanted)
                 self._fan_out_soon()
         except sqlite3.Error as error:
-            self._disk.error(error)
+            self._disk_errors.error(error)
             self._loop.call_later(DISK_PAUSE, self._fan_out_soon)
             return
-        for webhook_id in {each for _number, takers in wanted for each in takers}:
+        for webhook_id in {each for _number, webhook_ids in wanted for each in webhook_ids}:
             self._pump((self._targets or {})[webhook_id])
 
-    def _takers(self, event: Event, live: bool) -> list[str]:
+    def _subscribers(self, event: Event, live: bool) -> list[str]:
         return [
             target.webhook.id
             for target in (self._targets or {}).values()
@@ -221,179 +226,156 @@ class Sender:
         if self._closed:
             return
         try:
-            if target.webhook.enabled and not target.given_up:
-                self._run(target, target.ordered, self._outbox.first)
+            if target.webhook.enabled and not target.disabled:
+                self._schedule(target, target.ordered, self._outbox.first)
             else:
-                target.ordered.rest()
-            self._run(target, target.apart, self._outbox.first_apart)
+                target.ordered.cancel_timer()
+            self._schedule(target, target.apart, self._outbox.first_apart)
         except sqlite3.Error as error:
-            self._disk.error(error)
+            self._disk_errors.error(error)
             self._loop.call_later(DISK_PAUSE, lambda: self._pump_again(target.webhook.id))
 
     def _pump_again(self, webhook_id: str) -> None:
-        target = (self._targets or {}).get(webhook_id)
+        target = self._target(webhook_id)
         if target is not None:
             self._pump(target)
 
-    def _run(self, target: Target, lane: DeliveryQueue, next_one: Callable[[str], Waiting | None]) -> None:
-        if lane.under_way is not None or lane.noting:
+    def _schedule(self, target: Target, queue: DeliveryQueue, first: Callable[[str], Waiting | None]) -> None:
+        if queue.under_way is not None or queue.storing:
             return
-        delivery = next_one(target.webhook.id)
+        delivery = first(target.webhook.id)
         if delivery is None:
-            lane.rest()
+            queue.cancel_timer()
             return
-        if delivery.number in self._probes or lane.waits_for == (delivery.number, delivery.next_at):
+        if delivery.number in self._tests or queue.scheduled == (delivery.number, delivery.next_at):
             return
-        lane.rest()
+        queue.cancel_timer()
         # A clock that was set back must not make a pause longer than it was meant to be.
         pause = min(delivery.next_at - self._clock(), delivery.pause)
         if pause <= 0:
-            self._start(target, lane, delivery)
+            self._start(target, queue, delivery)
             return
-        lane.waits_for = delivery.number, delivery.next_at
-        lane.timer = self._loop.call_later(pause, lambda: self._due(target, lane, delivery))
+        queue.scheduled = delivery.number, delivery.next_at
+        queue.timer = self._loop.call_later(pause, lambda: self._on_retry_timer(target, queue, delivery))
 
-    def _due(self, target: Target, lane: DeliveryQueue, delivery: Waiting) -> None:
-        lane.rest()
-        if self._targets is not None and self._targets.get(target.webhook.id) is target and not self._closed:
-            self._start(target, lane, delivery)
+    def _on_retry_timer(self, target: Target, queue: DeliveryQueue, delivery: Waiting) -> None:
+        queue.cancel_timer()
+        if self._target(target.webhook.id) is target and not self._closed:
+            self._start(target, queue, delivery)
 
-    def _start(self, target: Target, lane: DeliveryQueue, delivery: Waiting) -> None:
+    def _start(self, target: Target, queue: DeliveryQueue, delivery: Waiting) -> None:
         from actors.webhooks.request import Request  # see `set_webhooks`
 
         event = self._outbox.event(delivery.event)
         request = Request(target.webhook, event, self._guard, self._settings.timeout)
-        lane.under_way = request
-        sending = Sending(target.webhook, lane, delivery, event, request, self._clock(), self._loop.now)
-        if delivery.number in self._probes:  # somebody waits for it
-            self._begin(sending)
+        queue.under_way = request
+        sending = Sending(target.webhook, queue, delivery, event, request, self._clock(), self._loop.now)
+        if delivery.number in self._tests:  # an operator waits for it
+            self._send(sending)
         else:
-            sending.quick = self._turns.take(target.webhook.id, lambda: self._begin(sending))
+            sending.quick = self._slots.acquire(target.webhook.id, lambda: self._send(sending))
 
-    def _begin(self, sending: Sending) -> None:
+    def _send(self, sending: Sending) -> None:
         sending.began, sending.since = self._clock(), self._loop.now
-        if self._closed or sending.webhook.id not in (self._targets or {}):
-            self._loop.call_soon(lambda: self._ended(sending, None))  # deleted while it waited for its turn
+        if self._closed or self._target(sending.webhook.id) is None:
+            self._loop.call_soon(lambda: self._on_sent(sending, None))  # deleted while it waited for its slot
             return
         if not self._under_way:
-            self._loop.call_later(LOOK_PERIOD, self._look)
+            self._loop.call_later(CHECK_PERIOD, self._check_deadlines)
         self._under_way.add(sending.request)
-        self._workers.submit(sending.request.send, lambda outcome: self._ended(sending, outcome))
+        self._threads.submit(sending.request.send, lambda outcome: self._on_sent(sending, outcome))
 
-    def _ended(self, sending: Sending, outcome: Outcome | None) -> None:
-        webhook, lane, delivery = sending.webhook, sending.lane, sending.delivery
+    def _on_sent(self, sending: Sending, outcome: Outcome | None) -> None:
+        outcome = outcome or Outcome({}, None, 0, "", BUG)
+        webhook, delivery = sending.webhook, sending.delivery
         self._under_way.discard(sending.request)
-        lane.under_way = None
-        self._turns.over(webhook.id, sending.quick, self._loop.now - sending.since)
-        attempt = _attempt(webhook, sending.began, outcome)
-        if not self._closed and self._targets is not None and webhook.id in self._targets:
-            self._done(self._targets[webhook.id], lane, delivery, sending.event, attempt, outcome)
-        elif delivery.number in self._probes:
-            self._probed(delivery, attempt)
-            self._probes.pop(delivery.number, None)
+        sending.queue.under_way = None
+        self._slots.release(webhook.id, sending.quick, self._loop.now - sending.since)
+        self._report_test(delivery, outcome)
+        target = self._target(webhook.id)
+        if not self._closed and target is not None:
+            self._decide(target, sending, outcome)
+        else:
+            self._tests.pop(delivery.number, None)
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         for request in self._under_way:
-            request.look()
+            request.check_deadline()
         if self._under_way:
-            self._loop.call_later(LOOK_PERIOD, self._look)
+            self._loop.call_later(CHECK_PERIOD, self._check_deadlines)
 
-    # --- from requests to what is noted ---
+    def _report_test(self, delivery: Waiting, outcome: Outcome) -> None:
+        on_tested = self._tests.get(delivery.number)
+        if on_tested is not None:
+            self._tests[delivery.number] = None  # until it is stored, it must not be sent as a redelivery
+            response_time = None if outcome.status_code is None else outcome.response_time
+            on_tested(WebhookTried(outcome.error is None, outcome.status_code, response_time, outcome.error))
 
-    def _done(
-        self,
-        target: Target,
-        lane: DeliveryQueue,
-        delivery: Waiting,
-        event: Event,
-        attempt: DeliveryAttempt,
-        outcome: Outcome | None,
-    ) -> None:
-        now = self._clock()
-        delivered = outcome is not None and outcome.delivered
-        tried = AttemptResult(now, delivered, attempt.status_code, outcome.retry_after if outcome else None)
-        once = event.type == TEST or not target.webhook.enabled
+    # --- from requests to stored results ---
+
+    def _decide(self, target: Target, sending: Sending, outcome: Outcome) -> None:
+        once = sending.event.type == TEST or not target.webhook.enabled
         decision = after_attempt(
-            delivery, tried, self._settings.retry_schedule, once, target.last_success, self._jitter
+            sending.delivery,
+            outcome,
+            self._clock(),
+            self._settings.retry_schedule,
+            once,
+            target.last_success,
+            self._jitter,
         )
-        if delivered:
-            target.last_success = attempt.timestamp
+        if outcome.error is None:
+            target.last_success = sending.began
         else:
             target.failed_requests += 1
-        self._probed(delivery, attempt)
-        self._settle(target, lane, lambda: self._note(target, delivery, decision.delivery, attempt, decision.give_up))
+        attempt = _attempt(sending, outcome)
+        self._store_or_wait(target, sending.queue, lambda: self._store(target, decision, attempt))
 
-    def _settle(self, target: Target, lane: DeliveryQueue, note: Callable[[], None]) -> None:
-        """Note what came of a request, now or when the disk takes it: nothing is sent again because it is full."""
-        if self._closed or (self._targets or {}).get(target.webhook.id) is not target:
+    def _store_or_wait(self, target: Target, queue: DeliveryQueue, store: Callable[[], None]) -> None:
+        """Store a result, now or when the disk takes it: nothing is sent again because the disk is full."""
+        if self._closed or self._target(target.webhook.id) is not target:
             return
         try:
-            note()
+            store()
         except sqlite3.Error as error:
-            self._disk.error(error)
-            lane.noting = True
-            self._loop.call_later(DISK_PAUSE, lambda: self._settle(target, lane, note))
+            self._disk_errors.error(error)
+            queue.storing = True
+            self._loop.call_later(DISK_PAUSE, lambda: self._store_or_wait(target, queue, store))
             return
-        self._disk.recovered()
-        lane.noting = False
+        self._disk_errors.recovered()
+        queue.storing = False
         self._pump(target)
 
-    def _note(
-        self, target: Target, before: Waiting, after: Waiting, attempt: DeliveryAttempt, give_up: str | None
-    ) -> None:
-        number = self._outbox.attempts_of(before) + 1
-        self._outbox.note(after, DeliveryAttempt(number, *_behind_number(attempt)))
-        self._probes.pop(before.number, None)
-        if after.status == DELIVERED:
-            self._hurry(target)
-        if give_up is not None and not target.given_up and target.webhook.enabled:
-            log.warning("webhook %s disabled: %s", target.webhook.id, give_up)
-            self._outbox.give_up(target.webhook.id, give_up, self._clock())
-            target.given_up = True
-            self._on_given_up()
+    def _store(self, target: Target, decision: RetryDecision, attempt: DeliveryAttempt) -> None:
+        delivery = decision.delivery
+        self._outbox.add_attempt(delivery, attempt)
+        self._tests.pop(delivery.number, None)
+        if delivery.status == DELIVERED:
+            self._retry_now(target)
+        reason = decision.disable_reason
+        if reason is not None and not target.disabled and target.webhook.enabled:
+            log.warning("webhook %s disabled: %s", target.webhook.id, reason)
+            self._outbox.disable(target.webhook.id, reason, self._clock())
+            target.disabled = True
+            self._on_disabled()
 
-    def _hurry(self, target: Target) -> None:
+    def _retry_now(self, target: Target) -> None:
         """The target lives: what waits for its next attempt in the order needn't wait any longer."""
         first = self._outbox.first(target.webhook.id)
         if first is not None and first.pause > 0 and target.ordered.under_way is None:
             first.pause, first.next_at = 0.0, self._clock()
-            self._outbox.set_next(first)
-
-    def _probed(self, delivery: Waiting, attempt: DeliveryAttempt) -> None:
-        on_probed = self._probes.get(delivery.number)
-        if on_probed is not None:
-            self._probes[delivery.number] = _told  # until it is noted, it isn't to be sent by anybody else
-            answered = None if attempt.status_code is None else attempt.response_time
-            on_probed(WebhookTried(attempt.error is None, attempt.status_code, answered, attempt.error))
+            self._outbox.update(first)
 
 
-def _told(_probed: WebhookTried) -> None:
-    """Whoever asked for the test has its answer."""
-
-
-def _attempt(webhook: WebhookSpec, began: float, outcome: Outcome | None) -> DeliveryAttempt:
-    """Not numbered yet. Without an outcome the thread has failed, which its log tells more of."""
-    if outcome is None:
-        return DeliveryAttempt(0, began, webhook.url, {}, None, 0, "", BUG)
+def _attempt(sending: Sending, outcome: Outcome) -> DeliveryAttempt:
+    """Not numbered: the outbox does that."""
     return DeliveryAttempt(
-        0,
-        began,
-        webhook.url,
-        outcome.headers,
-        outcome.status_code,
-        outcome.response_time,
-        outcome.body,
-        outcome.error,
-    )
-
-
-def _behind_number(attempt: DeliveryAttempt) -> tuple[float, str, dict[str, str], int | None, int, str, str | None]:
-    return (
-        attempt.timestamp,
-        attempt.url,
-        attempt.request_headers,
-        attempt.status_code,
-        attempt.response_time,
-        attempt.response_body,
-        attempt.error,
+        number=0,
+        timestamp=sending.began,
+        url=sending.webhook.url,
+        request_headers=outcome.headers,
+        status_code=outcome.status_code,
+        response_time=outcome.response_time,
+        response_body=outcome.body,
+        error=outcome.error,
     )

@@ -1,7 +1,7 @@
-"""Whose request begins now: targets that are slow may hold half of the places, so that the others find one.
+"""Which request begins now: slow targets may hold half of the slots, so that the others find one.
 
-A target has shown that it is quick when its last request ended soon. All others, those too that nothing is known of
-yet, share one half of the places and wait for each other; quick ones may have all that are free.
+A target is quick when its last request ended soon. All others, new ones too, share one half of the slots and wait for
+each other; quick ones may have all that are free.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ class SlotScheduler:
         self._quick: set[str] = set()
         self._waiting: deque[Callable[[], None]] = deque()
         self._slow = 0
-        """Places that are held by targets that aren't known to be quick."""
-        self.places = 1
+        """Slots that are held by targets that aren't known to be quick."""
+        self.slots = 1
 
-    def take(self, target: str, begin: Callable[[], None]) -> bool:
-        """Begin now, or when there is a place. The answer is for `over`."""
+    def acquire(self, target: str, begin: Callable[[], None]) -> bool:
+        """Call `begin` now, or when there is a slot. Returns whether the target is quick, for `release`."""
         quick = target in self._quick
         if quick:
             begin()
         else:
             self._waiting.append(begin)
-            self._go_on()
+            self._begin_waiting()
         return quick
 
-    def over(self, target: str, quick: bool, seconds: float) -> None:
-        """A request has ended after so many seconds; `quick` is what `take` has said."""
+    def release(self, target: str, quick: bool, seconds: float) -> None:
+        """A request has ended after so many seconds; `quick` is what `acquire` returned."""
         if seconds <= QUICK:
             self._quick.add(target)
         else:
             self._quick.discard(target)
         if not quick:
             self._slow -= 1
-            self._go_on()
+            self._begin_waiting()
 
     def keep(self, targets: set[str]) -> None:
-        """There are no others any more."""
+        """Forget all other targets."""
         self._quick &= targets
 
-    def _go_on(self) -> None:
-        while self._waiting and self._slow < max(1, self.places // 2):
+    def _begin_waiting(self) -> None:
+        while self._waiting and self._slow < max(1, self.slots // 2):
             self._slow += 1
             self._waiting.popleft()()

@@ -1,4 +1,4 @@
-"""The outbox: an event is taken once and survives a crash."""
+"""The outbox: an event is stored once and survives a crash."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from actors.webhooks import outbox
 from actors.webhooks.outbox import Outbox
 
 
-def test_an_event_is_taken_once(tmp_path: Path) -> None:
+def test_an_event_is_stored_once(tmp_path: Path) -> None:
     box = Outbox(tmp_path / "webhooks")
     event = new_event("proxy.down", {"proxy_id": "x", "nested": {"list": [1, None]}})
-    assert box.take(event)
-    assert not box.take(event)
+    assert box.add(event)
+    assert not box.add(event)
     assert box.waiting() == 1
     box.close()
 
 
 def test_what_waits_is_there_after_a_restart_in_a_private_file(tmp_path: Path) -> None:
     box = Outbox(tmp_path / "webhooks")
-    box.take(new_event("proxy.down", {}))
+    box.add(new_event("proxy.down", {}))
     again = Outbox(tmp_path / "webhooks")  # the first was never closed, as after SIGKILL
     assert again.waiting() == 1
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "webhooks").iterdir()} == {0o600}
@@ -34,11 +34,11 @@ def test_the_oldest_go_when_there_are_too_many(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(outbox, "KEPT_EVENTS", 10)
     box = Outbox(tmp_path / "webhooks")
     for _ in range(25):
-        box.take(new_event("proxy.down", {}))
+        box.add(new_event("proxy.down", {}))
     assert box.waiting() == 10
     assert box.lost() == 15
     box.fan_out([(number, []) for number, _ in box.unfanned()], 0.0)
     for _ in range(10):
-        box.take(new_event("proxy.up", {}))
-    assert box.lost() == 15, "nobody waited for them"
+        box.add(new_event("proxy.up", {}))
+    assert box.lost() == 15, "no delivery waited for them"
     box.close()

@@ -1,4 +1,4 @@
-"""The webhook sender's actor and a disk that takes nothing: what it hears meanwhile is made up for, or counted."""
+"""The webhook sender's actor on a full disk: events that it receives meanwhile are stored later, or counted as lost."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class Office:
         self.router = MailboxRouter(bench.loop, bench.context, address.mailbox, self._receive)
         boot = Boot("webhooks", 1, str(address.path), str(address.path / "data"), boot_settings())
         self.actor = WebhooksActor(boot, [])
-        take = self.actor._outbox.take
+        add = self.actor._outbox.add
 
-        def take_if_there_is_room(event: Any) -> Any:
+        def add_if_there_is_room(event: Any) -> Any:
             if self.full:
                 raise sqlite3.OperationalError("database or disk is full")
-            return take(event)
+            return add(event)
 
-        monkeypatch.setattr(self.actor._outbox, "take", take_if_there_is_room)
-        self.until(lambda: self.here, "it says hello")
+        monkeypatch.setattr(self.actor._outbox, "add", add_if_there_is_room)
+        self.until(lambda: self.here, "it registers")
         # A subscription takes effect some time after it is made.
-        self.until(self._hears, "it hears of events")
-        self.until(lambda: self.actor._taken == self.happened, "it has heard of all")
+        self.until(self._receives_events, "it receives events")
+        self.until(lambda: self.actor._taken == self.happened, "it has received all")
 
-    def _hears(self) -> bool:
+    def _receives_events(self) -> bool:
         self.happen(1)
         self.bench.loop.turn(0.01)
         return self.actor._taken > 0
@@ -68,10 +68,10 @@ class Office:
             self.forwarder.publish(event_topic(event), event)
 
     def state(self) -> WebhookSenderState:
-        answers: list[Any] = []
-        self.router.ask("webhooks", QueryWebhookSender(), answers.append, 10.0)
-        self.until(lambda: answers, "the sender answers")
-        state = answers[0]
+        replies: list[Any] = []
+        self.router.ask("webhooks", QueryWebhookSender(), replies.append, 10.0)
+        self.until(lambda: replies, "the sender replies")
+        state = replies[0]
         assert isinstance(state, WebhookSenderState)
         return state
 
@@ -98,27 +98,27 @@ def office(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
     made.close()
 
 
-def heard_on_a_full_disk(office: Office, count: int) -> int:
-    """So many events are heard and not stored; how many were taken before."""
+def receive_on_a_full_disk(office: Office, count: int) -> int:
+    """So many events are received and not stored; returns how many were stored before."""
     office.full = True
     before = office.actor._taken
     office.happen(count)
     kept = min(count, REMEMBERED)
-    office.until(lambda: len(office.actor._owed.asked_for()) == kept, "all were heard")
+    office.until(lambda: len(office.actor._missed.missing()) == kept, "all were received")
     return before
 
 
-def test_what_the_supervisor_still_remembers_is_made_up_for_and_nothing_is_counted_as_lost(office: Office) -> None:
-    before = heard_on_a_full_disk(office, REMEMBERED)
+def test_what_the_supervisor_still_remembers_is_stored_later_and_nothing_is_counted_as_lost(office: Office) -> None:
+    before = receive_on_a_full_disk(office, REMEMBERED)
     office.full = False
     office.until(lambda: office.actor._taken >= before + REMEMBERED, "all are stored")
     assert office.state().lost == 0
 
 
-def test_what_nobody_remembers_any_more_is_counted_and_said_once_and_still_known_after_a_restart(
+def test_what_is_remembered_no_more_is_counted_and_logged_once_and_still_known_after_a_restart(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard_on_a_full_disk(office, REMEMBERED + 7)
+    receive_on_a_full_disk(office, REMEMBERED + 7)
     assert office.state().lost >= 7
     office.full = False
     office.until(lambda: "lost 7 events" in caplog.text, "it is logged")
@@ -128,26 +128,26 @@ def test_what_nobody_remembers_any_more_is_counted_and_said_once_and_still_known
     assert office.actor._outbox.lost() == 7
 
 
-def test_what_was_stored_before_the_disk_was_full_is_not_counted_when_it_is_heard_again(office: Office) -> None:
+def test_what_was_stored_before_the_disk_was_full_is_not_counted_when_it_is_replayed(office: Office) -> None:
     office.full = True
     office.actor._since = 0.0
-    office.actor._recall()
-    office.until(lambda: office.actor._recalling, "it is heard again, and not taken")
-    assert office.actor._owed.asked_for() == frozenset()
+    office.actor._replay()
+    office.until(lambda: office.actor._replay_scheduled, "it is replayed, and not stored")
+    assert office.actor._missed.missing() == frozenset()
     office.happen(REMEMBERED)
-    office.until(lambda: len(office.actor._owed.asked_for()) == REMEMBERED, "the others are heard")
+    office.until(lambda: len(office.actor._missed.missing()) == REMEMBERED, "the others are received")
     office.full = False
     office.until(lambda: office.actor._taken == office.happened, "all are stored")
     assert office.state().lost == 0
 
 
-def test_an_event_that_is_heard_after_the_question_is_not_lost_because_the_answer_lacks_it() -> None:
-    heard = MissedEvents()
-    heard.add("before")
-    asked = heard.asked_for()
-    heard.add("after")
-    heard.settle(asked)
-    assert (heard.lost, heard.asked_for()) == (1, {"after"})
-    heard.stored("after")
-    heard.settle(heard.asked_for())
-    assert heard.lost == 1
+def test_an_event_that_is_received_after_the_request_is_not_lost_because_the_replay_lacks_it() -> None:
+    missed = MissedEvents()
+    missed.add("before")
+    requested = missed.missing()
+    missed.add("after")
+    missed.settle(requested)
+    assert (missed.lost, missed.missing()) == (1, {"after"})
+    missed.stored("after")
+    missed.settle(missed.missing())
+    assert missed.lost == 1

@@ -1,4 +1,4 @@
-"""Real HTTP targets for webhooks: each remembers what it was sent and answers as it was told."""
+"""Real HTTP targets for webhooks: each remembers what it received and responds as it is set."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Received:
         return content
 
     def verified(self, secret: str) -> Any:
-        """What `standardwebhooks` makes of it; raises when the signature is wrong."""
+        """Verified by `standardwebhooks`; raises when the signature is wrong."""
         return Webhook(secret).verify(self.body, self.headers)
 
 
-Answers = Callable[[int, Received], tuple[int, dict[str, str]]]
-"""Called with the number of the request, from 1; gives status and headers. It may block."""
+Responds = Callable[[int, Received], tuple[int, dict[str, str]]]
+"""Called with the number of the request, from 1; returns status and headers. It may block."""
 
 
 def well(_number: int, _received: Received) -> tuple[int, dict[str, str]]:
@@ -47,9 +47,9 @@ def well(_number: int, _received: Received) -> tuple[int, dict[str, str]]:
 class Target:
     """A server on loopback, for `with`."""
 
-    def __init__(self, answers: Answers = well, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+    def __init__(self, responds: Responds = well, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.received: list[Received] = []
-        self.answers = answers
+        self.responds = responds
         self.release = threading.Event()
         target = self
 
@@ -58,7 +58,7 @@ class Target:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 received = Received({name.lower(): value for name, value in self.headers.items()}, body)
                 target.received.append(received)
-                status, headers = target.answers(len(target.received), received)
+                status, headers = target.responds(len(target.received), received)
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
@@ -95,7 +95,7 @@ class Target:
         self._server.server_close()
 
     def hang(self, _number: int, _received: Received) -> tuple[int, dict[str, str]]:
-        """An answer that doesn't come before the end."""
+        """A response that doesn't come before the end."""
         self.release.wait(30)
         return 200, {}
 
@@ -104,7 +104,7 @@ class Target:
         return [each.id for each in self.received]
 
     def spec(self, webhook_id: str = "wh_1", **fields: Any) -> WebhookSpec:
-        """A webhook that goes here and takes everything."""
+        """A webhook with this target that subscribes to everything."""
         given: dict[str, Any] = {
             "id": webhook_id,
             "name": webhook_id,

@@ -126,7 +126,7 @@ def test_a_target_that_is_down_for_longer_than_the_schedule_is_disabled_and_gets
         assert target.received[0].content["data"]["webhook_id"] == hook["id"]
         shown = product.data("GET", f"/webhooks/{hook['id']}")["webhook"]
         assert not shown["enabled"]
-        broken.answers = lambda _number, _received: (200, {})
+        broken.responds = lambda _number, _received: (200, {})
         refused = len(broken.received)
         product.data("PATCH", f"/webhooks/{hook['id']}", {"enabled": True})
         product.data("POST", "/users", {"username": "dan", "password": "long enough"})

@@ -161,7 +161,7 @@ def test_410_disables_the_webhook_and_others_hear_of_it(product: Product, target
 def test_a_sender_that_is_killed_between_sending_and_noting_sends_again_with_the_same_id(
     product: Product, target: Target
 ) -> None:
-    target.answers = lambda number, received: target.hang(number, received) if number == 1 else (200, {})
+    target.responds = lambda number, received: target.hang(number, received) if number == 1 else (200, {})
     with webhook(product, target, "user.created", "user.deleted") as hook:
         user = product.data("POST", "/users", {"username": "kim", "password": "long enough"})["user"]
         heard(target, "user.created")
