@@ -1,8 +1,8 @@
 """The process that pushes to an OpenTelemetry collector (OTLP over HTTP): metrics now and then, records as they come.
 
-It only asks others for what they know and owns nothing but two small files: who it is to the collector, so that series
-go on after a restart, and how far it has pushed the access records. A collector that is away, slow or refuses harms
-nobody else: totals are cumulative, so the next push makes up for one that was lost, and records wait in the index.
+It queries other actors and owns only two small files: its identity for the collector, so that series go on after a
+restart, and the position up to which access records are pushed. A collector that is away, slow or rejects pushes delays
+no other actor: totals are cumulative, so the next push makes up for a lost one, and records wait in the index.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from actors.bus.mailbox import Answer
@@ -21,7 +20,7 @@ from actors.bus.messages.metrics import QueryStats, QuerySystem, Stats, SystemMe
 from actors.process import Actor, Boot
 from actors.proxy_names import ProxyNames
 from actors.telemetry.identity import read_identity
-from actors.telemetry.metrics import Figures, export_of
+from actors.telemetry.metrics import Snapshot, export_of
 from actors.telemetry.otlp_client import Collector, Outcome
 from actors.telemetry.records import RecordPush, export_of_records
 from actors.thread_pool import ThreadPool
@@ -30,33 +29,29 @@ from config.settings.telemetry import Otlp
 
 log = logging.getLogger(__name__)
 
-ASKED_MAX = 5.0
+REPLY_MAX = 5.0
+"""Seconds until a query without a reply is given up."""
 ERROR_PERIOD = 300.0
 """Seconds between two log lines about the same error of a push."""
 
 
-@dataclass(slots=True)
-class _Asked:
-    """What was heard so far of what a push is made of."""
-
-    stats: Stats | None = None
-    system: SystemMetrics | None = None
-    fleet: Fleet | None = None
+_QUERIES = ((METRICS, QueryStats((), detailed=True)), (METRICS, QuerySystem()), (SUPERVISOR, QueryRuntime(())))
+"""The content of a push of metrics, one query after the other."""
 
 
 class TelemetryActor(Actor):
-    """Asks, packs and pushes; one push at a time."""
+    """Queries, packs and pushes; one push of metrics at a time."""
 
     def __init__(self, boot: Boot, sockets: list[socket.socket]) -> None:
         super().__init__(boot, sockets)
         self._settings = Otlp.model_validate(boot.settings["telemetry"]["otlp"])
         self._identity = read_identity(self.data_dir.telemetry)
         self._collector = Collector(self._settings)
-        self._workers = ThreadPool(self.loop, 2)
+        self._threads = ThreadPool(self.loop, 2)
         self._pushing = False
         self._errors = {signal: self._push_errors(signal) for signal in ("metrics", "records")}
         if self._settings.metrics:
-            self.loop.call_every(float(self._settings.interval), self._begin)
+            self.loop.call_every(float(self._settings.interval), self._begin_push)
         self._names = ProxyNames()
         self._records: RecordPush | None = None
         if self._settings.logs:
@@ -72,44 +67,42 @@ class TelemetryActor(Actor):
         self.ready()
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Take over names of proxies."""
+        """Learn the names of proxies."""
         if isinstance(message, SetProxyNames):
             self._names.update(message)
         else:
             super().receive(sender, message, answer)
 
     def _push(self, signal: str, message: Any, done: Callable[[Outcome | None], None]) -> None:
-        self._workers.submit(lambda: self._collector.push(signal, message), done)
+        self._threads.submit(lambda: self._collector.push(signal, message), done)
 
-    def _begin(self) -> None:
+    def _begin_push(self) -> None:
         if self._pushing:
-            log.debug("the collector has not answered yet: one push is left out")
+            log.debug("skipping a push of metrics: the last one is still under way")
             return
         self._pushing = True
-        asked = _Asked()
-        self.mailbox.ask(METRICS, QueryStats((), detailed=True), lambda reply: self._stats(asked, reply), ASKED_MAX)
+        self._query()
 
-    def _stats(self, asked: _Asked, reply: Any) -> None:
-        asked.stats = reply if isinstance(reply, Stats) else None
-        self.mailbox.ask(METRICS, QuerySystem(), lambda reply: self._system(asked, reply), ASKED_MAX)
-
-    def _system(self, asked: _Asked, reply: Any) -> None:
-        asked.system = reply if isinstance(reply, SystemMetrics) else None
-        self.mailbox.ask(SUPERVISOR, QueryRuntime(()), lambda reply: self._fleet(asked, reply), ASKED_MAX)
-
-    def _fleet(self, asked: _Asked, reply: Any) -> None:
-        asked.fleet = reply if isinstance(reply, Fleet) else None
-        if asked.stats is None or asked.fleet is None:
-            self._pushing = False  # the next time
+    def _query(self, *replies: Any) -> None:
+        if len(replies) == len(_QUERIES):
+            self._push_metrics(*replies)
             return
-        figures = Figures(asked.fleet.proxies, asked.stats.proxies, asked.system, time.time())
-        self._push("metrics", export_of(self._identity, figures), self._pushed)
+        actor, query = _QUERIES[len(replies)]
+        self.mailbox.ask(actor, query, lambda reply: self._query(*replies, reply), REPLY_MAX)
 
-    def _pushed(self, outcome: Outcome | None) -> None:
+    def _push_metrics(self, stats: Any, system: Any, fleet: Any) -> None:
+        if not isinstance(stats, Stats) or not isinstance(fleet, Fleet):
+            self._pushing = False  # with the next push
+            return
+        system = system if isinstance(system, SystemMetrics) else None
+        export = export_of(self._identity, Snapshot(fleet.proxies, stats.proxies, system, time.time()))
+        self._push("metrics", export, self._on_pushed)
+
+    def _on_pushed(self, outcome: Outcome | None) -> None:
         self._pushing = False
         self._log_result("metrics", outcome.error if outcome is not None else "the push failed")
         if outcome is not None and outcome.error is None and self._records is not None:
-            self._records.hurry()
+            self._records.retry_now()
 
     def _push_errors(self, signal: str) -> ThrottledLog:
         collector = f"telemetry.otlp: {self._settings.endpoint}"

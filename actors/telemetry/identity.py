@@ -1,4 +1,4 @@
-"""Who pushes: the resource of OpenTelemetry, which stays the same over all restarts."""
+"""The resource of OpenTelemetry that the pushes are about; it stays the same over all restarts."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from config.files.paths import private_directory
 
 
 class Identity(NamedTuple):
-    """Who is told of, and since when its sums count (Unix seconds)."""
+    """Id of this installation, and since when its sums count (Unix seconds)."""
 
     instance_id: str
     since: float
 
 
 def read_identity(folder: Path) -> Identity:
-    """Who we are to the collector, made at the first start. Raises `OSError`, `config.files.paths.PathError`."""
+    """The identity in `folder`, made at the first start. Raises `OSError`, `config.files.paths.PathError`."""
     file = private_directory(folder) / "identity.json"
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
         return Identity(str(known["instance_id"]), float(known["since"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none yet, or not whole: begin anew
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # none yet, or damaged: make another
         made = Identity(str(uuid.uuid4()), time.time())
     replace_file(file, json.dumps({"instance_id": made.instance_id, "since": made.since}).encode())
     return made
 
 
 def resource_of(identity: Identity) -> Any:
-    """Whose metrics and records they are."""
-    named = {
+    """The resource of all metrics and records."""
+    names = {
         "service.name": "proxyfleet",
         "service.version": VERSION,
         "service.instance.id": identity.instance_id,
     }
-    return Resource(attributes=attributes(named))
+    return Resource(attributes=attributes(names))
 
 
 def attributes(values: Mapping[str, Any]) -> list[Any]:

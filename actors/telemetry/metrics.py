@@ -39,8 +39,8 @@ _BUCKETS = range(bucket_of(0.001), bucket_of(60.0), PARTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """All that a push is made of, as it was `at` (Unix seconds)."""
+class Snapshot:
+    """The content of a push, as it was `at` (Unix seconds)."""
 
     runtimes: Mapping[str, Runtime]
     stats: Mapping[str, ProxyStats]
@@ -48,10 +48,10 @@ class Figures:
     at: float
 
 
-def export_of(identity: Identity, figures: Figures) -> Any:
+def export_of(identity: Identity, snapshot: Snapshot) -> Any:
     """The message to `/v1/metrics`: all proxies that the fleet knows, with what they have counted."""
     scope = ScopeMetrics(scope=InstrumentationScope(name="proxyfleet", version=VERSION))
-    scope.metrics.extend(_Export(identity, figures).metrics())
+    scope.metrics.extend(_Export(identity, snapshot).metrics())
     resource = resource_of(identity)
     return ExportMetricsServiceRequest(resource_metrics=[ResourceMetrics(resource=resource, scope_metrics=[scope])])
 
@@ -59,16 +59,16 @@ def export_of(identity: Identity, figures: Figures) -> Any:
 class _Export:
     """One push in the making."""
 
-    def __init__(self, identity: Identity, figures: Figures) -> None:
-        self._since, self._at = round(identity.since * _NANO), round(figures.at * _NANO)
-        self._figures = figures
+    def __init__(self, identity: Identity, snapshot: Snapshot) -> None:
+        self._since, self._at = round(identity.since * _NANO), round(snapshot.at * _NANO)
+        self._snapshot = snapshot
         self._proxies = [
             (
                 {"proxy": proxy_id, "proxy.name": runtime.name, "protocol": runtime.protocol},
                 runtime,
-                figures.stats.get(proxy_id, _NOTHING),
+                snapshot.stats.get(proxy_id, _NOTHING),
             )
-            for proxy_id, runtime in figures.runtimes.items()
+            for proxy_id, runtime in snapshot.runtimes.items()
         ]
 
     def metrics(self) -> Iterable[Any]:
@@ -81,9 +81,9 @@ class _Export:
             yield self._sum(f"proxyfleet.{labelled.name}", labelled.unit, labelled.help, self._by_label(labelled))
         yield self._response_times()
         yield from self._states()
-        if self._figures.system is not None:
+        if self._snapshot.system is not None:
             for gauge in OF_THE_MACHINE:
-                yield self._gauge(gauge, [({}, gauge.read(self._figures.system))])
+                yield self._gauge(gauge, [({}, gauge.read(self._snapshot.system))])
 
     def _by_label(self, row: LabelledCounter) -> list[tuple[Mapping[str, Any], float]]:
         return [

@@ -11,16 +11,16 @@ import requests
 from config import VERSION
 from config.settings.telemetry import Otlp
 
-SHOWN_MAX = 200
-"""Characters of an answer that stand in the log."""
-ANSWER_MAX = 65_536
+LOGGED_MAX = 200
+"""Characters of a response that are logged."""
+RESPONSE_MAX = 65_536
 RETRIED = (408, 429, 502, 503, 504)
-"""Statuses after which the same may be sent again; after any other refusal it would be refused again."""
+"""Statuses after which the same may be sent again; after any other error it would be rejected again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went. `again`: the same may be sent once more."""
+    """Result of a push: `error` None when it was accepted. `again`: the same may be sent once more."""
 
     error: str | None
     again: bool = False
@@ -53,22 +53,22 @@ class Collector:
                     timeout=self._settings.timeout,
                     allow_redirects=False,
                     stream=True,
-                ) as answer:
-                    return _outcome(answer)
+                ) as response:
+                    return _outcome(response)
         except requests.RequestException as error:
             return Outcome(f"can't be reached: {_reason(error)}", again=True)
 
 
-def _outcome(answer: requests.Response) -> Outcome:
-    if 200 <= answer.status_code < 300:
+def _outcome(response: requests.Response) -> Outcome:
+    if 200 <= response.status_code < 300:
         return Outcome(None)
-    text = answer.raw.read(ANSWER_MAX, decode_content=False).decode("utf-8", "replace")
-    shown = "".join(each if each.isprintable() else " " for each in text)[:SHOWN_MAX].strip()
-    return Outcome(f"answers {answer.status_code} {shown}".strip(), answer.status_code in RETRIED)
+    text = response.raw.read(RESPONSE_MAX, decode_content=False).decode("utf-8", "replace")
+    logged = "".join(each if each.isprintable() else " " for each in text)[:LOGGED_MAX].strip()
+    return Outcome(f"responds {response.status_code} {logged}".strip(), response.status_code in RETRIED)
 
 
 def _reason(error: requests.RequestException) -> str:
-    """What happened, without the addresses of objects that urllib3 puts into its texts."""
+    """The innermost cause, without the addresses of objects that urllib3 puts into its texts."""
     cause: BaseException = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

@@ -1,7 +1,7 @@
 """Access records as OTLP logs, each once, in the order in which they were stored.
 
-The log indexer numbers its records; what was pushed up to which number is kept in a file. So a collector that is away
-gets what it has missed when it is back, as long as the index has it. A push that was taken but not noted is sent again.
+The log indexer numbers its records; the number up to which they are pushed is kept in a file. So a collector that was
+away receives what it has missed, as long as the index has it. An accepted push whose number is not saved is sent again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 500
 """Records of one push."""
 WAIT = 20.0
-ANSWER_MAX = 40.0
+"""Seconds that the indexer waits for new records before it replies."""
+REPLY_MAX = 40.0
 PAUSE_FIRST, PAUSE_MAX = 1.0, 60.0
 """Seconds until a push that failed is tried again; each time twice as long."""
 _EVER = 1e10
@@ -65,11 +66,11 @@ _ATTRIBUTES = {
 """Names of OpenTelemetry's conventions where there are some, by the fields of a record."""
 
 Push = Callable[[Any, Callable[[Outcome | None], None]], None]
-"""Sends a message off the loop, then calls with how it went."""
+"""Sends a message off the loop, then calls with the outcome, None when the thread failed."""
 
 
 class RecordPush:
-    """Follows the log indexer. `export` makes a push of rows; `say` gets what goes wrong (None: nothing any more)."""
+    """Follows the log indexer. `export` makes a push of rows; `on_result` receives its error, None without one."""
 
     def __init__(
         self,
@@ -78,43 +79,43 @@ class RecordPush:
         file: Path,
         export: Callable[[Iterable[dict[str, Any]]], Any],
         push: Push,
-        say: Callable[[str | None], None],
+        on_result: Callable[[str | None], None],
     ) -> None:
         self._loop = loop
         self._mailbox = mailbox
         self._file = file
         self._export = export
         self._push = push
-        self._say = say
+        self._on_result = on_result
         self._pause = PAUSE_FIRST
-        self._again: tuple[LogTail, Timer] | None = None
+        self._retry: tuple[LogTail, Timer] | None = None
         self._after = _read(file)
-        self._begin()
+        self._query_position()
 
-    def hurry(self) -> None:
-        """The collector lives, or the pause is over: what waits for its next attempt is sent now."""
-        if self._again is not None:
-            (tail, timer), self._again = self._again, None
+    def retry_now(self) -> None:
+        """Send what waits for its next attempt: the collector lives, or the pause is over."""
+        if self._retry is not None:
+            (tail, timer), self._retry = self._retry, None
             timer.cancel()
             self._send(tail)
 
-    def _begin(self) -> None:
-        """A number beyond the last is of an index that is gone; without a number it goes on from now."""
+    def _query_position(self) -> None:
+        """A saved number beyond the last is of an index that is gone; without a saved one only new records count."""
         newest = QueryLogs(0.0, _EVER, 1, 0, None, None, None, count=False)
-        self._mailbox.ask(LOGS, newest, self._begun, ANSWER_MAX)
+        self._mailbox.ask(LOGS, newest, self._on_newest, REPLY_MAX)
 
-    def _begun(self, reply: Any) -> None:
+    def _on_newest(self, reply: Any) -> None:
         if not isinstance(reply, LogPage):
-            self._loop.call_later(PAUSE_FIRST, self._begin)
+            self._loop.call_later(PAUSE_FIRST, self._query_position)
             return
         self._after = reply.upto if self._after is None else min(self._after, reply.upto)
         self._follow()
 
     def _follow(self) -> None:
         query = QueryLogs(0.0, 0.0, AT_ONCE, 0, None, None, None)
-        self._mailbox.ask(LOGS, TailLogs(query, self._after, WAIT), self._heard, ANSWER_MAX)
+        self._mailbox.ask(LOGS, TailLogs(query, self._after, WAIT), self._on_tail, REPLY_MAX)
 
-    def _heard(self, reply: Any) -> None:
+    def _on_tail(self, reply: Any) -> None:
         if not isinstance(reply, LogTail):
             self._loop.call_later(PAUSE_FIRST, self._follow)
         elif reply.rows:
@@ -124,23 +125,23 @@ class RecordPush:
             self._follow()
 
     def _send(self, tail: LogTail) -> None:
-        self._push(self._export(tail.rows), lambda outcome: self._sent(tail, outcome))
+        self._push(self._export(tail.rows), lambda outcome: self._on_sent(tail, outcome))
 
-    def _sent(self, tail: LogTail, outcome: Outcome | None) -> None:
+    def _on_sent(self, tail: LogTail, outcome: Outcome | None) -> None:
         error = "the push failed" if outcome is None else outcome.error
-        self._say(error)
+        self._on_result(error)
         if error is not None and (outcome is None or outcome.again):
-            self._again = tail, self._loop.call_later(self._pause, self.hurry)
+            self._retry = tail, self._loop.call_later(self._pause, self.retry_now)
             self._pause = min(2 * self._pause, PAUSE_MAX)
             return
         if error is not None:
             log.error("telemetry.otlp: collector rejected %d access records; skipping them", len(tail.rows))
         self._pause = PAUSE_FIRST
         self._after = tail.last
-        self._note()
+        self._save_position()
         self._follow()
 
-    def _note(self) -> None:
+    def _save_position(self) -> None:
         try:
             replace_file(self._file, json.dumps({"after": self._after}).encode())
         except OSError as error:
@@ -151,11 +152,11 @@ def _read(file: Path) -> int | None:
     try:
         return int(json.loads(file.read_text())["after"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # none yet, or not whole
+        return None  # none yet, or damaged
 
 
 def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]], names: ProxyNames) -> Any:
-    """The message to `/v1/logs`: rows as maps with the names of `actors.bus.records.ACCESS_FIELDS`.
+    """The message to `/v1/logs`: rows as maps with the names of `config.text.access_fields.ACCESS_FIELDS`.
 
     A proxy has the name that it has now; one that is deleted has none.
     """
@@ -166,14 +167,14 @@ def export_of_records(identity: Identity, rows: Iterable[dict[str, Any]], names:
 
 def _record(row: dict[str, Any], proxy: tuple[str, int] | None) -> Any:
     when = round(row["timestamp"] * _NANO)
-    told = {name: row[field] for field, name in _ATTRIBUTES.items() if row.get(field) not in ("", None)}
+    values = {name: row[field] for field, name in _ATTRIBUTES.items() if row.get(field) not in ("", None)}
     if proxy is not None:
-        told["proxy.name"] = proxy[0]
+        values["proxy.name"] = proxy[0]
     return LogRecord(
         time_unix_nano=when,
         observed_time_unix_nano=when,
         severity_number=_SEVERITY.get(row["level"], SeverityNumber.SEVERITY_NUMBER_UNSPECIFIED),
         severity_text=row["level"],
         body=AnyValue(string_value=message_of(row)),
-        attributes=attributes(told),
+        attributes=attributes(values),
     )

@@ -1,4 +1,4 @@
-"""Push to an OpenTelemetry collector: what is sent, and that nothing that a collector does is more than a sentence."""
+"""Push to an OpenTelemetry collector: its content, and that no collector causes more than an error in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from actors.bus.messages.fleet import Runtime
 from actors.histogram import bucket_of
 from actors.telemetry.identity import Identity, read_identity
-from actors.telemetry.metrics import Figures, export_of
+from actors.telemetry.metrics import Snapshot, export_of
 from actors.telemetry.otlp_client import Collector
 from config.settings.settings import ConfigError, load
 from config.settings.telemetry import Otlp
@@ -42,7 +42,7 @@ OWN = {("proxy", "prx_1"), ("proxy.name", "front"), ("protocol", "http")}
 
 
 def pushed() -> Any:
-    return export_of(IDENTITY, Figures({"prx_1": RUNTIME}, {"prx_1": STATS}, None, 1_767_225_800.0))
+    return export_of(IDENTITY, Snapshot({"prx_1": RUNTIME}, {"prx_1": STATS}, None, 1_767_225_800.0))
 
 
 def test_every_total_is_a_cumulative_sum_since_the_identity_began() -> None:
@@ -78,12 +78,12 @@ def test_the_histogram_has_every_request_in_one_bucket() -> None:
 
 def test_a_stopped_proxy_is_neither_up_nor_down() -> None:
     stopped = Runtime("stopped", None, 0.0, 0, None, "front", "http")
-    series = series_of(export_of(IDENTITY, Figures({"prx_1": stopped}, {}, None, 1.0)))
+    series = series_of(export_of(IDENTITY, Snapshot({"prx_1": stopped}, {}, None, 1.0)))
     assert "proxyfleet.proxy.up" not in {name for name, _own in series}
     assert series["proxyfleet.errors", frozenset(OWN)].as_int == 0
 
 
-def test_a_push_carries_the_configured_headers_and_is_done_when_it_is_taken() -> None:
+def test_a_push_has_the_configured_headers_and_is_done_when_it_is_accepted() -> None:
     with Receiver() as receiver:
         settings = Otlp(endpoint=receiver.url, headers={"Authorization": "Bearer of the collector"})
         assert Collector(settings).push("metrics", pushed()).error is None
@@ -94,17 +94,17 @@ def test_a_push_carries_the_configured_headers_and_is_done_when_it_is_taken() ->
 
 
 @pytest.mark.parametrize(("status", "again"), [(503, True), (429, True), (400, False), (401, False), (302, False)])
-def test_a_collector_that_refuses_is_a_sentence_and_some_answers_mean_later(status: int, again: bool) -> None:
+def test_a_collector_that_rejects_is_an_error_and_some_statuses_mean_later(status: int, again: bool) -> None:
     with Receiver() as receiver, Receiver() as elsewhere:
         receiver.status, receiver.headers = status, {"location": elsewhere.url}
         outcome = Collector(Otlp(endpoint=receiver.url)).push("metrics", pushed())
-        assert elsewhere.pushed == [], "a redirect is not followed: what is told is for the collector alone"
+        assert elsewhere.pushed == [], "a redirect is not followed: the content is for the collector alone"
     assert outcome.error is not None
-    assert outcome.error.startswith(f"answers {status}")
+    assert outcome.error.startswith(f"responds {status}")
     assert outcome.again is again
 
 
-def test_a_collector_that_is_away_or_silent_is_a_sentence_in_its_time() -> None:
+def test_a_collector_that_is_away_or_silent_is_an_error_in_its_time() -> None:
     away = Collector(Otlp(endpoint=f"http://127.0.0.1:{free_port()}")).push("metrics", pushed())
     assert (away.error, away.again) == ("can't be reached: Connection refused", True)
     with Receiver() as receiver:
@@ -116,7 +116,7 @@ def test_a_collector_that_is_away_or_silent_is_a_sentence_in_its_time() -> None:
         assert time.monotonic() - began < 10
 
 
-def test_who_we_are_stays_over_restarts_in_a_private_file(tmp_path: Path) -> None:
+def test_the_identity_stays_over_restarts_in_a_private_file(tmp_path: Path) -> None:
     folder = tmp_path / "telemetry"
     first = read_identity(folder)
     assert read_identity(folder) == first
@@ -138,7 +138,7 @@ def test_who_we_are_stays_over_restarts_in_a_private_file(tmp_path: Path) -> Non
         ("interval = 0", r"telemetry\.otlp\.interval"),
     ],
 )
-def test_what_can_not_be_pushed_to_is_refused_and_secrets_are_not_shown(
+def test_invalid_endpoints_and_headers_are_rejected_without_displaying_secrets(
     tmp_path: Path, keys: str, problem: str
 ) -> None:
     file = tmp_path / "fleet.toml"

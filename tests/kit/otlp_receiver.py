@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on loopback, as far as tests need one: it decodes what it is sent and answers as told."""
+"""An OpenTelemetry collector on loopback, as far as tests need one: it decodes requests and responds as it is set."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Point = tuple[str, frozenset[tuple[str, Any]]]
 
 
 class Receiver:
-    """For `with`. `status` is what it answers, with `headers`."""
+    """For `with`. It responds with `status` and `headers`."""
 
     def __init__(self, port: int = 0) -> None:
         self.status = 200
         self.headers: dict[str, str] = {}
         self.pushed: list[tuple[str, dict[str, str], Any]] = []
-        """Path, headers and message of each request that was taken, oldest first."""
+        """Path, headers and message of each accepted request, oldest first."""
         self.refused = 0
         self.hold = threading.Event()
         self.hold.set()
@@ -44,14 +44,14 @@ class Receiver:
                     self.send_header(name, value)
                 self.send_header("content-length", "4")
                 self.end_headers()
-                self.wfile.write(b"told")
+                self.wfile.write(b"done")
 
             def log_message(self, *_: Any) -> None:
                 """Quiet."""
 
         class Server(ThreadingHTTPServer):
             def handle_error(self, *_: Any) -> None:
-                """Who pushes may have hung up: that is what is tested."""
+                """The client may have hung up: that is what is tested."""
 
         self._server = Server(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
