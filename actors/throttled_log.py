@@ -1,4 +1,4 @@
-"""Errors that recur are logged when they begin, when they change, once per period while they last, and when they end."""
+"""Recurring errors are logged when they begin, when they change, once per period while they last, and at their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log indexer's process: it takes batches of records, acknowledges what is on disk and answers searches."""
+"""The log indexer's process: it receives batches of records, acknowledges those on disk and answers searches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class LogsActor(Actor):
         super().__init__(boot, sockets)
         self._settings = Logging.model_validate(boot.settings["logging"])
         folder = self.data_dir.logs
-        self._outlets = ActiveSink(folder)
+        self._sink = ActiveSink(folder)
         self._index = LogIndex(folder, stored=self._on_stored)
-        self._outlets.choose(self._settings.output, self._settings.template)
+        self._sink.configure(self._settings.output, self._settings.template)
         self._searches = Searches(self.loop, folder, lambda: self._index.last)
         self._errors = ThrottledLog(log, "cannot store access records")
         self._stored: dict[tuple[str, int], int] = {}
@@ -42,7 +42,7 @@ class LogsActor(Actor):
         self.loop.call_every(PERIOD, self._retain)
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """Answer a search."""
+        """Search, off the loop."""
         if isinstance(message, QueryLogs):
             self._searches.find(message, answer)
         elif isinstance(message, TailLogs):
@@ -53,18 +53,18 @@ class LogsActor(Actor):
     def settings_changed(self, _groups: Collection[str]) -> None:
         """See `Actor`: outputs and retention."""
         self._settings = Logging.model_validate(self.settings["logging"])
-        self._outlets.choose(self._settings.output, self._settings.template)
+        self._sink.configure(self._settings.output, self._settings.template)
         self._retain()
 
     def close(self) -> None:
-        """Close the index, too."""
+        """See `Actor`."""
         self._receiver.close()
         super().close()
         self._index.close()
-        self._outlets.close()
+        self._sink.close()
 
     def _commit(self, batch: Batch) -> int:
-        """What can't be stored isn't acknowledged; its sender keeps it and sends it again."""
+        """A batch that can't be stored isn't acknowledged; its sender keeps it and sends it again."""
         sender = (batch.source, batch.instance)
         try:
             self._stored[sender] = self._index.commit(batch)
@@ -75,7 +75,7 @@ class LogsActor(Actor):
         return self._stored.get(sender, batch.first - 1)
 
     def _on_stored(self, rows: Sequence[Row], proxy_name: str) -> None:
-        self._outlets.write(rows, proxy_name)
+        self._sink.write(rows, proxy_name)
         self._searches.stored()
 
     def _retain(self) -> None:

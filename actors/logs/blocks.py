@@ -1,8 +1,8 @@
-"""What a search reads of the day files: blocks and fresh batches as parts of one kind, in one snapshot.
+"""The day files as searches read them: blocks on disk and fresh batches as blocks of one kind, in one snapshot.
 
 A snapshot is a read transaction in every file, so it sees each record once, whether it was packed meanwhile or not, and
 no writer waits for it. Files are opened the newest first: a record that is stored while they are opened has a greater
-number than all that a snapshot says that it has.
+number than the last one of the snapshot.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.logs.columns import Columns
-from actors.logs.dayfile import BLOCK_ROWS, TALLIED, fresh_batches, runs
-from actors.logs.ngram_filter import may_hold
+from actors.logs.dayfile import BLOCK_ROWS, COUNTED, fresh_batches, runs
+from actors.logs.ngram_filter import may_contain
 from actors.logs.query_filter import CompiledQuery
 from actors.logs.record_schema import Row
 
 log = logging.getLogger(__name__)
 
 FILES_MAX = 100
-"""Files that one search opens. Where there are more, it goes on in the older ones by its cursor."""
+"""Files that one search opens. If there are more, it goes on in the older ones by its cursor."""
 SET_BACK_DAYS = 2
 """Days that a record may be newer than its file: as far as a clock may be set back without hiding anything."""
 LATE_DAYS = 7
@@ -40,7 +40,7 @@ Key = tuple[int, int]
 
 
 class Block:
-    """Some records whose numbers follow one another: a block on disk, or some that lie in none yet."""
+    """Some records whose numbers follow one another: a block on disk, or some that are in none yet (`fresh`)."""
 
     def __init__(self, database: sqlite3.Connection, first: int, count: int, oldest: int, newest: int) -> None:
         self.first, self.count, self.oldest, self.newest = first, count, oldest, newest
@@ -48,12 +48,12 @@ class Block:
         self._database = database
         self._columns: Columns | None = None
         self._mask: bytes | None = None
-        self.judged = False
-        """Has `mask` been asked? Then it costs nothing any more."""
+        self.evaluated = False
+        """`mask` was called and is cached."""
 
     @classmethod
     def of_rows(cls, database: sqlite3.Connection, first: int, rows: list[Row]) -> Block:
-        """Of records that lie in no block."""
+        """Of records that are in no block on disk."""
         columns = Columns.of_rows(rows)
         times = columns.times()
         made = cls(database, first, len(rows), min(times), max(times))
@@ -67,22 +67,22 @@ class Block:
 
     @property
     def columns(self) -> Columns:
-        """Its records; see `forget`."""
+        """Its records; see `release`."""
         if self._columns is None:
             self._columns = Columns(self.count, self._load)
         return self._columns
 
-    def forget(self) -> None:
-        """Let go of what was read, but not of what was found; thousands of parts would not fit into memory."""
+    def release(self) -> None:
+        """Drop the columns but keep the mask; the columns of thousands of blocks would not fit into memory."""
         if not self.fresh:
             self._columns = None
 
-    def mask(self, selection: CompiledQuery, grams: list[frozenset[int]]) -> bytes | None:
-        """Which records `selection` finds, whatever their times; None: none. Always the same is asked."""
-        if not self.judged:
-            self.judged = True
-            if self.fresh or not any(grams) or may_hold(self._load("filter"), grams):
-                self._mask = selection.mask(self.columns)
+    def mask(self, query: CompiledQuery, ngrams: list[frozenset[int]]) -> bytes | None:
+        """Which records match, whatever their times; None: none. The query is always the same."""
+        if not self.evaluated:
+            self.evaluated = True
+            if self.fresh or not any(ngrams) or may_contain(self._load("filter"), ngrams):
+                self._mask = query.mask(self.columns)
         return self._mask
 
     def _load(self, segment: str) -> bytes:
@@ -99,7 +99,7 @@ class OpenFile:
     _fresh: list[Block] | None = field(default=None)
 
     def fresh(self) -> list[Block]:
-        """What lies in no block."""
+        """The records that are in no block on disk."""
         if self._fresh is None:
             self._fresh = [
                 Block.of_rows(self.database, first + start, rows[start : start + BLOCK_ROWS])
@@ -109,21 +109,21 @@ class OpenFile:
         return self._fresh
 
     def between(self, start: int, end: int) -> list[Block]:
-        """What may hold records of these times."""
+        """Blocks that may have records of these times."""
         sql = "SELECT first, rows, oldest, newest FROM blocks WHERE newest >= ? AND oldest <= ?"
         blocks = [Block(self.database, *row) for row in self.database.execute(sql, (start, end))]
-        return blocks + [part for part in self.fresh() if part.newest >= start and part.oldest <= end]
+        return blocks + [block for block in self.fresh() if block.newest >= start and block.oldest <= end]
 
     def after(self, number: int) -> list[Block]:
-        """What holds records of greater numbers."""
+        """Blocks that have records of greater numbers."""
         sql = "SELECT first, rows, oldest, newest FROM blocks WHERE first + rows - 1 > ? AND first > ? ORDER BY first"
         blocks = [Block(self.database, *row) for row in self.database.execute(sql, (number, number - BLOCK_ROWS))]
-        return blocks + [part for part in self.fresh() if part.last > number]
+        return blocks + [block for block in self.fresh() if block.last > number]
 
-    def tallies(self, wanted: dict[str, frozenset[str]]) -> dict[int, int]:
-        """By block, how many of its records are of these; blocks without any are left out."""
-        tests = [f"{name} IN ({', '.join('?' * len(wanted[name]))})" for name in TALLIED if name in wanted]
-        values = [value for name in TALLIED if name in wanted for value in wanted[name]]
+    def counts(self, wanted: dict[str, frozenset[str]]) -> dict[int, int]:
+        """How many records with these values each block has; blocks without any are left out."""
+        tests = [f"{name} IN ({', '.join('?' * len(wanted[name]))})" for name in COUNTED if name in wanted]
+        values = [value for name in COUNTED if name in wanted for value in wanted[name]]
         sql = f"SELECT block, sum(rows) FROM tallies WHERE {' AND '.join(tests)} GROUP BY block"  # noqa: S608 - our own names
         return dict(self.database.execute(sql, values).fetchall())
 
@@ -132,12 +132,12 @@ class OpenFile:
 class Snapshot:
     """Files, the newest first. `floor`: files were left out, with records of this time (microseconds) and before.
 
-    `whole`: no file is left out, and none was unreadable.
+    `complete`: no file is left out, and none was unreadable.
     """
 
     files: list[OpenFile]
     floor: int | None
-    whole: bool
+    complete: bool
 
 
 class LogReader:
@@ -150,39 +150,39 @@ class LogReader:
     @contextmanager
     def snapshot(self, oldest: float = 0.0, newest: float = FAR) -> Iterator[Snapshot]:
         """The files with records from `oldest` to `newest` (Unix seconds) at one moment. Raises `sqlite3.Error`."""
-        paths, left_out = self._chosen(oldest, newest)
+        paths, left_out = self._select(oldest, newest)
         files: list[OpenFile] = []
         try:
             for path in paths:
-                database = self._begun(path)
+                database = self._begin(path)
                 if database is not None:
                     files.append(OpenFile(path, database))
-            whole = left_out is None and len(files) == len(paths)
-            yield Snapshot(files, None if left_out is None else _end_of(left_out), whole)
+            complete = left_out is None and len(files) == len(paths)
+            yield Snapshot(files, None if left_out is None else _end_of(left_out), complete)
         finally:
             for file in files:
                 if file.database.in_transaction:
                     file.database.execute("COMMIT")
 
-    def _chosen(self, oldest: float, newest: float) -> tuple[list[Path], Path | None]:
-        """Which files, and the first one that is left out for being too many."""
-        there = day_files(self._folder)
+    def _select(self, oldest: float, newest: float) -> tuple[list[Path], Path | None]:
+        """The files to read, and the first one that is left out if there are too many."""
+        every = day_files(self._folder)
         first = day_of(max(0.0, oldest - SET_BACK_DAYS * _DAY))
-        paths = [path for path in there if path.stem >= first]
+        paths = [path for path in every if path.stem >= first]
         if len(paths) > FILES_MAX:
             last = day_of(min(FAR, newest + LATE_DAYS * _DAY))
             paths = [path for path in paths if path.stem <= last]
-        self._close_others(there[:FILES_MAX] if len(there) <= FILES_MAX else paths[:FILES_MAX])
+        self._close_others(every if len(every) <= FILES_MAX else paths[:FILES_MAX])
         return paths[:FILES_MAX], paths[FILES_MAX] if len(paths) > FILES_MAX else None
 
     def close(self) -> None:
         """Close all files."""
         self._close_others([])
 
-    def _begun(self, path: Path) -> sqlite3.Connection | None:
-        """A connection in a read transaction; None: the file is gone or unreadable, which hides no other."""
+    def _begin(self, path: Path) -> sqlite3.Connection | None:
+        """A connection in a read transaction; None: the file is gone or unreadable, and the others are read."""
         try:
-            database = self._open.get(path) or self._connected(path)
+            database = self._open.get(path) or self._connect(path)
             database.execute("BEGIN")
             database.execute("SELECT first FROM blocks LIMIT 1").fetchone()
         except sqlite3.Error as error:
@@ -194,7 +194,7 @@ class LogReader:
             return None
         return database
 
-    def _connected(self, path: Path) -> sqlite3.Connection:
+    def _connect(self, path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)
         database.execute("PRAGMA query_only=1")
         self._open[path] = database

@@ -1,8 +1,8 @@
-"""Records by columns: how a block of them is compressed, and which of its rows hold what.
+"""Records by columns: how a block of them is compressed, and which of its rows match a condition.
 
-A column of texts is a list of its different values and, for each row, the place of its value in that list. So a
-condition is judged once for each different value, and then by one table look-up a row in the interpreter's own loops.
-Which rows fulfil a condition is a *mask*: one byte for each row, 1 or 0; masks are joined as large integers.
+A column of texts is a dictionary of its different values and, for each row, the code of its value: its place there. So
+a condition is evaluated once for each different value, and then by one table lookup a row in the interpreter's own
+loops. Which rows match a condition is a *mask*: one byte for each row, 1 or 0; masks are joined as large integers.
 
 Numbers are eight bytes a row, written plane by plane (first all lowest bytes, then the next, …), where the upper
 planes are nearly constant and vanish in the compression. Times are whole microseconds.
@@ -26,43 +26,43 @@ _MICRO = 1_000_000
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _FEW = 3
 _WIDE = 256
-"""Different values from which on a place takes two bytes."""
+"""Different values from which on a code takes two bytes."""
 
 
-class Texts:
+class DictionaryColumn:
     """A column of texts. `blob` is its different values with line feeds between, in UTF-8."""
 
-    __slots__ = ("_asked", "_folded", "_values", "blob", "count", "places")
+    __slots__ = ("_folded", "_lookups", "_values", "blob", "codes", "count")
 
-    def __init__(self, blob: bytes, count: int, places: Sequence[int]) -> None:
+    def __init__(self, blob: bytes, count: int, codes: Sequence[int]) -> None:
         self.blob = blob
         self.count = count
-        self.places = places
-        self._asked = 0
+        self.codes = codes
+        self._lookups = 0
         self._values: list[str] | None = None
         self._folded: bytes | None = None
 
     @classmethod
-    def of(cls, column: Sequence[str]) -> Texts:
+    def of(cls, column: Sequence[str]) -> DictionaryColumn:
         """Of the values of all rows, which hold no line feed."""
         different = list(dict.fromkeys(column))
-        place_of = {value: place for place, value in enumerate(different)}
-        places = map(place_of.__getitem__, column)
+        code_of = {value: code for code, value in enumerate(different)}
+        codes = map(code_of.__getitem__, column)
         blob = "\n".join(different).encode()
-        return cls(blob, len(different), bytes(places) if len(different) <= _WIDE else array("H", places))
+        return cls(blob, len(different), bytes(codes) if len(different) <= _WIDE else array("H", codes))
 
     @classmethod
-    def of_plain(cls, plain: list[Any]) -> Texts:
-        """The opposite of `plain`."""
-        blob, count, places = plain
+    def deserialize(cls, stored: list[Any]) -> DictionaryColumn:
+        """The opposite of `serialize`."""
+        blob, count, codes = stored
         if count <= _WIDE:
-            return cls(blob, count, places)
-        return cls(blob, count, array("H", places) if places else range(count))
+            return cls(blob, count, codes)
+        return cls(blob, count, array("H", codes) if codes else range(count))
 
-    def plain(self) -> list[Any]:
-        """As msgpack takes it. Where all values differ their places are their numbers, and left out."""
-        all_differ = self.count == len(self.places) > _WIDE
-        return [self.blob, self.count, b"" if all_differ else bytes(self.places)]
+    def serialize(self) -> list[Any]:
+        """For msgpack. Where all values differ their codes are their numbers, and left out."""
+        all_differ = self.count == len(self.codes) > _WIDE
+        return [self.blob, self.count, b"" if all_differ else bytes(self.codes)]
 
     @property
     def values(self) -> list[str]:
@@ -79,55 +79,55 @@ class Texts:
         return self._folded
 
     def value(self, row: int) -> str:
-        """Of a row. For few of them not all are made."""
-        place = self.places[row]
-        self._asked += 1
-        if self._values is None and self._asked <= _FEW:
-            return self.blob.split(b"\n", place + 1)[place].decode()
-        return self.values[place]
+        """Of a row. The first few are decoded singly, then all at once."""
+        code = self.codes[row]
+        self._lookups += 1
+        if self._values is None and self._lookups <= _FEW:
+            return self.blob.split(b"\n", code + 1)[code].decode()
+        return self.values[code]
 
-    def holding(self, word: bytes) -> bytes | None:
+    def containing(self, word: bytes) -> bytes | None:
         """The mask of rows whose value contains `word`, which is in lower case; None: no row."""
         if word not in self.folded:
             return None
         return self._mask([word in value for value in self.folded.split(b"\n")])
 
-    def parenthesised(self) -> Texts:
+    def parenthesised(self) -> DictionaryColumn:
         """The same with parentheses around each value that isn't empty."""
         values = (b"(" + value + b")" if value else b"" for value in self.blob.split(b"\n"))
-        return Texts(b"\n".join(values), self.count, self.places)
+        return DictionaryColumn(b"\n".join(values), self.count, self.codes)
 
-    def among(self, wanted: Collection[str]) -> bytes | None:
+    def equal_to(self, wanted: Collection[str]) -> bytes | None:
         """The mask of rows whose value is one of these; None: no row."""
         framed = b"\n" + self.blob + b"\n"
-        asked = (each.encode("utf-8", "surrogatepass") for each in wanted if "\n" not in each)
-        found = [framed.find(b"\n" + each + b"\n") for each in asked]
-        places = [framed.count(b"\n", 0, at) for at in found if at >= 0]
-        return self._rows_at(places) if places else None
+        encoded = (each.encode("utf-8", "surrogatepass") for each in wanted if "\n" not in each)
+        found = [framed.find(b"\n" + each + b"\n") for each in encoded]
+        codes = [framed.count(b"\n", 0, at) for at in found if at >= 0]
+        return self._rows_with(codes) if codes else None
 
-    def _rows_at(self, places: list[int]) -> bytes:
-        """The mask of rows with these places."""
-        if not isinstance(self.places, array) or len(places) > 1:
+    def _rows_with(self, codes: list[int]) -> bytes:
+        """The mask of rows with these codes."""
+        if not isinstance(self.codes, array) or len(codes) > 1:
             flags = [False] * self.count
-            for place in places:
-                flags[place] = True
+            for code in codes:
+                flags[code] = True
             return self._mask(flags)
-        mask, at, (place,) = bytearray(len(self.places)), -1, places
+        mask, at, (code,) = bytearray(len(self.codes)), -1, codes
         try:
             while True:
-                at = self.places.index(place, at + 1)
+                at = self.codes.index(code, at + 1)
                 mask[at] = 1
         except ValueError:  # there is no other
             return bytes(mask)
 
     def _mask(self, flags: list[bool]) -> bytes:
-        if isinstance(self.places, bytes):
-            return self.places.translate(bytes(flags).ljust(_WIDE, b"\0"))
-        return bytes(map(flags.__getitem__, self.places))
+        if isinstance(self.codes, bytes):
+            return self.codes.translate(bytes(flags).ljust(_WIDE, b"\0"))
+        return bytes(map(flags.__getitem__, self.codes))
 
 
 Load = Callable[[str], bytes]
-"""Gives a segment of a block that lies on disk. A segment is some columns, by name, each compressed by itself."""
+"""Reads a segment of a block on disk. A segment is some columns, by name, each compressed by itself."""
 SEGMENTS = {"facets": FACETS, "targets": (TARGET,), "figures": (TIMESTAMP, *NUMBERS, REQUEST_ID, *EXPLAINED)}
 """The columns of each; what is read together lies together."""
 _SEGMENT_OF = {name: segment for segment, names in SEGMENTS.items() for name in names}
@@ -140,12 +140,12 @@ class Columns:
         self.count = count
         self._load = load
         self._segments: dict[str, dict[str, bytes]] = {}
-        self._texts: dict[str, Texts] = {}
+        self._texts: dict[str, DictionaryColumn] = {}
         self._numbers: dict[str, array[int]] = {}
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Columns:
-        """Of sound rows (`actors.logs.record_schema`), at least one and at most 65,535."""
+        """Of valid rows (`actors.logs.record_schema`), at least one and at most 65,535."""
         made = cls(len(rows))
         for name, column in zip(ACCESS_FIELDS, zip(*rows, strict=True), strict=True):
             if name == TIMESTAMP:
@@ -153,19 +153,23 @@ class Columns:
             elif name in NUMBERS:
                 made._numbers[name] = _whole(column)
             elif name == "status_code":
-                made._texts[name] = Texts.of(list(map(str, map(int, column))))
+                made._texts[name] = DictionaryColumn.of(list(map(str, map(int, column))))
             else:
-                made._texts[name] = Texts.of(column)
+                made._texts[name] = DictionaryColumn.of(column)
         return made
 
-    def texts(self, name: str) -> Texts:
+    def texts(self, name: str) -> DictionaryColumn:
         """A column of texts: a facet, the target or the request's id."""
         if name not in self._texts:
-            self._texts[name] = Texts.of_plain(self._unpacked(name)) if self._has(name) else Texts.of([""] * self.count)
+            self._texts[name] = (
+                DictionaryColumn.deserialize(self._unpacked(name))
+                if self._has(name)
+                else DictionaryColumn.of([""] * self.count)
+            )
         return self._texts[name]
 
-    def searched_texts(self, name: str) -> Texts:
-        """A column of texts as words are looked for in it: a reason is in parentheses, as in the message."""
+    def searched_texts(self, name: str) -> DictionaryColumn:
+        """A column of texts as words are searched in it: a reason is in parentheses, as in the message."""
         return self.texts(name).parenthesised() if name == "reason" else self.texts(name)
 
     def numbers(self, name: str) -> array[int]:
@@ -191,7 +195,7 @@ class Columns:
         return record
 
     def segments(self) -> dict[str, bytes]:
-        """What goes to disk, of what was made of rows."""
+        """The segments for the disk, of columns that were made of rows."""
         return {
             segment: msgpack.packb({name: self._packed(name) for name in names}) for segment, names in SEGMENTS.items()
         }
@@ -201,11 +205,11 @@ class Columns:
         return b"\n".join(self.searched_texts(name).folded for name in names)
 
     def _packed(self, name: str) -> bytes:
-        plain = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].plain()
-        return zlib.compress(msgpack.packb(plain), LEVEL)
+        column = _planes(self._numbers[name]) if name in self._numbers else self._texts[name].serialize()
+        return zlib.compress(msgpack.packb(column), LEVEL)
 
     def _has(self, name: str) -> bool:
-        """Is there such a column? Blocks of an earlier program lack what it did not know."""
+        """False for a column that the earlier release which wrote the block did not have."""
         return name in self._segment(_SEGMENT_OF[name])
 
     def _unpacked(self, name: str) -> Any:
@@ -213,7 +217,7 @@ class Columns:
 
     def _segment(self, segment: str) -> dict[str, bytes]:
         if segment not in self._segments:
-            assert self._load is not None  # what was made of rows has all columns
+            assert self._load is not None  # columns that were made of rows are all there
             self._segments[segment] = msgpack.unpackb(self._load(segment))
         return self._segments[segment]
 
@@ -237,7 +241,7 @@ def disjunction(masks: Collection[bytes]) -> bytes:
 
 
 def _whole(column: Sequence[float]) -> array[int]:
-    """Whole numbers of 64 bits; what is beyond them becomes the nearest that isn't."""
+    """Integers of 64 bits; a number beyond them becomes the nearest of them."""
     try:
         return array("q", map(round, column))
     except (OverflowError, ValueError):  # beyond 64 bits; infinite; not a number

@@ -1,21 +1,20 @@
-"""One day of the log: an SQLite file that takes batches of records and packs them into blocks.
+"""One day of the log: an SQLite file that stores batches of records and packs them into blocks.
 
-A batch that has arrived is one row of `batches`, as it came. When enough of them lie there they are packed: their
+A batch is stored as it arrived, as one row of `batches`. When there are enough of them they are packed: their
 records become compressed columns (`actors.logs.columns`) with a filter of what may be found in them
-(`actors.logs.ngram_filter`), the span of their times, and tallies of how many there are by proxy, status and level. One
-transaction puts the block in and takes the batches out, so a reader finds each record once.
+(`actors.logs.ngram_filter`), the span of their times, and their counts by proxy, status and level. One transaction puts
+the block in and takes the batches out, so a reader finds each record once.
 
-Records are numbered in the order in which they were stored, over all files. `positions` says of each sender how far its
-batches are stored; it changes in the transaction that stores the batch.
+Records are numbered in the order in which they were stored, over all files. `positions` has the number of the last
+stored batch of each sender; it changes in the transaction that stores the batch.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import msgpack
 
 from actors.logs.columns import SEGMENTS, Columns
-from actors.logs.ngram_filter import filter_of
+from actors.logs.ngram_filter import build_filter
 from actors.logs.record_schema import SEARCHED, Row, completed
 from actors.sqlite import open_database
 from config.text.access_fields import ACCESS_FIELDS
@@ -33,10 +32,10 @@ BLOCK_ROWS = 1024
 """Records of a block: more make smaller files, fewer make what is read for one record smaller."""
 VALUES_MAX = 150
 """Rows that one statement inserts: with several threads each statement may have to wait for the interpreter."""
-BESIDE = ("", "-wal", "-shm")
-"""What the names of SQLite's files end with: the database, and what belongs to it."""
+DATABASE_SUFFIXES = ("", "-wal", "-shm")
+"""Of the database, and of the files that SQLite makes beside it."""
 CHECKPOINT_PAGES = 4000
-TALLIED = ("proxy_id", "status_code", "level")
+COUNTED = ("proxy_id", "status_code", "level")
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS batches (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, body BLOB NOT NULL);
@@ -48,7 +47,7 @@ CREATE TABLE IF NOT EXISTS contents (
     first INTEGER PRIMARY KEY, filter BLOB NOT NULL, {", ".join(f"{name} BLOB NOT NULL" for name in SEGMENTS)}
 );
 CREATE TABLE IF NOT EXISTS tallies (
-    {", ".join(TALLIED)}, block INTEGER, rows INTEGER NOT NULL, PRIMARY KEY ({", ".join(TALLIED)}, block)
+    {", ".join(COUNTED)}, block INTEGER, rows INTEGER NOT NULL, PRIMARY KEY ({", ".join(COUNTED)}, block)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tallies_by_block ON tallies (block);
 CREATE TABLE IF NOT EXISTS positions (
@@ -56,7 +55,7 @@ CREATE TABLE IF NOT EXISTS positions (
 ) WITHOUT ROWID;
 """
 _UPSERT = "INSERT INTO positions VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET number = excluded.number"
-_tally_of = itemgetter(*map(ACCESS_FIELDS.index, TALLIED))
+_count_key_of = itemgetter(*map(ACCESS_FIELDS.index, COUNTED))
 
 Sender = tuple[str, int]
 """Source and instance."""
@@ -73,7 +72,7 @@ class DayFile:
 
     @property
     def fresh_rows(self) -> int:
-        """Records that lie in no block yet."""
+        """Records that are in no block yet."""
         return sum(len(rows) for _first, rows in self._fresh)
 
     @property
@@ -82,7 +81,7 @@ class DayFile:
         return last_number(self._database)
 
     def positions(self) -> dict[Sender, int]:
-        """How far the batches of each sender are stored."""
+        """The number of the last stored batch of each sender."""
         found = self._database.execute("SELECT source, instance, number FROM positions")
         return {(source, instance): number for source, instance, number in found}
 
@@ -96,14 +95,14 @@ class DayFile:
             self._fresh.append((first, rows))
 
     def pack(self) -> None:
-        """Put all records that lie in no block into blocks."""
+        """Put all records that are in no block into blocks."""
         try:
             for first, rows in runs(self._fresh):
                 for start in range(0, len(rows), BLOCK_ROWS):
-                    part = rows[start : start + BLOCK_ROWS]
-                    self.put_block(first + start, part, partial(_take_out, first + start, first + start + len(part)))
+                    block = rows[start : start + BLOCK_ROWS]
+                    self._put_block(first + start, block)
         finally:
-            self._fresh = list(fresh_batches(self._database))  # nothing, or what a full disk left
+            self._fresh = list(fresh_batches(self._database))  # none, or those that a full disk left
 
     def size(self) -> int:
         """Bytes that it takes; free pages, which are used again, are not counted."""
@@ -124,20 +123,20 @@ class DayFile:
         return int(found[1])
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the file."""
         self._database.close()
 
-    def put_block(self, first: int, rows: list[Row], instead: Callable[[sqlite3.Connection], None]) -> None:
-        """Store a block; `instead` takes its records, in the same transaction, out of where they were."""
+    def _put_block(self, first: int, rows: list[Row]) -> None:
+        """Move records from the batches to a block, in one transaction."""
         columns = Columns.of_rows(rows)
         times = columns.times()
         segments = columns.segments()
-        content = (first, filter_of(columns.searched(SEARCHED)), *(segments[name] for name in SEGMENTS))
+        content = (first, build_filter(columns.searched(SEARCHED)), *(segments[name] for name in SEGMENTS))
         with transaction(self._database) as database:
             database.execute("INSERT INTO blocks VALUES (?, ?, ?, ?)", (first, len(rows), min(times), max(times)))
             database.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?)", content)
-            _insert_tallies(database, _tallies(first, rows))
-            instead(database)
+            _insert_counts(database, _counts(first, rows))
+            _remove_from_batches(database, first, first + len(rows))
 
 
 @contextmanager
@@ -154,7 +153,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def fresh_batches(database: sqlite3.Connection) -> Iterator[tuple[int, list[Row]]]:
-    """Batches that lie in no block yet, in order: the number of the first record, and the records."""
+    """Batches that are in no block yet, in order: the number of the first record, and the records."""
     for first, body in database.execute("SELECT first, body FROM batches ORDER BY first"):
         yield first, list(map(completed, msgpack.unpackb(body)))
 
@@ -178,8 +177,8 @@ def runs(batches: Sequence[tuple[int, list[Row]]]) -> Iterator[tuple[int, list[R
             start = at
 
 
-def _take_out(start: int, end: int, database: sqlite3.Connection) -> None:
-    """Take the records from `start` to before `end` out of the batches; the rest of the last batch stays."""
+def _remove_from_batches(database: sqlite3.Connection, start: int, end: int) -> None:
+    """Remove the records from `start` to before `end`; the rest of the last batch stays."""
     cut = "SELECT first, rows, body FROM batches WHERE first < ? AND first + rows > ?"
     for first, count, body in database.execute(cut, (end, end)).fetchall():
         rest = msgpack.packb(msgpack.unpackb(body)[end - first :])
@@ -187,16 +186,16 @@ def _take_out(start: int, end: int, database: sqlite3.Connection) -> None:
     database.execute("DELETE FROM batches WHERE first >= ? AND first < ?", (start, end))
 
 
-def _tallies(block: int, rows: list[Row]) -> list[tuple[Any, ...]]:
+def _counts(block: int, rows: list[Row]) -> list[tuple[Any, ...]]:
     """How many records there are by proxy, status and level; statuses are texts, as in the columns."""
     counts: Counter[tuple[Any, ...]] = Counter()
-    for (proxy_id, status_code, level), count in Counter(map(_tally_of, rows)).items():
+    for (proxy_id, status_code, level), count in Counter(map(_count_key_of, rows)).items():
         counts[proxy_id, str(int(status_code)), level] += count
     return [(*key, block, count) for key, count in counts.items()]
 
 
-def _insert_tallies(database: sqlite3.Connection, tallies: list[tuple[Any, ...]]) -> None:
-    for start in range(0, len(tallies), VALUES_MAX):
-        part = tallies[start : start + VALUES_MAX]
+def _insert_counts(database: sqlite3.Connection, counts: list[tuple[Any, ...]]) -> None:
+    for start in range(0, len(counts), VALUES_MAX):
+        part = counts[start : start + VALUES_MAX]
         values = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
         database.execute(f"INSERT INTO tallies VALUES {values}", list(chain.from_iterable(part)))  # noqa: S608 - question marks

@@ -1,11 +1,11 @@
 """The log index: access records on disk, one file for each UTC day on which they arrived.
 
-A batch and its number are committed in one transaction, so a batch that is sent again is known and left out: every
-record is stored exactly once. Numbers of a sender must follow one another; one that skips is refused, and the sender
-sends the missing ones again.
+A batch and its number are committed in one transaction, so a batch that is sent again is recognized and left out: every
+record is stored exactly once. Numbers of a sender must follow one another; a batch that skips one is rejected, and the
+sender sends the missing ones again.
 
-A record lies in the file of the day on which it was committed, which is its own day or, when the indexer was away or
-the clock was set, another one. Its number is greater than all before, in whatever file they lie.
+A record is in the file of the day on which it was committed, which is its own day or, when the indexer was away or
+the clock was set, another one. Its number is greater than all before, in any file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from actors.bus.messages.records import LogPage, LogTail, QueryLogs
+from actors.bounded import keep
 from actors.bus.records import Batch
 from actors.logs.blocks import day_files, day_of
-from actors.logs.dayfile import BESIDE, BLOCK_ROWS, DayFile, Sender
+from actors.logs.dayfile import BLOCK_ROWS, DATABASE_SUFFIXES, DayFile, Sender
 from actors.logs.record_schema import Row, valid_rows
-from actors.logs.search import Searcher
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,8 @@ Stored = Callable[[Sequence[Row], str], None]
 
 
 SENDERS_MAX = 50_000
-"""Senders whose last batch is known, so that what they send again is not stored twice."""
+"""Senders whose last batch is remembered, so that what they send again is not stored twice. Every start of an actor is
+a sender of its own."""
 
 
 class LogIndex:
@@ -43,14 +43,13 @@ class LogIndex:
         self._folder = folder
         self._clock = clock
         self._stored = stored
-        self._searcher = Searcher(folder)
         self._pack_at = BLOCK_ROWS
-        self._refused = 0
+        self._malformed = 0
         self._positions: dict[Sender, int] = {}
         self.last = 0
         """The number of the record that was stored last."""
-        self._take_stock()
-        self._file = _opened(self._path()) or DayFile(self._path())
+        self._read_positions()
+        self._file = _open_day(self._path()) or DayFile(self._path())
 
     @property
     def path(self) -> Path:
@@ -58,15 +57,15 @@ class LogIndex:
         return self._file.path
 
     def commit(self, batch: Batch) -> int:
-        """Store a batch if it is the next of its sender; the last number that is stored. Raises `sqlite3.Error`."""
+        """Store a batch if it is the next of its sender; returns the last stored number. Raises `sqlite3.Error`."""
         sender = (batch.source, batch.instance)
         position = max(self._positions.get(sender, 0), batch.first - 1)
         if batch.number != position + 1:
             return position
-        rows = self._sound_rows(batch)
+        rows = self._valid_rows(batch)
         first = self.last + 1
         self._today().store(sender, batch.number, first, rows)
-        self._note_position(sender, batch.number)
+        keep(self._positions, sender, batch.number, SENDERS_MAX)
         self.last += len(rows)
         if self._stored is not None and rows:
             self._stored(rows, batch.proxy_name)
@@ -74,34 +73,25 @@ class LogIndex:
         return batch.number
 
     def shrink(self, size: int) -> int:
-        """Delete the oldest blocks of the file that is written until it takes `size` bytes; how many records went."""
+        """Delete the oldest blocks of the written file until it takes `size` bytes; returns the number of records."""
         dropped = 0
         while self._file.size() > size and (count := self._file.drop_oldest()):
             dropped += count
         return dropped
 
-    def find(self, query: QueryLogs) -> LogPage:
-        """The records that `query` asks for, newest first. Raises what `Searcher.find` does."""
-        return self._searcher.find(query)
-
-    def tail(self, query: QueryLogs, after: int) -> LogTail:
-        """What was stored after number `after`."""
-        return self._searcher.tail(query, after)
-
     def close(self) -> None:
         """Close the file of today."""
-        self._searcher.close()
         self._file.close()
 
-    def _sound_rows(self, batch: Batch) -> list[Row]:
+    def _valid_rows(self, batch: Batch) -> list[Row]:
         rows = valid_rows(batch.rows)
         if len(rows) < len(batch.rows):
-            self._refused += len(batch.rows) - len(rows)
-            log.error("dropped %d malformed access records so far; last sender %s", self._refused, batch.source)
+            self._malformed += len(batch.rows) - len(rows)
+            log.error("dropped %d malformed access records so far; last sender %s", self._malformed, batch.source)
         return rows
 
     def _pack_when_due(self) -> None:
-        """What can't be packed now is found all the same, and packed with the next ones."""
+        """Records that can't be packed now are found all the same, and packed with the next ones."""
         if self._file.fresh_rows < self._pack_at:
             return
         self._pack_at = BLOCK_ROWS + (0 if self._packed() else self._file.fresh_rows)
@@ -114,17 +104,10 @@ class LogIndex:
             return False
         return True
 
-    def _note_position(self, sender: Sender, number: int) -> None:
-        """Every start of an actor is a sender of its own; those that were silent for the longest are forgotten."""
-        self._positions.pop(sender, None)
-        self._positions[sender] = number
-        if len(self._positions) > SENDERS_MAX:
-            del self._positions[next(iter(self._positions))]
-
-    def _take_stock(self) -> None:
-        """What is there. Without any record numbers begin at the time, since somebody may remember older ones."""
+    def _read_positions(self) -> None:
+        """From the files. Without records, numbers begin at the time, since clients may have older cursors."""
         for age, path in enumerate(day_files(self._folder)):
-            file = _opened(path)
+            file = _open_day(path)
             if file is None:
                 continue
             self.last = max(self.last, file.last)
@@ -140,22 +123,22 @@ class LogIndex:
     def _today(self) -> DayFile:
         path = self._path()
         if path != self._file.path:
-            fresh = _opened(path) or DayFile(path)
+            fresh = _open_day(path) or DayFile(path)
             self._packed()
             self._file.close()
             self._file = fresh
         return self._file
 
 
-def _opened(path: Path) -> DayFile | None:
-    """None: it is no database any more and was set aside under another name; records can't wait for its repair."""
+def _open_day(path: Path) -> DayFile | None:
+    """None: the file is damaged and was moved aside, since records can't wait for its repair."""
     try:
         return DayFile(path)
     except sqlite3.OperationalError:
         raise  # a full disk and the like, which passes
     except sqlite3.DatabaseError as error:
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
-        for end in BESIDE:
+        for end in DATABASE_SUFFIXES:
             if (part := path.with_name(path.name + end)).exists():
                 part.rename(f"{aside}{end}")
         log.error("moved damaged %s aside as %s: %s", path.name, aside.name, error)

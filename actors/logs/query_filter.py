@@ -1,4 +1,4 @@
-"""What a search asks for, made ready to be held against blocks of records.
+"""A query, compiled to be matched with blocks of records.
 
 Words are sequences of anything but white space. A record is found when each of them is part of one of the fields in
 `SEARCHED`, whatever the case of the letters A to Z.
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from actors.bus.messages.records import QueryLogs
 from actors.log_format import LEVELS, levels_from
 from actors.logs.columns import Columns, conjunction, disjunction
-from actors.logs.dayfile import TALLIED
-from actors.logs.ngram_filter import grams_of
+from actors.logs.dayfile import COUNTED
+from actors.logs.ngram_filter import ngrams_of
 from actors.logs.record_schema import SEARCHED, TARGET
 
 MICRO = 1_000_000
 EXACT = ("client_ip", "user", "method", "reason")
-"""Fields of which a search names one value, and of which no tallies are kept."""
+"""Fields of which a query names one value, and which are not counted by block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class CompiledQuery:
     start: int
     end: int
     facets: tuple[tuple[str, frozenset[str]], ...]
-    """Fields and what they may be: those that are asked for."""
+    """Fields and their possible values: those that the query restricts."""
     words: tuple[bytes, ...]
     target: bytes | None = None
     """A part of the target, with the letters A to Z in lower case."""
 
     @classmethod
     def of(cls, query: QueryLogs) -> CompiledQuery:
-        """What `query` asks for."""
+        """From the message."""
         facets: dict[str, frozenset[str]] = {}
         if query.proxy_ids is not None:
             facets["proxy_id"] = frozenset(query.proxy_ids)
@@ -55,38 +55,38 @@ class CompiledQuery:
         return cls(round(query.start * MICRO), round(query.end * MICRO), tuple(facets.items()), words, target)
 
     @property
-    def tallied(self) -> dict[str, frozenset[str]]:
-        """The part that the tallies of a block answer."""
-        return {name: wanted for name, wanted in self.facets if name in TALLIED}
+    def counted(self) -> dict[str, frozenset[str]]:
+        """The part that is decided by the counts of a block."""
+        return {name: wanted for name, wanted in self.facets if name in COUNTED}
 
     @property
-    def only_tallied(self) -> bool:
-        """Do the tallies answer all of it, but the time?"""
-        return not self.words and self.target is None and all(name in TALLIED for name, _wanted in self.facets)
+    def counts_suffice(self) -> bool:
+        """True if the counts of a block decide all but the time."""
+        return not self.words and self.target is None and all(name in COUNTED for name, _wanted in self.facets)
 
-    def grams(self) -> list[frozenset[int]]:
-        """Of what a block has to hold: the words, and each exact value between its line feeds."""
-        needed = [grams_of(word) for word in (*self.words, *([self.target] if self.target else []))]
+    def ngrams(self) -> list[frozenset[int]]:
+        """Of what a block has to contain: the words, and each exact value between its line feeds."""
+        needed = [ngrams_of(word) for word in (*self.words, *([self.target] if self.target else []))]
         for name, wanted in self.facets:
             if name in EXACT:
-                needed += [grams_of(b"\n" + _as_searched(name, each) + b"\n") for each in wanted]
+                needed += [ngrams_of(b"\n" + _as_searched(name, each) + b"\n") for each in wanted]
         return needed
 
     def mask(self, columns: Columns) -> bytes | None:
-        """Which rows fulfil all but the times; None: no row."""
+        """Which rows match all but the times; None: no row."""
         masks = [b"\x01" * columns.count]
         for name, wanted in self.facets:
-            mask = columns.texts(name).among(wanted)
+            mask = columns.texts(name).equal_to(wanted)
             if mask is None:
                 return None
             masks.append(mask)
         if self.target is not None:
-            mask = columns.texts(TARGET).holding(self.target)
+            mask = columns.texts(TARGET).containing(self.target)
             if mask is None:
                 return None
             masks.append(mask)
         for word in self.words:
-            mask = _holding(columns, word)
+            mask = _containing(columns, word)
             if mask is None:
                 return None
             masks.append(mask)
@@ -98,23 +98,23 @@ def _folded(text: str) -> bytes:
 
 
 def _as_searched(name: str, value: str) -> bytes:
-    """A value as it stands in the texts of which grams are kept (`Columns.searched_texts`)."""
+    """A value as it stands in the texts of which n-grams are kept (`Columns.searched_texts`)."""
     return _folded(f"({value})" if name == "reason" and value else value)
 
 
-def where(times: array[int], holds: Callable[[int], bool]) -> bytes:
-    """The mask of rows whose time fulfils `holds`."""
-    return bytes(map(holds, times))
+def where(times: array[int], matches: Callable[[int], bool]) -> bytes:
+    """The mask of rows whose time fulfils `matches`."""
+    return bytes(map(matches, times))
 
 
-def _holding(columns: Columns, word: bytes) -> bytes | None:
+def _containing(columns: Columns, word: bytes) -> bytes | None:
     """The target comes last, which is the largest."""
-    found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).holding(word)) is not None]
+    found = [mask for name in SEARCHED if (mask := columns.searched_texts(name).containing(word)) is not None]
     return disjunction(found) if found else None
 
 
 def _statuses(exact: int | None, first_digit: int | None) -> frozenset[str] | None:
-    """What both allow; None: all."""
+    """The values that fulfil both; None: all."""
     if first_digit is None:
         return None if exact is None else frozenset({str(exact)})
     every = range(100 * first_digit, 100 * first_digit + 100)
@@ -122,7 +122,7 @@ def _statuses(exact: int | None, first_digit: int | None) -> frozenset[str] | No
 
 
 def _levels(level: str | None, min_level: str | None) -> frozenset[str] | None:
-    """What both allow; None: all."""
+    """The values that fulfil both; None: all."""
     exact = None if level is None else frozenset({level})
     least = None if min_level is None or min_level == LEVELS[0] else levels_from(min_level)
     if exact is None or least is None:

@@ -1,7 +1,7 @@
-"""What a record is made of: which fields are texts, which are numbers, where words are looked for.
+"""The schema of a record: which fields are texts, which are numbers, which are searched for words.
 
-A record is a list with the values of `ACCESS_FIELDS`. What comes from the bus is checked here once, and all that is
-behind relies on it: texts are `str` without control characters, numbers are numbers.
+A record is a list with the values of `ACCESS_FIELDS`. Records from the bus are checked here once, and all other
+modules rely on it: texts are `str` without control characters, numbers are numbers.
 """
 
 from __future__ import annotations
@@ -21,44 +21,44 @@ FACETS = ("level", "proxy_id", "client_ip", "user", "method", "status_code", "re
 """Fields with few different values. `status_code` is a number outside and a text in here, to be searched like one."""
 TARGET = "target_url"
 EXPLAINED = ("detail", "rule")
-"""What earlier programs did not say; their records have neither."""
+"""Fields that records of earlier releases lack."""
 REQUEST_ID = "request_id"
 SEARCHED = ("method", "status_code", "reason", "client_ip", "proxy_id", "user", TARGET)
-"""A word is looked for in each of them; the first three and the target make up the message of a record."""
+"""The fields that are searched for words; the first three and the target make up the message of a record."""
 
 _TEXTS = tuple(ACCESS_FIELDS.index(name) for name in (*FACETS, TARGET, REQUEST_ID, *EXPLAINED) if name != "status_code")
 _texts_of = itemgetter(*_TEXTS)
-_SOUND: set[tuple[type, ...]] = set()
-"""Types of rows that were found sound; there are few."""
+_VALID: set[tuple[type, ...]] = set()
+"""Types of rows that were found valid; there are few."""
 
 
 def valid_rows(rows: Iterable[Any]) -> list[Row]:
     """The rows that are records, their texts without control characters; others are left out."""
-    return [_clean(row) for row in map(completed, rows) if isinstance(row, list) and _is_sound(row)]
+    return [_clean(row) for row in map(completed, rows) if isinstance(row, list) and _is_valid(row)]
 
 
 def empty_record() -> dict[str, Any]:
-    """Every field with the value that says nothing."""
+    """Every field with its empty value."""
     return {name: 0 if name in (TIMESTAMP, *NUMBERS, "status_code") else "" for name in ACCESS_FIELDS}
 
 
 def completed(row: Any) -> Any:
-    """A record with the fields that an earlier program, which stored it or still drains, did not know."""
+    """A record with the fields that an earlier release, which stored it or still drains, lacks."""
     if isinstance(row, list) and len(row) == len(ACCESS_FIELDS) - len(EXPLAINED):
         return [*row, *("" for _ in EXPLAINED)]
     return row
 
 
-def _is_sound(row: Row) -> bool:
+def _is_valid(row: Row) -> bool:
     types = tuple(map(type, row))
-    if types in _SOUND:
+    if types in _VALID:
         return True
     if len(types) != len(ACCESS_FIELDS):
         return False
     for name, kind in zip(ACCESS_FIELDS, types, strict=True):
         if kind not in ((int, float) if name in (TIMESTAMP, *NUMBERS, "status_code") else (str,)):
             return False
-    _SOUND.add(types)
+    _VALID.add(types)
     return True
 
 

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actors.logs.blocks import day_of
-from actors.logs.dayfile import BESIDE
+from actors.logs.dayfile import DATABASE_SUFFIXES
 from actors.logs.index import LogIndex
 
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 PERIOD = 60.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 def retain(index: LogIndex, days: int, size: int, clock: Callable[[], float] = time.time) -> None:
@@ -68,6 +68,6 @@ def _length(path: Path) -> int:
 
 
 def _delete(path: Path, why: str) -> None:
-    for end in BESIDE:
+    for end in DATABASE_SUFFIXES:
         path.with_name(path.name + end).unlink(missing_ok=True)
     log.info("deleted the access records in %s: %s", path.name, why)

@@ -1,12 +1,12 @@
 """Searches: pages by time downwards, and what is new since a number upwards.
 
-A page is the records with the greatest keys (time, number) below a position. Parts (`actors.logs.blocks`) are read in
-the order of their newest record until none that is left can hold a key above the last of the page. The answer names the
-position to go on at and the greatest number that the first page could see; a search that goes on leaves out what was
-stored later, so pages of one search neither shift nor overlap.
+A page is the records with the greatest keys (time, number) below a position. Blocks (`actors.logs.blocks`) are read in
+the order of their newest record until none that is left can have a key above the last of the page. The page has the
+position of the next one and the greatest number that the first page could see; a search that goes on leaves out what
+was stored later, so pages of one search neither shift nor overlap.
 
-Reading has its time. A search that needs longer ends where it is: the page is shorter, and its position is the time of
-the part that was not read. Counting has its own, shorter time; what wasn't counted then makes the total a lower bound.
+The time to read is limited. A search that needs longer ends where it is: the page is shorter, and its position is the
+time of the block that was not read. The time to count is limited, too; after that the total is a lower bound.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import compress
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ READ_MAX = 2.0
 COUNT_MAX = 0.1
 """Seconds that it may take beyond that for the total."""
 KEPT = 128
-"""Parts that stay unpacked between finding records in them and showing these: some 100 KB each."""
+"""Blocks that stay unpacked between finding records in them and returning these: some 100 KB each."""
 EVER = 2**63 - 1
 """Above all times and numbers."""
 
@@ -39,7 +40,7 @@ class TooSlow(Exception):
 
 @dataclass(slots=True)
 class _Found:
-    """Keys of a page with their parts, greatest first; `stopped` is the time of the first part that wasn't read."""
+    """Keys of a page with their blocks, greatest first; `stopped` is the time of the first block that wasn't read."""
 
     keys: list[tuple[int, int, Block]]
     stopped: int | None = None
@@ -49,23 +50,23 @@ class Searcher:
     """Searches in a folder of day files. Belongs to one thread."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._shelf = LogReader(folder)
+        self._reader = LogReader(folder)
         self._clock = clock
 
     def find(self, query: QueryLogs) -> LogPage:
         """A page. Raises `sqlite3.Error` and `TooSlow`."""
         newest = query.end if query.before is None else min(query.end, query.before[0] / MICRO)
-        with self._shelf.snapshot(query.start, newest) as snapshot:
+        with self._reader.snapshot(query.start, newest) as snapshot:
             return _Search(snapshot, query, self._clock).page()
 
     def tail(self, query: QueryLogs, after: int) -> LogTail:
         """What was stored after number `after`, in the order of storing. Raises `sqlite3.Error`."""
-        with self._shelf.snapshot() as snapshot:
+        with self._reader.snapshot() as snapshot:
             return _tail(snapshot.files, query, after, self._clock() + READ_MAX, self._clock)
 
     def close(self) -> None:
         """Close its files."""
-        self._shelf.close()
+        self._reader.close()
 
 
 class _Search:
@@ -75,147 +76,149 @@ class _Search:
         self._snapshot = snapshot
         self._query = query
         self._clock = clock
-        self._selection = selection = CompiledQuery.of(query)
-        self._grams = selection.grams()
+        self._compiled = compiled = CompiledQuery.of(query)
+        self._ngrams = compiled.ngrams()
         newest = max((_last(file) for file in snapshot.files), default=0)
         self._upto = newest if query.upto is None else min(query.upto, newest)
         self._before: Key = query.before or (EVER, EVER)
-        self._tallies: dict[int, int] | None = None
-        if selection.tallied:
-            self._tallies = {}
-        parts: list[Block] = []
+        self._counts: dict[int, int] | None = None
+        if compiled.counted:
+            self._counts = {}
+        blocks: list[Block] = []
         for file in snapshot.files:
-            those = file.between(selection.start, selection.end)
-            if self._tallies is not None and any(not part.fresh for part in those):
-                self._tallies |= file.tallies(selection.tallied)
-            parts += those
-        self._parts = [part for part in sorted(parts, key=_newest, reverse=True) if part.first <= self._upto]
+            those = file.between(compiled.start, compiled.end)
+            if self._counts is not None and any(not block.fresh for block in those):
+                self._counts |= file.counts(compiled.counted)
+            blocks += those
+        self._blocks = [
+            block for block in sorted(blocks, key=attrgetter("newest"), reverse=True) if block.first <= self._upto
+        ]
 
     def page(self) -> LogPage:
-        """The answer."""
+        """The page. Raises `TooSlow`."""
         query = self._query
         found = self._find(query.offset + query.limit + 1)
         if found.stopped is not None and query.offset:
             raise TooSlow
-        shown = found.keys[query.offset : query.offset + query.limit]
+        selected = found.keys[query.offset : query.offset + query.limit]
         position = found.stopped if found.stopped is None else (found.stopped, EVER)
         if len(found.keys) > query.offset + query.limit:
-            position = shown[-1][:2]
-        rows = _records(shown)
+            position = selected[-1][:2]
+        rows = _records(selected)
         total, exact = self._count() if query.count else (0, False)
-        return LogPage(rows, total, not (exact and self._snapshot.whole), position, self._upto)
+        return LogPage(rows, total, not (exact and self._snapshot.complete), position, self._upto)
 
     def _find(self, wanted: int) -> _Found:
         """The `wanted` greatest keys below the position."""
         deadline = self._clock() + READ_MAX
         best: list[tuple[int, int, Block]] = []
         kept = 0
-        for part in self._parts:
-            if part.oldest > self._before[0] or not self._promising(part):
+        for block in self._blocks:
+            if block.oldest > self._before[0] or not self._may_match(block):
                 continue
-            if len(best) == wanted and best[-1][0] > part.newest:
+            if len(best) == wanted and best[-1][0] > block.newest:
                 break
             if self._clock() > deadline:
-                return _above(part.newest, best)
-            keys = self._keys(part)
+                return _above(block.newest, best)
+            keys = self._keys(block)
             if keys:
-                best = sorted((*best, *((*key, part) for key in keys)), key=_key, reverse=True)[:wanted]
+                best = sorted((*best, *((*key, block) for key in keys)), key=itemgetter(0, 1), reverse=True)[:wanted]
             if keys and kept < KEPT:
                 kept += 1  # its records will probably be on the page
             else:
-                part.forget()
+                block.release()
         floor = self._snapshot.floor
-        if floor is None or floor < self._selection.start:
+        if floor is None or floor < self._compiled.start:
             return _Found(best)
         above = _above(floor, best)
         return _Found(best) if len(above.keys) == wanted else above
 
-    def _promising(self, part: Block) -> bool:
-        return part.fresh or self._tallies is None or part.first in self._tallies
+    def _may_match(self, block: Block) -> bool:
+        return block.fresh or self._counts is None or block.first in self._counts
 
-    def _keys(self, part: Block) -> list[Key]:
-        mask = self._mask(part)
+    def _keys(self, block: Block) -> list[Key]:
+        mask = self._mask(block)
         if mask is None:
             return []
-        keys: Iterable[Key] = zip(part.columns.times(), range(part.first, part.last + 1), strict=True)
+        keys: Iterable[Key] = zip(block.columns.times(), range(block.first, block.last + 1), strict=True)
         found = list(compress(keys, mask))
-        if part.newest >= self._before[0]:
+        if block.newest >= self._before[0]:
             found = [key for key in found if key < self._before]
         return found
 
-    def _mask(self, part: Block) -> bytes | None:
-        """Of the records that the search finds, and that were there at its begin."""
-        mask = part.mask(self._selection, self._grams)
+    def _mask(self, block: Block) -> bytes | None:
+        """Of the records that match and were stored before the search began."""
+        mask = block.mask(self._compiled, self._ngrams)
         if mask is None:
             return None
         masks = [mask]
-        if part.oldest < self._selection.start:
-            masks.append(where(part.columns.times(), self._selection.start.__le__))
-        if part.newest > self._selection.end:
-            masks.append(where(part.columns.times(), self._selection.end.__ge__))
-        if part.last > self._upto:
-            known = self._upto - part.first + 1
-            masks.append(b"\x01" * known + b"\x00" * (part.count - known))
+        if block.oldest < self._compiled.start:
+            masks.append(where(block.columns.times(), self._compiled.start.__le__))
+        if block.newest > self._compiled.end:
+            masks.append(where(block.columns.times(), self._compiled.end.__ge__))
+        if block.last > self._upto:
+            known = self._upto - block.first + 1
+            masks.append(b"\x01" * known + b"\x00" * (block.count - known))
         return conjunction(masks)
 
     def _count(self) -> tuple[int, bool]:
         """How many records there are on all pages, and whether that is exact: else it is a lower bound."""
         deadline = self._clock() + COUNT_MAX
         total, exact = 0, True
-        for part in self._parts:
-            known = self._known_count(part)
+        for block in self._blocks:
+            known = self._count_unread(block)
             if known is not None:
                 total += known
-            elif part.fresh or part.judged or self._clock() <= deadline:
-                mask = self._mask(part)
+            elif block.fresh or block.evaluated or self._clock() <= deadline:
+                mask = self._mask(block)
                 total += 0 if mask is None else mask.count(1)
-                part.forget()
+                block.release()
             else:
                 exact = False
         return total, exact
 
-    def _known_count(self, part: Block) -> int | None:
-        """What is known of a part without reading it."""
-        if not self._promising(part):
+    def _count_unread(self, block: Block) -> int | None:
+        """How many records of a block match, as far as that is known without reading it."""
+        if not self._may_match(block):
             return 0
-        selection = self._selection
-        if part.oldest < selection.start or part.newest > selection.end or part.last > self._upto:
+        compiled = self._compiled
+        if block.oldest < compiled.start or block.newest > compiled.end or block.last > self._upto:
             return None
-        if part.fresh or not selection.only_tallied:
+        if block.fresh or not compiled.counts_suffice:
             return None
-        return part.count if self._tallies is None else self._tallies[part.first]
+        return block.count if self._counts is None else self._counts[block.first]
 
 
 def _tail(files: list[OpenFile], query: QueryLogs, after: int, deadline: float, clock: Callable[[], float]) -> LogTail:
-    selection = CompiledQuery.of(query)
-    grams = selection.grams()
-    parts = sorted((part for file in files for part in file.after(after)), key=lambda part: part.first)
+    compiled = CompiledQuery.of(query)
+    ngrams = compiled.ngrams()
+    blocks = sorted((block for file in files for block in file.after(after)), key=attrgetter("first"))
     rows: list[dict[str, Any]] = []
-    for part in parts:
+    for block in blocks:
         if clock() > deadline:
-            return LogTail(tuple(rows), part.first - 1)
-        mask = part.mask(selection, grams)
-        for at in compress(range(part.count), mask or ()):
-            if part.first + at > after:
-                rows.append(part.columns.record(at))
+            return LogTail(tuple(rows), block.first - 1)
+        mask = block.mask(compiled, ngrams)
+        for at in compress(range(block.count), mask or ()):
+            if block.first + at > after:
+                rows.append(block.columns.record(at))
                 if len(rows) == query.limit:
-                    return LogTail(tuple(rows), part.first + at)
-        part.forget()
+                    return LogTail(tuple(rows), block.first + at)
+        block.release()
     newest = max((_last(file) for file in files), default=0)
     return LogTail(tuple(rows), max(after, newest))
 
 
 def _records(keys: list[tuple[int, int, Block]]) -> tuple[dict[str, Any], ...]:
-    """The records with these keys, in their order; each part is read once."""
-    by_part: dict[int, list[tuple[int, int, Block]]] = {}
+    """The records with these keys, in their order; each block is read once."""
+    by_block: dict[int, list[tuple[int, int, Block]]] = {}
     for key in keys:
-        by_part.setdefault(key[2].first, []).append(key)
+        by_block.setdefault(key[2].first, []).append(key)
     records: dict[int, dict[str, Any]] = {}
-    for those in by_part.values():
-        part = those[0][2]
-        records |= {number: part.columns.record(number - part.first) for _time, number, _part in those}
-        part.forget()
-    return tuple(records[number] for _time, number, _part in keys)
+    for those in by_block.values():
+        block = those[0][2]
+        records |= {number: block.columns.record(number - block.first) for _time, number, _block in those}
+        block.release()
+    return tuple(records[number] for _time, number, _block in keys)
 
 
 def _above(time: int, keys: list[tuple[int, int, Block]]) -> _Found:
@@ -225,12 +228,4 @@ def _above(time: int, keys: list[tuple[int, int, Block]]) -> _Found:
 
 def _last(file: OpenFile) -> int:
     found = file.database.execute("SELECT first + rows - 1 FROM blocks ORDER BY first DESC LIMIT 1").fetchone()
-    return max([found[0] if found else 0, *(part.last for part in file.fresh())])
-
-
-def _newest(part: Block) -> int:
-    return part.newest
-
-
-def _key(found: tuple[int, int, Block]) -> Key:
-    return found[:2]
+    return max([found[0] if found else 0, *(block.last for block in file.fresh())])

@@ -1,7 +1,7 @@
 """Searches off the loop: a slow one delays neither batches nor each other more than the interpreter must.
 
-A tail waits here for records: whenever some were stored, those who wait are searched for, not more often than every
-`LOOK_PERIOD`; each hears at the latest when its time is over.
+A tail waits here for records: when some were stored, the waiting tails are searched for, at most once every
+`TAIL_PERIOD`; each gets its reply at the latest when its time is over.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ THREADS = 2
 WAITING_MAX = 64
 """Searches under way and waiting for a thread, and tails that wait."""
 WAIT_MAX = 30.0
-LOOK_PERIOD = 0.2
+TAIL_PERIOD = 0.2
 
 
 @dataclass(slots=True)
-class _Waiter:
+class _Tail:
     """A tail that has found nothing yet after record `after`."""
 
     query: QueryLogs
@@ -40,91 +40,91 @@ class _Waiter:
     until: float
     answer: Answer
     searching: bool = False
-    answered: bool = False
+    replied: bool = False
 
 
 def share_fairly() -> None:
-    """Hand the interpreter over after a millisecond, not five.
+    """Let threads switch after a millisecond, not five.
 
-    The thread that stores gives it back at every statement for the database, and waits while a search computes.
+    The storing thread releases the interpreter at every SQL statement, and waits while a search computes.
     """
     sys.setswitchinterval(0.001)
 
 
 class Searches:
-    """Answers questions. `last` gives the number of the record that was stored last."""
+    """Searches in the day files of `folder`. `last` returns the number of the record that was stored last."""
 
     def __init__(self, loop: Loop, folder: Path, last: Callable[[], int]) -> None:
         share_fairly()
         self._loop = loop
         self._folder = folder
         self._last = last
-        self._workers = ThreadPool(loop, THREADS)
-        self._own = threading.local()
+        self._threads = ThreadPool(loop, THREADS)
+        self._thread_local = threading.local()
         self._pending = 0
-        self._waiters: list[_Waiter] = []
-        self._timed = False
+        self._tails: list[_Tail] = []
+        self._search_scheduled = False
 
     def find(self, query: QueryLogs, answer: Answer) -> None:
-        """Answer with a page."""
-        if not self._refused(answer):
+        """Reply with a page."""
+        if not self._reject_excess(answer):
             self._submit(lambda searcher: searcher.find(query), answer)
 
     def tail(self, message: TailLogs, answer: Answer) -> None:
-        """Answer with what is new, as soon as there is something."""
-        if self._refused(answer):
+        """Reply with the new records, as soon as there are some."""
+        if self._reject_excess(answer):
             return
         after = self._last() if message.after is None else message.after
         wait = max(0.0, min(WAIT_MAX, message.wait))
-        waiter = _Waiter(message.query, after, self._loop.now + wait, answer)
-        self._waiters.append(waiter)
-        self._look_for(waiter)
-        self._loop.call_later(wait, lambda: self._time_is_over(waiter))
+        tail = _Tail(message.query, after, self._loop.now + wait, answer)
+        self._tails.append(tail)
+        self._search_for(tail)
+        self._loop.call_later(wait, lambda: self._on_timeout(tail))
 
     def stored(self) -> None:
         """There are new records."""
-        if self._waiters and not self._timed:
-            self._timed = True
-            self._loop.call_later(LOOK_PERIOD, self._look)
+        if self._tails and not self._search_scheduled:
+            self._search_scheduled = True
+            self._loop.call_later(TAIL_PERIOD, self._search_for_all)
 
-    def _refused(self, answer: Answer) -> bool:
-        if self._pending + len(self._waiters) < WAITING_MAX:
+    def _reject_excess(self, answer: Answer) -> bool:
+        if self._pending + len(self._tails) < WAITING_MAX:
             return False
         answer(Failed("too many searches are under way"))
         return True
 
-    def _look(self) -> None:
-        self._timed = False
-        for waiter in tuple(self._waiters):
-            if waiter.searching:
-                self.stored()  # what it doesn't see any more is looked for in the next round
+    def _search_for_all(self) -> None:
+        self._search_scheduled = False
+        for tail in tuple(self._tails):
+            if tail.searching:
+                self.stored()  # it may miss the newest records: search for them in the next round
             else:
-                self._look_for(waiter)
+                self._search_for(tail)
 
-    def _look_for(self, waiter: _Waiter) -> None:
-        if waiter.after >= self._last():
+    def _search_for(self, tail: _Tail) -> None:
+        if tail.after >= self._last():
             return
-        waiter.searching = True
+        tail.searching = True
         self._submit(
-            lambda searcher: searcher.tail(waiter.query, waiter.after), lambda result: self._looked(waiter, result)
+            lambda searcher: searcher.tail(tail.query, tail.after), lambda result: self._on_result(tail, result)
         )
 
-    def _looked(self, waiter: _Waiter, result: Any) -> None:
-        waiter.searching = False
+    def _on_result(self, tail: _Tail, result: Any) -> None:
+        tail.searching = False
         if isinstance(result, LogTail):
-            waiter.after = result.last
-        if not isinstance(result, LogTail) or result.rows or self._loop.now >= waiter.until:
-            self._answer(waiter, result)
+            tail.after = result.last
+        if not isinstance(result, LogTail) or result.rows or self._loop.now >= tail.until:
+            self._reply(tail, result)
 
-    def _time_is_over(self, waiter: _Waiter) -> None:
-        if not waiter.searching:
-            self._answer(waiter, LogTail((), waiter.after))
+    def _on_timeout(self, tail: _Tail) -> None:
+        if not tail.searching:
+            self._reply(tail, LogTail((), tail.after))
 
-    def _answer(self, waiter: _Waiter, result: Any) -> None:
-        if not waiter.answered:
-            waiter.answered = True
-            self._waiters.remove(waiter)
-            waiter.answer(result)
+    def _reply(self, tail: _Tail, result: Any) -> None:
+        if not tail.replied:
+            tail.replied = True
+            self._tails.remove(tail)
+            tail.answer(result)
 
     def _submit(self, search: Callable[[Searcher], Any], done: Callable[[Any], None]) -> None:
         self._pending += 1
@@ -133,9 +133,9 @@ class Searches:
             self._pending -= 1
             done(Failed("the search failed") if result is None else result)
 
-        self._workers.submit(lambda: self._result(search), finish)
+        self._threads.submit(lambda: self._run(search), finish)
 
-    def _result(self, search: Callable[[Searcher], Any]) -> Any:
+    def _run(self, search: Callable[[Searcher], Any]) -> Any:
         """In a thread."""
         try:
             return search(self._searcher())
@@ -147,7 +147,7 @@ class Searches:
 
     def _searcher(self) -> Searcher:
         """Of this thread."""
-        if not hasattr(self._own, "searcher"):
-            self._own.searcher = Searcher(self._folder)
-        searcher: Searcher = self._own.searcher
+        if not hasattr(self._thread_local, "searcher"):
+            self._thread_local.searcher = Searcher(self._folder)
+        searcher: Searcher = self._thread_local.searcher
         return searcher

@@ -1,8 +1,8 @@
-"""Where records go beside the index: lines in a file, or the journal (`logging.output`).
+"""Sinks for records beside the index: lines in a file, or the journal (`logging.output`).
 
-The index comes first: a record is handed on when it is stored, so neither a full disk nor a slow journal holds up
-anything; what can't be handed on is counted and said. Handing on is a best effort across the death of this process: the
-records of the last moment may be missing in the lines, and never are in the index.
+The index comes first: a record is written to the sink when it is stored, so neither a full disk nor a slow journal
+delays the index; dropped records are counted and logged. A sink is a best effort across the death of this process: the
+records of the last moment may be missing there, and never are in the index.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Record = dict[str, Any]
 
 
 class RecordSink(Protocol):
-    """Somewhere to hand records on to."""
+    """Takes records that are stored."""
 
     def write(self, rows: Sequence[Row], proxy_name: str) -> int:
-        """Hand the records of a proxy on; how many were taken. Raises `OSError` when none was."""
+        """Write records of a proxy; returns how many were written. Raises `OSError` if none was."""
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Close the file or socket."""
         ...
 
 
@@ -55,8 +55,8 @@ class LineFile:
         self._file = -1
 
     def write(self, rows: Sequence[Row], proxy_name: str) -> int:
-        """All in one piece; a piece that only half fits is taken back, so that there are whole lines."""
-        file = self._today()
+        """In one piece; one that only partly fits is truncated away, so that there are whole lines."""
+        file = self._current_file()
         lines = "".join([self._write_line(_record(row, proxy_name)) for row in rows]).encode()
         size = os.fstat(file).st_size
         try:
@@ -75,7 +75,7 @@ class LineFile:
             os.close(self._file)
         self._file, self._opened = -1, None
 
-    def _today(self) -> int:
+    def _current_file(self) -> int:
         path = self._path()
         if path != self._opened or not self._still_there(path):
             self.close()
@@ -84,21 +84,21 @@ class LineFile:
         return self._file
 
     def _still_there(self, path: Path) -> bool:
-        """Whoever rotates files moves them away and tells nobody."""
+        """False once log rotation has moved the file away."""
         try:
             return os.path.samestat(path.stat(), os.fstat(self._file))
         except FileNotFoundError:
             return False
 
 
-class JournalOutlet:
+class JournalSink:
     """An entry of the journal for each record, with its fields as `PROXYFLEET_…`."""
 
     def __init__(self, path: Path = SOCKET) -> None:
         self._journal = Journal(path)
 
     def write(self, rows: Sequence[Row], proxy_name: str) -> int:
-        """Until the journal takes no more."""
+        """See `RecordSink`; stops when the journal is full."""
         for count, row in enumerate(rows):
             try:
                 self._journal.send(_entry(_record(row, proxy_name)))
@@ -109,63 +109,62 @@ class JournalOutlet:
         return len(rows)
 
     def close(self) -> None:
-        """Give the socket back."""
+        """Close the socket."""
         self._journal.close()
 
 
 class ActiveSink:
-    """The outlet that is chosen, and what it did not take."""
+    """The sink that is configured, and the count of records that it dropped."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._clock = clock
-        self._choice, self._template = "stderr", ""
-        self._outlet: RecordSink | None = None
-        self._drops = Throttle()
-        self.lost = 0
-        """Records that were not taken."""
+        self._output, self._template = "stderr", ""
+        self._sink: RecordSink | None = None
+        self._throttle = Throttle()
+        self.dropped = 0
+        """Records that were dropped."""
 
-    def choose(self, output: str, template: str = "") -> None:
-        """`logging.output` and `logging.template` are these from now on."""
-        if (output, template) == (self._choice, self._template):
+    def configure(self, output: str, template: str = "") -> None:
+        """Apply `logging.output` and `logging.template`."""
+        if (output, template) == (self._output, self._template):
             return
         self.close()
-        self._choice, self._template = output, template
-        form, _, path = output.partition(":")
-        if form in FILE_FORMATS:
-            suffix = "jsonl" if form == "jsonl" else "log"
+        self._output, self._template = output, template
+        kind, _, path = output.partition(":")
+        if kind in FILE_FORMATS:
+            suffix = "jsonl" if kind == "jsonl" else "log"
             place = (lambda: Path(path)) if path else (lambda: self._day_file(suffix))
-            self._outlet = LineFile(place, line_of if form == "jsonl" else _lines_by(FORMATS.get(form, template)))
-        elif form == "journald":
-            self._outlet = JournalOutlet()
+            self._sink = LineFile(place, json_line if kind == "jsonl" else _lines_by(FORMATS.get(kind, template)))
+        elif kind == "journald":
+            self._sink = JournalSink()
 
     def write(self, rows: Sequence[Row], proxy_name: str) -> None:
-        """Hand records of the proxy with this name on; never raises."""
-        if self._outlet is None:
+        """Write records of the proxy with this name; never raises."""
+        if self._sink is None:
             return
         try:
-            taken, why = self._outlet.write(rows, proxy_name), "it takes no more at the moment"
+            written, reason = self._sink.write(rows, proxy_name), "it takes no more at the moment"
         except OSError as error:
-            taken, why = 0, error.strerror or str(error)
-        if taken < len(rows):
-            self.lost += len(rows) - taken
-            if self._drops.due():
+            written, reason = 0, error.strerror or str(error)
+        if written < len(rows):
+            self.dropped += len(rows) - written
+            if self._throttle.due():
                 text = "output %s dropped %d records so far; the index has them all: %s"
-                log.error(text, self._choice, self.lost, why)
+                log.error(text, self._output, self.dropped, reason)
 
     def close(self) -> None:
-        """Give back what is open."""
-        if self._outlet is not None:
-            self._outlet.close()
-            self._outlet = None
+        """Close the sink."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
 
     def _day_file(self, suffix: str) -> Path:
         return self._folder / f"{time.strftime('%Y-%m-%d', time.gmtime(self._clock()))}.{suffix}"
 
 
-
-def line_of(record: Record) -> str:
-    """A line of JSON, with the names and forms that the management API uses."""
+def json_line(record: Record) -> str:
+    """A line of JSON, with the names and formats of the management API."""
     line = {**record, "timestamp": timestamp_text(record["timestamp"]), "message": message_of(record)}
     return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":"))) + "\n"
 

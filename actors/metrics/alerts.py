@@ -1,8 +1,8 @@
 """Alerts: a proxy whose error rate is high, and when it has recovered.
 
 A rate is of the growth of cumulative counters within the window. Two thresholds keep an alert from flickering: it
-begins at `alerts.error_rate` and ends below `alerts.error_rate_recovered`. Active alerts are kept on disk, so that their
-end is reported also after a restart of the collector.
+begins at `alerts.error_rate` and ends below `alerts.error_rate_recovered`. Active alerts are kept on disk, so that
+their end is reported also after a restart of the collector.
 """
 
 from __future__ import annotations

@@ -85,7 +85,6 @@ class ZapAuthenticator:
         """Once a minute at most: anyone can try as often as they like."""
         self._rejected += 1
         if self._rejections.due():
-            log.warning(
-                "metrics.publish: rejected %d subscribers without a known key, the last from %s", self._rejected, address
-            )
+            text = "metrics.publish: rejected %d subscribers without a known key, the last from %s"
+            log.warning(text, self._rejected, address)
             self._rejected = 0

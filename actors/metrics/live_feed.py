@@ -123,7 +123,8 @@ class LiveFeed:
             socket.close(linger=0)
             reason = getattr(error, "strerror", None) or error
             self._bind_errors.error(
-                f"{self._address} can't be used: {reason}; nothing is published, and it is tried again every {RETRY:g} s"
+                f"{self._address} can't be used: {reason}; nothing is published, and it is tried again every"
+                f" {RETRY:g} s"
             )
             self._loop.call_later(RETRY, self._bind)
             return

@@ -1,4 +1,4 @@
-"""Metrics of this moment: rates of the last seconds, means and percentiles of the last minute, by proxy and in total."""
+"""Live metrics: rates of the last seconds, means and percentiles of the last minute, by proxy and in total."""
 
 from __future__ import annotations
 

@@ -117,7 +117,9 @@ class PackedBuckets:
             (step, t),
         ).fetchall()
         if len(rows) >= PROXIES_MIN:
-            packed = pack([(each, Increments(list(values), unpack_latency(latency))) for each, latency, *values in rows])
+            packed = pack(
+                [(each, Increments(list(values), unpack_latency(latency))) for each, latency, *values in rows]
+            )
             self._database.execute("INSERT OR REPLACE INTO sheets VALUES (?, ?, ?, ?, ?, ?)", (step, t, *packed))
 
     def _set_packed_until(self, step: int, t: int) -> None:

@@ -105,7 +105,8 @@ class Series:
     def store(self, now: float) -> None:
         """Write what has changed, within the caller's transaction; call `stored` when it is committed.
 
-        Buckets that are over by `now` (Unix seconds) are packed, to be read quickly. Call `failed` when it can't be committed.
+        Buckets that are over by `now` (Unix seconds) are packed, to be read quickly. Call `failed` when it can't be
+        committed.
         """
         rows = ((*key, *self._open[key].values, pack_latency(self._open[key].latency)) for key in self._changed)
         self._database.executemany(_INSERT, rows)

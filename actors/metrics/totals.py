@@ -199,8 +199,8 @@ class Totals:
     def stats(self, proxy_ids: Iterable[str] = (), detailed: bool = False, since: float = 0.0) -> dict[str, ProxyStats]:
         """The totals of these proxies, of all when none is named; unknown ones are left out.
 
-        Only `detailed` ones have the counts by status and latency. With `since` those that have not changed from then on
-        may be left out.
+        Only `detailed` ones have the counts by status and latency. With `since` those that have not changed from then
+        on may be left out.
         """
         wanted = tuple(proxy_ids) or self._changed_since(since)
         return {

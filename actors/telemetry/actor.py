@@ -106,7 +106,9 @@ class TelemetryActor(Actor):
 
     def _push_errors(self, signal: str) -> ThrottledLog:
         collector = f"telemetry.otlp: {self._settings.endpoint}"
-        return ThrottledLog(log, f"{collector} for {signal}", ERROR_PERIOD, recovery=f"{collector} accepts {signal} again")
+        return ThrottledLog(
+            log, f"{collector} for {signal}", ERROR_PERIOD, recovery=f"{collector} accepts {signal} again"
+        )
 
     def _log_result(self, signal: str, error: str | None) -> None:
         if error is None:

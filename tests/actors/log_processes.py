@@ -1,4 +1,4 @@
-"""A log indexer as a process of its own, and somebody who sends it records: what can be killed in the middle."""
+"""A log indexer as a process of its own, to be killed in the middle, and a sender of records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any
 from actors.bus import records
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import RecordSender
-from actors.logs.index import LogIndex
 from tests.kit.bus import Bench
-from tests.kit.records import row
+from tests.kit.records import SearchedIndex, row
 from tests.kit.settings import boot_settings
 
 _PROGRAM = """
@@ -63,7 +62,7 @@ class Indexer:
 
 
 class Load:
-    """Records without end from a sender, as fast as they are taken."""
+    """Records without end from a sender, as fast as they are acknowledged."""
 
     def __init__(self, bench: Bench) -> None:
         self.sender: RecordSender = bench.keep(
@@ -99,7 +98,7 @@ class Load:
 
 def targets(data: Path) -> list[str]:
     """All that a stopped indexer has stored, in the order of storing."""
-    index = LogIndex(data / "logs")
+    index = SearchedIndex(data / "logs")
     found: list[str] = []
     after = 0
     while after < index.last:

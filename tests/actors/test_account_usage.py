@@ -31,7 +31,9 @@ class World:
         self.ledger.close()
         self.ledger = UsageLedger(self.folder, self.clock, self.wall)
 
-    def report(self, instance: int, inward: int, outward: int = 0, resets: int = -1, period: str = "day") -> AccountUsage:
+    def report(
+        self, instance: int, inward: int, outward: int = 0, resets: int = -1, period: str = "day"
+    ) -> AccountUsage:
         counted = AccountUsage(period, period_at(period, self.wall.now)[0], resets, inward, outward)
         return self.ledger.update(ReportUsage("p", instance, {"a": counted}))["a"]
 

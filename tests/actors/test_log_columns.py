@@ -1,4 +1,4 @@
-"""Columns of texts: which rows have one of some values, however the places of the values are kept."""
+"""Columns of texts: which rows have one of some values, however the codes of the values are stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from actors.logs.columns import Texts
+from actors.logs.columns import DictionaryColumn
 
 FEW = ["", "10.0.0.1", "10.0.0.11", "0.0.1", "10.0.0.1 ", "é"]
 MANY = [f"10.0.{number // 250}.{number % 250}" for number in range(400)]
@@ -24,8 +24,8 @@ SHAPES = {
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_rows_with_one_of_these_values_are_found_and_no_others(shape: str, wanted: set[str], stored: bool) -> None:
     column = SHAPES[shape]
-    texts = Texts.of(column)
+    texts = DictionaryColumn.of(column)
     if stored:
-        texts = Texts.of_plain(texts.plain())
+        texts = DictionaryColumn.deserialize(texts.serialize())
     expected = bytes(value in wanted for value in column)
-    assert texts.among(wanted) == (expected if any(expected) else None)
+    assert texts.equal_to(wanted) == (expected if any(expected) else None)

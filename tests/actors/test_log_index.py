@@ -1,4 +1,4 @@
-"""The log index: searches, days, levels, and a disk that takes nothing."""
+"""The log index: searches, days, levels, positions of senders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
 from actors.logs.columns import Columns
-from actors.logs.index import LogIndex
 from actors.logs.record_schema import EXPLAINED, valid_rows
 from tests.kit.clocks import Clock
-from tests.kit.records import NOON, row
+from tests.kit.records import NOON, SearchedIndex, row
 
 DAY = 86_400.0
 
@@ -25,29 +24,29 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
-    made = LogIndex(tmp_path / "logs", clock)
+def index(tmp_path: Path, clock: Clock) -> Iterator[SearchedIndex]:
+    made = SearchedIndex(tmp_path / "logs", clock)
     yield made
     made.close()
 
 
-def store(index: LogIndex, number: int, *rows: tuple[object, ...]) -> int:
+def store(index: SearchedIndex, number: int, *rows: tuple[object, ...]) -> int:
     return index.commit(Batch("s", 1, number, 1, [list(each) for each in rows]))
 
 
-def find(index: LogIndex, **query: object) -> list[str]:
-    asked = {"start": 0.0, "end": NOON * 2, "limit": 100, "offset": 0, "level": None, "search": None, "proxy_ids": None}
-    return [str(each["target_url"]) for each in index.find(QueryLogs(**{**asked, **query})).rows]  # type: ignore[arg-type]
+def find(index: SearchedIndex, **query: object) -> list[str]:
+    every = {"start": 0.0, "end": NOON * 2, "limit": 100, "offset": 0, "level": None, "search": None, "proxy_ids": None}
+    return [str(each["target_url"]) for each in index.find(QueryLogs(**{**every, **query})).rows]  # type: ignore[arg-type]
 
 
-def test_newest_first_with_limit_and_offset_and_the_total_of_all(index: LogIndex) -> None:
+def test_newest_first_with_limit_and_offset_and_the_total_of_all(index: SearchedIndex) -> None:
     store(index, 1, *(row(number, timestamp=NOON + number) for number in range(5)))
     assert find(index, limit=2) == ["host:4", "host:3"]
     assert find(index, limit=2, offset=3) == ["host:1", "host:0"]
     assert index.find(QueryLogs(0.0, NOON * 2, 2, 3, None, None, None)).total == 5
 
 
-def test_limits_and_offsets_reach_over_days(index: LogIndex, clock: Clock) -> None:
+def test_limits_and_offsets_reach_over_days(index: SearchedIndex, clock: Clock) -> None:
     for day in range(3):
         clock.now = NOON + day * DAY
         store(index, day + 1, *(row(day * 10 + number, timestamp=clock.now + number) for number in range(3)))
@@ -57,7 +56,7 @@ def test_limits_and_offsets_reach_over_days(index: LogIndex, clock: Clock) -> No
     assert find(index, start=NOON + DAY, end=NOON + DAY + 1) == ["host:11", "host:10"]
 
 
-def test_a_record_that_arrived_a_day_late_is_found_by_its_own_time(index: LogIndex, clock: Clock) -> None:
+def test_a_record_that_arrived_a_day_late_is_found_by_its_own_time(index: SearchedIndex, clock: Clock) -> None:
     clock.now = NOON + 2 * DAY
     store(index, 1, row(1, timestamp=NOON))
     assert find(index, start=NOON - 1, end=NOON + 1) == ["host:1"]
@@ -80,7 +79,7 @@ def test_a_record_that_arrived_a_day_late_is_found_by_its_own_time(index: LogInd
         ({"search": "' OR 1=1 --"}, []),
     ],
 )
-def test_filters(index: LogIndex, query: dict[str, object], found: list[str]) -> None:
+def test_filters(index: SearchedIndex, query: dict[str, object], found: list[str]) -> None:
     store(
         index,
         1,
@@ -90,7 +89,7 @@ def test_filters(index: LogIndex, query: dict[str, object], found: list[str]) ->
     assert find(index, **query) == found
 
 
-def test_a_batch_that_comes_again_or_skips_is_not_stored(index: LogIndex) -> None:
+def test_a_batch_that_comes_again_or_skips_is_not_stored(index: SearchedIndex) -> None:
     assert store(index, 1, row(1)) == 1
     assert store(index, 1, row(1)) == 1
     assert store(index, 3, row(3)) == 1
@@ -98,37 +97,37 @@ def test_a_batch_that_comes_again_or_skips_is_not_stored(index: LogIndex) -> Non
     assert sorted(find(index)) == ["host:1", "host:2"]
 
 
-def test_positions_survive_a_restart_and_a_change_of_day(index: LogIndex, tmp_path: Path, clock: Clock) -> None:
+def test_positions_survive_a_restart_and_a_change_of_day(index: SearchedIndex, tmp_path: Path, clock: Clock) -> None:
     store(index, 1, row(1))
     clock.now += DAY
     index.close()
-    again = LogIndex(tmp_path / "logs", clock)
+    again = SearchedIndex(tmp_path / "logs", clock)
     assert store(again, 1, row(1)) == 1
     assert store(again, 2, row(2)) == 2
     assert sorted(find(again)) == ["host:1", "host:2"]
     again.close()
 
 
-def test_what_is_no_record_is_left_out_and_its_batch_is_acknowledged(index: LogIndex) -> None:
+def test_what_is_no_record_is_left_out_and_its_batch_is_acknowledged(index: SearchedIndex) -> None:
     odd = [row(2, target_url={"no": "text"}), row(3, status_code="200"), row(4)[:-1], "no row"]
     assert index.commit(Batch("s", 1, 1, 1, [list(row(1)), *odd])) == 1  # type: ignore[list-item]
     assert find(index) == ["host:1"]
 
 
-def test_control_characters_of_texts_are_escaped(index: LogIndex) -> None:
+def test_control_characters_of_texts_are_escaped(index: SearchedIndex) -> None:
     store(index, 1, row(1, target_url="a\nb\x1b[2J\u202e", user="\x9b31m"))
     (found,) = index.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
     assert (found["target_url"], found["user"]) == ("a\\nb\\x1b[2J\\u202e", "\\x9b31m")
 
 
-def test_numbers_beyond_64_bits_become_the_nearest(index: LogIndex) -> None:
+def test_numbers_beyond_64_bits_become_the_nearest(index: SearchedIndex) -> None:
     store(index, 1, row(1, bytes_in=2**64 - 1, bytes_out=float("inf"), duration=float("nan")))
     (found,) = index.find(QueryLogs(0, NOON + DAY, 10, 0, None, None, None)).rows
     assert (found["bytes_in"], found["bytes_out"], found["duration"]) == (2**63 - 1, 2**63 - 1, 0)
 
 
 def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_path: Path, clock: Clock) -> None:
-    index = LogIndex(tmp_path / "logs", clock)
+    index = SearchedIndex(tmp_path / "logs", clock)
     earlier = [list(row(at))[:-2] for at in range(10)]
     assert valid_rows(earlier) == [[*each, "", ""] for each in earlier]
     columns = Columns.of_rows(valid_rows(earlier))
@@ -144,9 +143,11 @@ def test_records_of_an_earlier_release_are_found_in_batches_and_in_blocks(tmp_pa
 
 
 def test_senders_that_were_silent_for_the_longest_are_forgotten(
-    index: LogIndex, monkeypatch: pytest.MonkeyPatch
+    index: SearchedIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actors.logs.index.SENDERS_MAX", 2)
+    numbers: dict[int, int] = {}
     for instance in (1, 2, 1, 3):
-        index._note_position(("forwarding.one", instance), 1)
+        numbers[instance] = numbers.get(instance, 0) + 1
+        index.commit(Batch("forwarding.one", instance, numbers[instance], 1, []))
     assert list(index._positions) == [("forwarding.one", 1), ("forwarding.one", 3)]

@@ -1,4 +1,4 @@
-"""How long records are kept: by days, by size, and what is said of it."""
+"""How long records are kept: by days, by size, and what is logged of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch
-from actors.logs.index import LogIndex
 from actors.logs.retention import retain
 from tests.kit.clocks import Clock
-from tests.kit.records import NOON, row
+from tests.kit.records import NOON, SearchedIndex, row
 
 DAY = 86_400.0
 
@@ -25,9 +24,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
+def index(tmp_path: Path, clock: Clock) -> Iterator[SearchedIndex]:
     """Five days, the last of them today, with one record each and a file of lines for the first two."""
-    made = LogIndex(tmp_path, clock)
+    made = SearchedIndex(tmp_path, clock)
     for day in range(5):
         clock.now = NOON + day * DAY
         fill(made, day + 1, 1, clock.now)
@@ -37,23 +36,23 @@ def index(tmp_path: Path, clock: Clock) -> Iterator[LogIndex]:
     made.close()
 
 
-def fill(index: LogIndex, number: int, count: int, at: float) -> None:
+def fill(index: SearchedIndex, number: int, count: int, at: float) -> None:
     rows = [list(row(number * 10_000 + each, timestamp=at, user=os.urandom(20).hex())) for each in range(count)]
     assert index.commit(Batch("s", 1, number, 1, rows)) == number
 
 
-def days(index: LogIndex) -> list[int]:
+def days(index: SearchedIndex) -> list[int]:
     """Which of the five days are found."""
     page = index.find(QueryLogs(0.0, NOON * 2, 1000, 0, None, None, None))
     return sorted({int((each["timestamp"] - NOON) // DAY) for each in page.rows})
 
 
-def names(index: LogIndex, end: str) -> int:
+def names(index: SearchedIndex, end: str) -> int:
     return len([file for file in index.path.parent.iterdir() if file.name.endswith(end)])
 
 
-def test_days_that_are_too_old_are_deleted_and_it_is_said(
-    index: LogIndex, clock: Clock, caplog: pytest.LogCaptureFixture
+def test_days_that_are_too_old_are_deleted_and_it_is_logged(
+    index: SearchedIndex, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     retain(index, 3, 0, clock)
@@ -66,13 +65,13 @@ def test_days_that_are_too_old_are_deleted_and_it_is_said(
     assert names(index, ".jsonl") == 0
 
 
-def test_a_clock_of_before_all_days_deletes_nothing(index: LogIndex) -> None:
+def test_a_clock_of_before_all_days_deletes_nothing(index: SearchedIndex) -> None:
     retain(index, 3650, 0, lambda: 0.0)
     assert days(index) == [0, 1, 2, 3, 4]
 
 
 def test_the_oldest_days_are_deleted_until_the_rest_fits(
-    index: LogIndex, clock: Clock, caplog: pytest.LogCaptureFixture
+    index: SearchedIndex, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     kept = [file for file in index.path.parent.iterdir() if not file.name.endswith("-shm")]
@@ -87,7 +86,7 @@ def test_the_oldest_days_are_deleted_until_the_rest_fits(
 
 
 def test_when_today_alone_is_too_large_its_oldest_blocks_go_and_their_room_is_used_again(
-    index: LogIndex, clock: Clock, caplog: pytest.LogCaptureFixture
+    index: SearchedIndex, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     number = 5
     for _round in range(4):

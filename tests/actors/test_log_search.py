@@ -1,4 +1,4 @@
-"""Searches of the log held against the plainest reading of them: every record is looked at, every text is compared."""
+"""Searches of the log compared with the plainest implementation: every record is read, every text is compared."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from actors.bus.messages.records import LogPage, QueryLogs
 from actors.bus.records import Batch
 from actors.log_format import LEVELS
 from actors.logs import blocks, dayfile, index, search
-from actors.logs.index import LogIndex
 from config.text.access_fields import ACCESS_FIELDS, message_of
 from tests.kit.clocks import Clock
 from tests.kit.folders import FOLDERS
-from tests.kit.records import NOON, row
+from tests.kit.records import NOON, SearchedIndex, row
 
 Record = dict[str, Any]
 DAY = 86_400.0
@@ -33,7 +32,7 @@ class Log:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="pf-", dir=FOLDERS)
         self.clock = Clock(NOON)
-        self.index = LogIndex(Path(self.folder.name) / "logs", self.clock)
+        self.index = SearchedIndex(Path(self.folder.name) / "logs", self.clock)
         self.records: list[Record] = []
         self._batches = 0
 
@@ -46,7 +45,7 @@ class Log:
         return self.index.find(QueryLogs(**{**EVER, **query}))
 
     def expected(self, **query: Any) -> list[Record]:
-        """What is to be found, newest first, later ones of one time first."""
+        """The records to be found, newest first, later ones of one time first."""
         found = [record for record in self.records[::-1] if fits(record, {**EVER, **query})]
         return sorted(found, key=lambda record: -record["timestamp"])
 
@@ -147,7 +146,7 @@ QUERIES = st.fixed_dictionaries(
         "method": st.sampled_from(["GET", "get", "CONNECT"]),
         "reason": st.sampled_from(["dns_error", "dns", "(dns_error)"]),
         "target": st.sampled_from(["EXAMPLE.", "http://a.b", "é", "/x", "nowhere"]),
-        "proxy_ids": st.sampled_from([(), ("prx_1",), ("prx_1", "prx_2"), ("nobody",)]),
+        "proxy_ids": st.sampled_from([(), ("prx_1",), ("prx_1", "prx_2"), ("prx_none",)]),
         "start": st.integers(0, 40).map(lambda at: NOON + at / 4),
         "end": st.integers(0, 40).map(lambda at: NOON + at / 4),
     },
@@ -157,7 +156,7 @@ QUERIES = st.fixed_dictionaries(
 @pytest.mark.usefixtures("_small_blocks")
 @settings(max_examples=60, deadline=None)
 @given(batches=st.lists(st.lists(ROWS, max_size=7), max_size=8), query=QUERIES, limit=st.integers(1, 9))
-def test_any_search_finds_what_looking_at_every_record_finds(
+def test_any_search_finds_what_reading_every_record_finds(
     batches: list[list[tuple[object, ...]]], query: Record, limit: int
 ) -> None:
     log = Log()
@@ -229,24 +228,24 @@ def test_a_clock_that_is_set_back_an_hour_loses_no_record_and_stores_none_twice(
 
 
 def tail(log: Log, after: int, **query: Any) -> list[Record]:
-    """All that a tail gives, three at a time."""
+    """All that a tail returns, three at a time."""
     rows: list[Record] = []
     while after < log.index.last:
-        answer = log.index.tail(QueryLogs(**{**EVER, "limit": 3, **query}), after)
-        assert answer.last > after
-        rows += answer.rows
-        after = answer.last
+        reply = log.index.tail(QueryLogs(**{**EVER, "limit": 3, **query}), after)
+        assert reply.last > after
+        rows += reply.rows
+        after = reply.last
     return rows
 
 
-def test_a_tail_gives_each_record_once_in_the_order_of_storing_over_blocks_days_and_restarts(log: Log) -> None:
+def test_a_tail_returns_each_record_once_in_the_order_of_storing_over_blocks_days_and_restarts(log: Log) -> None:
     after = log.index.last
     dice = random.Random(7)
     for batch in range(12):
         log.clock.now = NOON + batch * DAY / 4
         log.store(*(row(batch * 10 + at, timestamp=NOON + dice.randrange(1000)) for at in range(dice.randrange(6))))
     log.index.close()
-    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
+    log.index = SearchedIndex(Path(log.folder.name) / "logs", log.clock)
     assert [each["target_url"] for each in tail(log, after)] == [each["target_url"] for each in log.records]
 
 
@@ -254,8 +253,8 @@ def test_a_tail_with_a_filter_goes_past_what_it_leaves_out(log: Log) -> None:
     after = log.index.last
     log.store(*numbered(*range(30)))
     log.store(*numbered(50, proxy_id="other"))
-    answer = log.index.tail(QueryLogs(**{**EVER, "proxy_ids": ("other",)}), after)
-    assert (targets(answer), answer.last) == (["host:50"], log.index.last)
+    reply = log.index.tail(QueryLogs(**{**EVER, "proxy_ids": ("other",)}), after)
+    assert (targets(reply), reply.last) == (["host:50"], log.index.last)
 
 
 def test_numbers_go_on_above_those_of_files_that_are_gone(log: Log) -> None:
@@ -265,12 +264,12 @@ def test_numbers_go_on_above_those_of_files_that_are_gone(log: Log) -> None:
     for file in (Path(log.folder.name) / "logs").iterdir():
         file.unlink()
     log.clock.now += 1
-    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
+    log.index = SearchedIndex(Path(log.folder.name) / "logs", log.clock)
     assert log.index.last > last
 
 
 class SlowClock:
-    """Time that passes only when it is looked at."""
+    """Time that passes only when it is read."""
 
     def __init__(self, step: float) -> None:
         self.now, self.step = 0.0, step
@@ -280,7 +279,7 @@ class SlowClock:
         return self.now
 
 
-def test_a_search_that_takes_too_long_gives_what_it_has_and_goes_on_by_cursor(log: Log) -> None:
+def test_a_search_that_takes_too_long_returns_what_it_has_and_goes_on_by_cursor(log: Log) -> None:
     for at in range(0, 80, 8):
         log.store(*numbered(*range(at, at + 8), proxy_id="even" if at % 16 else "odd"))
     slow = search.Searcher(log.index.path.parent, SlowClock(search.READ_MAX / 3))
@@ -338,8 +337,8 @@ def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
     log.clock.now += DAY
     log.store(*numbered(2))
     log.index.close()
-    log.index.path.write_bytes(b"no database, but long enough to be looked at" * 99)
-    log.index = LogIndex(Path(log.folder.name) / "logs", log.clock)
+    log.index.path.write_bytes(b"no database, but long enough to be read" * 99)
+    log.index = SearchedIndex(Path(log.folder.name) / "logs", log.clock)
     log.index.commit(Batch("s", 1, 3, 3, [list(each) for each in numbered(3)]))
     assert targets(log.find()) == ["host:3", "host:1"]
     assert "moved damaged" in caplog.text
@@ -347,8 +346,6 @@ def test_a_damaged_file_is_set_aside_at_the_start_and_hides_no_other(
 
 def test_an_unreadable_day_hides_no_other_and_makes_the_total_a_lower_bound(log: Log) -> None:
     log.store(*numbered(1))
-    (log.index.path.parent / "2020-01-01.sqlite").write_bytes(
-        b"no database at all, but long enough to be looked at" * 99
-    )
+    (log.index.path.parent / "2020-01-01.sqlite").write_bytes(b"no database at all, but long enough to be read" * 99)
     page = log.find()
     assert (targets(page), page.total, page.at_least) == (["host:1"], 1, True)

@@ -1,4 +1,4 @@
-"""The log indexer as a real process: killed in the middle, asked while it stores, told of other settings."""
+"""The log indexer as a real process: killed in the middle, searched while it stores, with changed settings."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_an_indexer_that_is_killed_ten_times_under_load_loses_no_record_and_stor
     assert targets(data) == [f"host:{number}" for number in range(load.sent)]
 
 
-class Asking:
-    """The supervisor's end of the mailbox, which asks the indexer."""
+class Client:
+    """The supervisor's end of the mailbox, which sends requests to the indexer."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -72,24 +72,24 @@ class Asking:
             self.router.set_current_instance("logs", message.instance)
 
     def ask(self, message: Any) -> list[Any]:
-        """A list into which the answer will come."""
-        answers: list[Any] = []
-        self.router.ask("logs", message, answers.append, 30.0)
-        return answers
+        """A list into which the reply will come."""
+        replies: list[Any] = []
+        self.router.ask("logs", message, replies.append, 30.0)
+        return replies
 
-    def answer(self, message: Any) -> Any:
-        """The answer."""
-        answers = self.ask(message)
-        self._bench.until(lambda: answers, f"an answer to {type(message).__name__}", seconds=30)
-        return answers[0]
+    def reply(self, message: Any) -> Any:
+        """The reply."""
+        replies = self.ask(message)
+        self._bench.until(lambda: replies, f"a reply to {type(message).__name__}", seconds=30)
+        return replies[0]
 
 
 @pytest.fixture
-def asking(bench: Bench, data: Path) -> Iterator[Asking]:
-    made = Asking(bench)
+def client(bench: Bench, data: Path) -> Iterator[Client]:
+    made = Client(bench)
     indexer: Indexer = bench.keep(Indexer(bench, data))
     indexer.start()
-    bench.until(lambda: made.here, "the indexer says hello", seconds=30)
+    bench.until(lambda: made.here, "the indexer registers", seconds=30)
     yield made
     indexer.close()
 
@@ -99,43 +99,41 @@ def found(tail: Any) -> list[str]:
     return [each["target_url"] for each in tail.rows]
 
 
-def test_a_tail_that_waits_hears_of_new_records_and_goes_on_after_them(
-    bench: Bench, asking: Asking, load: Load
-) -> None:
-    waiting = asking.ask(TailLogs(ALL, None, 30.0))
+def test_a_waiting_tail_receives_new_records_and_goes_on_after_them(bench: Bench, client: Client, load: Load) -> None:
+    waiting = client.ask(TailLogs(ALL, None, 30.0))
     bench.loop.turn(0.05)
     assert not waiting
     load.send(3)
-    bench.until(lambda: waiting, "the tail is answered", seconds=30)
+    bench.until(lambda: waiting, "the tail has its reply", seconds=30)
     seen, last = found(waiting[0]), waiting[0].last
     while len(seen) < 3:
-        answer = asking.answer(TailLogs(ALL, last, 30.0))
-        seen += found(answer)
-        last = answer.last
+        reply = client.reply(TailLogs(ALL, last, 30.0))
+        seen += found(reply)
+        last = reply.last
     assert seen == ["host:0", "host:1", "host:2"]
-    assert found(asking.answer(TailLogs(ALL, last, 0.0))) == []
+    assert found(client.reply(TailLogs(ALL, last, 0.0))) == []
 
 
-def test_a_tail_whose_records_are_all_left_out_by_its_filter_is_empty_in_time(asking: Asking, load: Load) -> None:
-    page = asking.answer(ALL)
+def test_a_tail_whose_records_are_all_left_out_by_its_filter_is_empty_in_time(client: Client, load: Load) -> None:
+    page = client.reply(ALL)
     assert isinstance(page, LogPage)
     load.send(3)
     errors = QueryLogs(0.0, 1e12, 100, 0, "error", None, None)
-    assert found(asking.answer(TailLogs(errors, page.upto, 0.3))) == []
+    assert found(client.reply(TailLogs(errors, page.upto, 0.3))) == []
 
 
-def test_more_searches_than_there_is_room_for_are_refused(bench: Bench, asking: Asking) -> None:
-    waiting = [asking.ask(TailLogs(ALL, None, 30.0)) for _ in range(70)]
-    bench.until(lambda: sum(map(len, waiting)) >= 6, "those above the limit are answered", seconds=30)
-    assert {type(answers[0]) for answers in waiting if answers} == {Failed}
+def test_more_searches_than_there_is_room_for_are_refused(bench: Bench, client: Client) -> None:
+    waiting = [client.ask(TailLogs(ALL, None, 30.0)) for _ in range(70)]
+    bench.until(lambda: sum(map(len, waiting)) >= 6, "those above the limit have replies", seconds=30)
+    assert {type(replies[0]) for replies in waiting if replies} == {Failed}
     assert sum(map(len, waiting)) == 6
 
 
-def test_records_go_to_a_file_as_lines_when_the_settings_say_so_and_no_more_when_they_do_not(
-    bench: Bench, data: Path, asking: Asking, load: Load
+def test_records_go_to_a_file_as_lines_as_long_as_the_settings_name_one(
+    bench: Bench, data: Path, client: Client, load: Load
 ) -> None:
-    def say(output: str) -> None:
-        assert asking.answer(ApplySettings({"logging": boot_settings(logging={"output": output})["logging"]})) == Done()
+    def configure(output: str) -> None:
+        assert client.reply(ApplySettings({"logging": boot_settings(logging={"output": output})["logging"]})) == Done()
 
     def sent(count: int) -> None:
         load.send(count)
@@ -143,9 +141,9 @@ def test_records_go_to_a_file_as_lines_when_the_settings_say_so_and_no_more_when
 
     load.sender.proxy_name = "office"
     sent(1)
-    say("jsonl")
+    configure("jsonl")
     sent(2)
-    say("stderr")
+    configure("stderr")
     sent(1)
     (file,) = (data / "logs").glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -168,7 +166,7 @@ def journal(bench: Bench) -> Iterator[socket.socket]:
 
 
 def entry_in(packet: bytes) -> dict[str, str]:
-    """The fields of an entry in the journal's native format, read as its documentation says."""
+    """The fields of an entry in the journal's native format, read as it is documented."""
     fields = {}
     while packet:
         line, _, packet = packet.partition(b"\n")
@@ -181,20 +179,20 @@ def entry_in(packet: bytes) -> dict[str, str]:
 
 
 def test_a_record_is_an_entry_of_the_journal_with_its_fields(journal: socket.socket) -> None:
-    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
-    assert outlet.write([row_of("http://a.example/")], "office") == 1
+    sink = sinks.JournalSink(Path(journal.getsockname()))
+    assert sink.write([row_of("http://a.example/")], "office") == 1
     entry = entry_in(journal.recv(65_536))
     assert (entry["MESSAGE"], entry["PRIORITY"]) == ("GET http://a.example/ 502 (dns_error)", "4")
     assert (entry["PROXYFLEET_PROXY_ID"], entry["PROXYFLEET_BYTES_OUT"]) == ("prx_1", "4")
     assert entry["PROXYFLEET_PROXY_NAME"] == "office"
     assert (entry["SYSLOG_IDENTIFIER"], entry["PROXYFLEET_TIMESTAMP"]) == ("proxyfleet", "1970-01-01T00:00:00.000Z")
     assert "PROXYFLEET_USER" not in entry
-    outlet.close()
+    sink.close()
 
 
 def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal: socket.socket) -> None:
-    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
-    assert outlet.write([row_of("http://a.example/" + "x" * 3_000_000)], "office") == 1
+    sink = sinks.JournalSink(Path(journal.getsockname()))
+    assert sink.write([row_of("http://a.example/" + "x" * 3_000_000)], "office") == 1
     data, (file, *_others), _flags, _address = socket.recv_fds(journal, 10, 2)
     assert data == b""
     with pytest.raises(PermissionError), open(file, "r+b", closefd=False) as writing:
@@ -202,16 +200,16 @@ def test_an_entry_that_is_too_large_for_a_datagram_goes_as_a_sealed_file(journal
     entry = entry_in(os.pread(file, os.fstat(file).st_size, 0))
     os.close(file)
     assert len(entry["PROXYFLEET_TARGET_URL"]) == 3_000_017
-    outlet.close()
+    sink.close()
 
 
-def test_a_journal_that_takes_no_more_costs_records_and_no_time(journal: socket.socket) -> None:
-    outlet = sinks.JournalOutlet(Path(journal.getsockname()))
-    taken = outlet.write([row_of(f"http://a.example/{number}") for number in range(20_000)], "office")
-    assert 0 < taken < 20_000
+def test_a_full_journal_costs_records_and_no_time(journal: socket.socket) -> None:
+    sink = sinks.JournalSink(Path(journal.getsockname()))
+    written = sink.write([row_of(f"http://a.example/{number}") for number in range(20_000)], "office")
+    assert 0 < written < 20_000
     with pytest.raises(BlockingIOError):
-        outlet.write([row_of("one more")], "office")
-    outlet.close()
+        sink.write([row_of("one more")], "office")
+    sink.close()
 
 
 def test_the_log_itself_goes_to_the_journal_where_no_value_forges_a_field(
@@ -232,7 +230,7 @@ def test_the_log_itself_goes_to_the_journal_where_no_value_forges_a_field(
 
 def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: Path) -> None:
     made = sinks.ActiveSink(tmp_path)
-    made.choose(f"jsonl:{tmp_path}/access")
+    made.configure(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     (tmp_path / "access").rename(tmp_path / "access.1")
     made.write([row_of("second")], "office")
@@ -243,7 +241,7 @@ def test_lines_go_on_in_a_fresh_file_when_the_old_one_was_moved_away(tmp_path: P
 
 def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
     made = sinks.ActiveSink(tmp_path)
-    made.choose(f"jsonl:{tmp_path}/access")
+    made.configure(f"jsonl:{tmp_path}/access")
     made.write([row_of("first")], "office")
     size = (tmp_path / "access").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -256,18 +254,18 @@ def test_a_line_that_does_not_fit_leaves_no_half_of_it(tmp_path: Path) -> None:
     assert (tmp_path / "access").stat().st_size == size
     made.write([row_of("third")], "office")
     lines = [json.loads(line)["target_url"] for line in (tmp_path / "access").read_text().splitlines()]
-    assert (lines, made.lost) == (["first", "third"], 1)
+    assert (lines, made.dropped) == (["first", "third"], 1)
     made.close()
 
 
-def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
+def test_records_that_a_sink_drops_are_counted_and_logged_and_delay_nothing(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = sinks.ActiveSink(bench.run_dir.path)
-    made.choose(f"jsonl:{bench.run_dir.path}/no-folder/file")
+    made.configure(f"jsonl:{bench.run_dir.path}/no-folder/file")
     for number in range(3):
         made.write([row_of(str(number))], "office")
-    assert made.lost == 3
+    assert made.dropped == 3
     assert len([record for record in caplog.records if "No such file" in record.getMessage()]) == 1
 
 
@@ -280,9 +278,9 @@ def test_an_outlet_that_takes_nothing_is_counted_and_said_and_holds_nothing_up(
 )
 def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, template: str, ending: str) -> None:
     made = sinks.ActiveSink(tmp_path)
-    made.choose(f"{output}:{tmp_path}/named", template)
+    made.configure(f"{output}:{tmp_path}/named", template)
     made.write([row_of("http://a.example/")], "office")
-    made.choose(output, template)
+    made.configure(output, template)
     made.write([row_of("http://a.example/")], "office")
     made.close()
     (daily,) = tmp_path.glob("????-??-??.log")
@@ -293,7 +291,7 @@ def test_lines_are_in_the_format_that_is_chosen(tmp_path: Path, output: str, tem
 def test_another_template_holds_from_the_next_line_on(tmp_path: Path) -> None:
     made = sinks.ActiveSink(tmp_path)
     for template in ("%rm", "%{reason}"):
-        made.choose(f"template:{tmp_path}/access", template)
+        made.configure(f"template:{tmp_path}/access", template)
         made.write([row_of("http://a.example/")], "office")
     made.close()
     assert (tmp_path / "access").read_text() == "GET\ndns_error\n"

@@ -10,8 +10,8 @@ import pytest
 
 from actors.histogram import bucket_of
 from actors.metrics.increments import FIELDS, FRACTIONS, PLACE, Increments
-from actors.metrics.series import Bucket, Series
 from actors.metrics.packed_buckets import PROXIES_MIN, pack
+from actors.metrics.series import Bucket, Series
 from actors.sqlite import open_database
 
 START = 1_767_225_600

@@ -161,9 +161,7 @@ def test_what_has_not_changed_since_is_left_out_unless_connections_are_open(tota
     assert set(totals.stats()) == {"quiet", "busy", "changed"}
 
 
-def test_connections_of_a_silent_process_cease_to_count_in_a_query_for_changes(
-    totals: Totals, clock: Clock
-) -> None:
+def test_connections_of_a_silent_process_cease_to_count_in_a_query_for_changes(totals: Totals, clock: Clock) -> None:
     totals.update(counters("a", 1, 10, active_connections=3))
     as_of = totals.now
     clock.now += LIVE_FOR + 1.0

@@ -11,9 +11,8 @@ import pytest
 from actors.bus import records
 from actors.bus.messages.records import QueryLogs
 from actors.bus.records import Batch, RecordReceiver, RecordSender
-from actors.logs.index import LogIndex
 from tests.kit.bus import Bench
-from tests.kit.records import NOON, row
+from tests.kit.records import NOON, SearchedIndex, row
 
 NO_BATCHES: list[list[object]] = [
     ["s", 1, 1, 1, b"\x05"],
@@ -31,15 +30,15 @@ def batch_of(content: list[object]) -> list[bytes]:
     return [msgpack.packb(content)]
 
 
-def everything(index: LogIndex) -> list[str]:
+def everything(index: SearchedIndex) -> list[str]:
     page = index.find(QueryLogs(0.0, NOON * 2, 100_000, 0, None, None, None))
     assert page.total == len(page.rows)
     return [each["target_url"] for each in reversed(page.rows)]
 
 
 @pytest.fixture
-def index(bench: Bench) -> Iterator[LogIndex]:
-    made = LogIndex(bench.run_dir.path / "logs", lambda: NOON)
+def index(bench: Bench) -> Iterator[SearchedIndex]:
+    made = SearchedIndex(bench.run_dir.path / "logs", lambda: NOON)
     yield made
     made.close()
 
@@ -56,7 +55,7 @@ def receive(bench: Bench, commit: records.Commit) -> RecordReceiver:
     return RecordReceiver(bench.loop, bench.context, bench.run_dir.records, commit)
 
 
-def test_records_are_stored_and_acknowledged(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+def test_records_are_stored_and_acknowledged(bench: Bench, sender: RecordSender, index: SearchedIndex) -> None:
     receiver = receive(bench, index.commit)
     for number in range(2_500):
         sender.add(row(number))
@@ -66,7 +65,7 @@ def test_records_are_stored_and_acknowledged(bench: Bench, sender: RecordSender,
 
 
 def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_are_stored_once(
-    bench: Bench, sender: RecordSender, index: LogIndex
+    bench: Bench, sender: RecordSender, index: SearchedIndex
 ) -> None:
     folder = bench.run_dir.path / "logs"
 
@@ -90,7 +89,7 @@ def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_ar
             bench.until(lambda: False, "the indexer dies")
         receiver.close()
         index.close()
-        index = LogIndex(folder, lambda: NOON)
+        index = SearchedIndex(folder, lambda: NOON)
     receiver = receive(bench, index.commit)
     bench.until(lambda: sender.settled, "everything is acknowledged")
     assert everything(index) == [f"host:{each}" for each in range(number)]
@@ -98,7 +97,7 @@ def test_records_survive_an_indexer_that_dies_before_and_after_its_commit_and_ar
 
 
 def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
-    bench: Bench, sender: RecordSender, index: LogIndex
+    bench: Bench, sender: RecordSender, index: SearchedIndex
 ) -> None:
     full = True
     refused = 0
@@ -123,7 +122,7 @@ def test_an_indexer_that_can_not_write_acknowledges_nothing_and_loses_nothing(
 def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_drops(
     bench: Bench,
     sender: RecordSender,
-    index: LogIndex,
+    index: SearchedIndex,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -141,14 +140,14 @@ def test_without_an_indexer_the_sender_keeps_up_to_its_bound_and_counts_what_it_
 
 
 def test_an_indexer_that_lost_its_files_waits_for_nothing_that_will_not_come(
-    bench: Bench, sender: RecordSender, index: LogIndex
+    bench: Bench, sender: RecordSender, index: SearchedIndex
 ) -> None:
     receiver = receive(bench, index.commit)
     sender.add(row(0))
     bench.until(lambda: sender.settled, "the first is acknowledged")
     receiver.close()
     index.close()
-    fresh = LogIndex(bench.run_dir.path / "other", lambda: NOON)
+    fresh = SearchedIndex(bench.run_dir.path / "other", lambda: NOON)
     receiver = receive(bench, fresh.commit)
     sender.add(row(1))
     bench.until(lambda: sender.settled, "the second is acknowledged")
@@ -157,7 +156,9 @@ def test_an_indexer_that_lost_its_files_waits_for_nothing_that_will_not_come(
     fresh.close()
 
 
-def test_a_second_process_of_the_same_actor_begins_anew(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+def test_a_second_process_of_the_same_actor_begins_anew(
+    bench: Bench, sender: RecordSender, index: SearchedIndex
+) -> None:
     receiver = receive(bench, index.commit)
     successor: RecordSender = bench.keep(
         RecordSender(bench.loop, bench.context, bench.run_dir.records, "forwarding.p", 8)
@@ -169,7 +170,7 @@ def test_a_second_process_of_the_same_actor_begins_anew(bench: Bench, sender: Re
     receiver.close()
 
 
-def test_a_batch_without_the_name_of_its_proxy_is_stored_as_well(bench: Bench, index: LogIndex) -> None:
+def test_a_batch_without_the_name_of_its_proxy_is_stored_as_well(bench: Bench, index: SearchedIndex) -> None:
     import zmq
 
     from actors.bus.loop import new_socket
@@ -182,7 +183,7 @@ def test_a_batch_without_the_name_of_its_proxy_is_stored_as_well(bench: Bench, i
     receiver.close()
 
 
-def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: RecordSender, index: LogIndex) -> None:
+def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: RecordSender, index: SearchedIndex) -> None:
     import zmq
 
     from actors.bus.loop import new_socket
@@ -204,7 +205,7 @@ def test_garbage_is_refused_and_the_receiver_goes_on(bench: Bench, sender: Recor
     receiver.close()
 
 
-def test_files_of_the_index_are_private(index: LogIndex, bench: Bench) -> None:
+def test_files_of_the_index_are_private(index: SearchedIndex, bench: Bench) -> None:
     index.commit(Batch("s", 1, 1, 1, [list(row(0))]))
     folder: Path = bench.run_dir.path / "logs"
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}

@@ -1,14 +1,38 @@
-"""Access records for tests, and the noon at which they happened."""
+"""Access records for tests, the noon at which they happened, and an index that can be searched."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from actors.bus.messages.records import LogPage, LogTail, QueryLogs
+from actors.logs.index import LogIndex
 from actors.logs.record_schema import empty_record
+from actors.logs.search import Searcher
 
 NOON = 1_800_000_000.0 - 1_800_000_000 % 86_400 + 43_200
 
 
 def row(number: int, **fields: object) -> tuple[object, ...]:
-    """One access record whose port tells its number."""
+    """One access record whose port is its number."""
     values: dict[str, object] = empty_record()
     values |= {"timestamp": NOON, "level": "info", "proxy_id": "p", "target_url": f"host:{number}", "status_code": 200}
     return tuple({**values, **fields}.values())
+
+
+class SearchedIndex(LogIndex):
+    """An index and a searcher in its folder."""
+
+    def __init__(self, folder: Path, *more: Any) -> None:
+        super().__init__(folder, *more)
+        self._searcher = Searcher(folder)
+
+    def find(self, query: QueryLogs) -> LogPage:
+        return self._searcher.find(query)
+
+    def tail(self, query: QueryLogs, after: int) -> LogTail:
+        return self._searcher.tail(query, after)
+
+    def close(self) -> None:
+        self._searcher.close()
+        super().close()

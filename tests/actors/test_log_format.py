@@ -26,10 +26,10 @@ def record(message: str, *arguments: object, broken: bool = False) -> logging.Lo
 def test_a_json_line_is_json_whatever_is_in_the_message() -> None:
     line = JsonFormatter().format(record("odd 'quotes' \"and\"\nlines %s", "é", broken=True))
     assert "\n" not in line
-    told = json.loads(line)
-    assert told["message"] == "odd 'quotes' \"and\"\nlines é"
-    assert (told["time"], told["level"], told["logger"]) == ("1970-01-01T00:00:00.000Z", "warning", "some.logger")
-    assert "ValueError: why" in told["exception"]
+    parsed = json.loads(line)
+    assert parsed["message"] == "odd 'quotes' \"and\"\nlines é"
+    assert (parsed["time"], parsed["level"], parsed["logger"]) == ("1970-01-01T00:00:00.000Z", "warning", "some.logger")
+    assert "ValueError: why" in parsed["exception"]
 
 
 def test_a_text_line_has_its_time_in_utc() -> None:

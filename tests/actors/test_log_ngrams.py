@@ -1,4 +1,4 @@
-"""The filter of a block: what is in it is never missed, what isn't is mostly known."""
+"""The n-gram filter of a block: never a false negative, seldom a false positive."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.logs.ngram_filter import filter_of, grams_of, may_hold
+from actors.logs.ngram_filter import build_filter, may_contain, ngrams_of
 
 TEXTS = st.lists(st.binary(max_size=40).map(lambda text: text.replace(b"\n", b" ").lower()), max_size=30)
 
 
 @given(TEXTS, st.data())
 def test_no_part_of_a_text_is_ever_missed(texts: list[bytes], data: st.DataObject) -> None:
-    filter_bits = filter_of(b"\n".join(texts))
+    filter_bits = build_filter(b"\n".join(texts))
     for text in texts:
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, len(text)))
-        assert may_hold(filter_bits, [grams_of(text[start:end])])
-        assert may_hold(filter_bits, [grams_of(b"\n" + text + b"\n")])
+        assert may_contain(filter_bits, [ngrams_of(text[start:end])])
+        assert may_contain(filter_bits, [ngrams_of(b"\n" + text + b"\n")])
 
 
 def test_nearly_all_words_that_are_not_there_are_known_not_to_be() -> None:
@@ -28,16 +28,16 @@ def test_nearly_all_words_that_are_not_there_are_known_not_to_be() -> None:
     def word(length: int) -> bytes:
         return bytes(dice.choices(b"abcdefghijklmnopqrstuvwxyz0123456789", k=length))
 
-    filter_bits = filter_of(b"\n".join(word(40) for _ in range(1000)))
-    believed = sum(may_hold(filter_bits, [grams_of(word(8))]) for _ in range(2000))
-    assert believed < 20
+    filter_bits = build_filter(b"\n".join(word(40) for _ in range(1000)))
+    false_positives = sum(may_contain(filter_bits, [ngrams_of(word(8))]) for _ in range(2000))
+    assert false_positives < 20
 
 
 def test_a_word_of_less_than_four_bytes_may_be_anywhere() -> None:
-    assert may_hold(filter_of(b""), [grams_of(b"abc"), grams_of(b"")])
-    assert not may_hold(filter_of(b""), [grams_of(b"abcd")])
+    assert may_contain(build_filter(b""), [ngrams_of(b"abc"), ngrams_of(b"")])
+    assert not may_contain(build_filter(b""), [ngrams_of(b"abcd")])
 
 
 def test_a_filter_is_as_large_as_its_texts_need() -> None:
-    assert len(filter_of(b"few")) == 128
-    assert len(filter_of(random.Random(2).randbytes(500_000))) == 32_768
+    assert len(build_filter(b"few")) == 128
+    assert len(build_filter(random.Random(2).randbytes(500_000))) == 32_768
