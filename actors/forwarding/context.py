@@ -20,6 +20,7 @@ from actors.forwarding.access.policy import AccessPolicy
 from actors.forwarding.access.rules import Rules
 from actors.forwarding.access.test_clients import Testers
 from actors.forwarding.connection import Connection
+from actors.forwarding.date_line import DateLine
 from actors.forwarding.isolation import REASON, CrashLog
 from actors.forwarding.limits.accounts import PASSWORD_CHANGED, REMOVED
 from actors.forwarding.limits.limits import Limits
@@ -33,12 +34,11 @@ from actors.forwarding.net.splice import AnyFlow, CopyFlow, Flow, PipePool
 from actors.forwarding.net.timer_wheel import TimerWheel
 from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
-from actors.forwarding.protocols.http.date_header import DateLine
-from actors.forwarding.protocols.http.pseudonym import pseudonym_of, received_by
+from actors.forwarding.protocols.http.via import pseudonym_of
 from actors.forwarding.protocols.registry import new_session
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import HANDSHAKE_TIMEOUT, SessionConfig
-from actors.forwarding.proxy_policy import ProxyPolicy
+from actors.forwarding.proxy_policy import ProxyPolicy, via_entry
 from actors.forwarding.reporting import trace
 from actors.forwarding.stats import ConnectionStats
 from actors.net.egress_guard import EgressGuard
@@ -152,8 +152,8 @@ class ForwardingContext:
             wants_credentials=spec.wants_credentials,
             accepts_optional_user=self.upstreams is not None and not spec.wants_credentials,
             timeout=spec.timeout,
-            pseudonym=pseudonym_of(spec),
-            via=received_by(spec),
+            pseudonym=pseudonym_of(spec.id),
+            via=via_entry(spec),
         )
 
     def _replace_upstreams(self, spec: UpstreamsSpec, egress: EgressSpec) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 
+from actors.bus.messages.specs import ProxySpec
 from actors.forwarding.access.policy import AccessPolicy
+from actors.forwarding.protocols.http.via import pseudonym_of, received_by
 from actors.forwarding.protocols.session_config import SessionConfig
 
 
@@ -20,3 +23,11 @@ class ProxyPolicy:
     protocol: str = "http"
     max_connections: int = 0
     accept_proxy_protocol: bool = False
+
+
+def via_entry(spec: ProxySpec) -> bytes:
+    """The proxy's entry in `Via` without the version, as `headers.via` says; empty when it adds none."""
+    if spec.via == "off":
+        return b""
+    pseudonym = pseudonym_of(spec.id)
+    return received_by(pseudonym, socket.gethostname(), spec.port) if spec.via == "on" else pseudonym

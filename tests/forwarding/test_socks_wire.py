@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.forwarding.protocols.failures import Refused
-from actors.net.socks_wire import endpoint_of, pack_address, pack_datagram_head, read_address, read_datagram
+from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_address, read_datagram
+from actors.net.socks_wire import endpoint_of, pack_address
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)), st.integers(0, 65535), st.binary(max_size=8))

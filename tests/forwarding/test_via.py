@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from actors.forwarding.protocols.http.pseudonym import received_by
 from actors.forwarding.protocols.http.via import extended_via, passed_here
+from actors.forwarding.proxy_policy import via_entry
 from tests.forwarding.conversation import GET, OK, Talk, exchange
 from tests.forwarding.harness import Rig, spec
 from tests.forwarding.http_client import connect, get, read_answer
@@ -48,7 +48,7 @@ def test_the_entry_is_what_the_setting_says(
     monkeypatch: pytest.MonkeyPatch, machine: str, via: str, entry: bytes
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: machine)
-    assert received_by(spec(3128, id="prx_0123456756789abc", via=via)) == entry
+    assert via_entry(spec(3128, id="prx_0123456756789abc", via=via)) == entry
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from actors.bus.codec import ProtocolError, decode, encode
 from actors.forwarding.protocols.failures import Refused
 from actors.forwarding.protocols.http.framing import LAST_CHUNK, Chunked, chunk
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name, parse_absolute, parse_authority
+from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
 from actors.net.proxy_protocol import HEADER_MAX, BadHeader, build_v1, build_v2, read_header
-from actors.net.socks_wire import pack_datagram_head, read_datagram
 from tests.fuzzing.input import read_input
 from tests.fuzzing.invariants import check_work
 

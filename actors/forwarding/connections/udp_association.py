@@ -30,7 +30,8 @@ from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
 from actors.forwarding.protocols.session_config import SessionConfig
-from actors.net.socks_wire import Endpoint, endpoint_of, pack_datagram_head, read_datagram
+from actors.forwarding.protocols.socks.addresses import pack_datagram_head, read_datagram
+from actors.net.socks_wire import Endpoint, endpoint_of
 
 DATAGRAM_MAX = 65535
 AT_ONCE = 64

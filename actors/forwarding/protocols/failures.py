@@ -7,7 +7,6 @@ One table from what went wrong to the client's error; the same word stands in `P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from http import HTTPStatus
 
 PROXY_NAME = "proxyfleet"
 """How this proxy calls itself in `Via` and `Proxy-Status`."""
@@ -228,32 +227,3 @@ NOT_THROUGH_UPSTREAMS = Failure(
     400, "http_request_error", "this proxy has upstreams, which are only asked to connect", close=True
 )
 LOOP_DETECTED = Failure(502, "proxy_loop_detected", "this proxy has already forwarded this request", close=True)
-
-
-def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True) -> bytes:
-    """A whole HTTP/1.1 response for `failure`, with `Proxy-Status` (RFC 9209)."""
-    rule = f"; rule={failure.rule}" if failure.rule else ""
-    body = f"{failure.status} {_phrase(failure.status)}: {failure.detail}\n".encode()
-    lines = [
-        f"HTTP/1.1 {failure.status} {_phrase(failure.status)}",
-        f'Proxy-Status: {PROXY_NAME}; error={failure.kind}; details="{_quotable(failure.detail)}"{rule}',
-        "Content-Type: text/plain; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        f"Connection: {'keep-alive' if keep_alive else 'close'}",
-    ]
-    if failure.retry_after:
-        lines.append(f"Retry-After: {failure.retry_after}")
-    if failure.status == 407:
-        lines.append(f'Proxy-Authenticate: Basic realm="{PROXY_NAME}", charset="UTF-8"')
-    head = "\r\n".join(lines).encode("ascii", "replace") + b"\r\n\r\n"
-    return head + body if with_body else head
-
-
-def _phrase(status: int) -> str:
-    return HTTPStatus(status).phrase
-
-
-def _quotable(text: str) -> str:
-    """`text` as the inside of a Structured Fields string (RFC 8941 3.3.3): printable ASCII, two escapes."""
-    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
-    return printable.replace("\\", "\\\\").replace('"', '\\"')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.forwarding.protocols.failures import Failure, error_response
-from actors.forwarding.protocols.http.date_header import dated
+from actors.forwarding.protocols.failures import Failure
+from actors.forwarding.protocols.http.replies import dated, error_response
 from actors.forwarding.protocols.http.session import HttpSession
 from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import SessionConfig

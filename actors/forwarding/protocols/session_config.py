@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.forwarding.protocols.failures import PROXY_NAME
-from actors.forwarding.protocols.http.date_header import undated
 
 HANDSHAKE_TIMEOUT = 10.0
 """Seconds that a client may take for all that comes before a request: a PROXY header, TLS, credentials, its head."""
@@ -28,6 +27,6 @@ class SessionConfig:
     timeout: float = 30.0
     handshake_timeout: float = HANDSHAKE_TIMEOUT
     keep_alive_timeout: float = 60.0
-    date: Callable[[float], bytes] = undated
+    date: Callable[[float], bytes] = lambda _now: b""
     pseudonym: bytes = PROXY_NAME.encode()
     via: bytes = PROXY_NAME.encode()

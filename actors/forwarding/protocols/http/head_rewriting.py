@@ -9,17 +9,6 @@ from actors.forwarding.protocols.http.via import extended_via
 _CHUNKED = b"Transfer-Encoding: chunked"
 _END = b"\r\n\r\n"
 
-ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
-FINAL_RECIPIENT = (
-    b"HTTP/1.1 200 OK\r\nAllow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT\r\n"
-    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
-)
-"""The response to OPTIONS whose Max-Forwards ends here."""
-NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
-"""The response to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110
-9.3.8)."""
-
-
 PROXY_SUPPORT = b"Proxy-Support"
 """The option of `Connection` for a field of this name, which says that the connection behind the client's belongs to it
 alone (RFC 4559 6): clients don't take up NTLM or Negotiate through a proxy without it."""

@@ -22,13 +22,12 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     Tunnel,
 )
-from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs, error_response
+from actors.forwarding.protocols.failures import Failure, Refused, UpstreamRefusesUs
 from actors.forwarding.protocols.http.basic_auth import read_basic
-from actors.forwarding.protocols.http.date_header import dated
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
 from actors.forwarding.protocols.http.head_parser import RequestHead
-from actors.forwarding.protocols.http.head_rewriting import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED
+from actors.forwarding.protocols.http.replies import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, dated, error_response
 from actors.forwarding.protocols.http.session_buffer import SessionBuffer
 from actors.forwarding.protocols.http.states import (
     AUTHORIZE,

@@ -8,11 +8,10 @@ is a number (RFC 1123 2.1, WHATWG URL "ends in a number").
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
-from actors.bounded import keep
 from actors.forwarding.protocols.failures import malformed
 
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.\-]*+)://([^/?#]*+)([^#]*+)(#)?")
@@ -21,12 +20,13 @@ _NAME = re.compile(rb"[A-Za-z0-9._\-]{1,255}")
 _V6_TEXT = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0[xX][0-9A-Fa-f]*|[0-9]+)$")
 
-_MEMORY_SIZE = 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """A host and a port. `text` is how it is written in `Host`, without a default port. `literal`: an IP address."""
+    """A host and a port. `text` is how it is written in `Host`, without a default port. `literal`: an IP address.
+
+    The last ones are kept: clients come back to the same targets, and every tunnel holds its own as long as it lives.
+    """
 
     host: str
     port: int
@@ -34,20 +34,23 @@ class Authority:
     literal: bool
 
 
-_memory: dict[tuple[bytes, int | None], Authority] = {}
-
-
+@lru_cache(maxsize=1024)
 def parse_authority(written: bytes, default_port: int | None) -> Authority:
     """The authority that `written` names; `default_port` None means that a port must be given.
 
     Raises `Refused` (400).
     """
-    known = _memory.get((written, default_port))
-    if known is not None:
-        return known
-    authority = _read_authority(written, default_port)
-    keep(_memory, (written, default_port), authority, _MEMORY_SIZE)
-    return authority
+    match = _AUTHORITY.fullmatch(written)
+    if match is None:
+        raise malformed("the target's host or port is not well-formed")
+    name, literal, digits = match.groups()
+    port = int(digits) if digits else default_port
+    if port is None or not 1 <= port <= 65535:
+        raise malformed("the target's port is missing or not in 1 to 65535")
+    host, is_literal = _read_v6(literal) if literal else _read_name(name)
+    written_host = f"[{host}]" if literal else host
+    text = written_host if port == default_port else f"{written_host}:{port}"
+    return Authority(host, port, text.encode("ascii"), is_literal)
 
 
 def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
@@ -68,6 +71,7 @@ def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
     return parse_authority(authority, 80), path
 
 
+@lru_cache(maxsize=256)
 def authority_of_name(name: bytes, port: int) -> Authority:
     """The authority of a host and a port that stand apart (SOCKS); an address may be written as a name, unbracketed.
 
@@ -80,10 +84,12 @@ def authority_of_name(name: bytes, port: int) -> Authority:
     return _of_parts(host, port, literal)
 
 
+@lru_cache(maxsize=256)
 def authority_of_literal(packed: bytes, port: int) -> Authority:
     """The authority of an address in network order, 4 or 16 octets, and a port."""
-    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
-    return _of_parts(socket.inet_ntop(family, packed), port, literal=True)
+    address = IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+    mapped = None if isinstance(address, IPv4Address) else address.ipv4_mapped
+    return _of_parts(str(address) if mapped is None else f"::ffff:{mapped}", port, literal=True)
 
 
 def _of_parts(host: str, port: int, literal: bool) -> Authority:
@@ -93,20 +99,6 @@ def _of_parts(host: str, port: int, literal: bool) -> Authority:
 
 def _no_name() -> tuple[str, bool]:
     raise malformed("the target's host is not a well-formed name")
-
-
-def _read_authority(written: bytes, default_port: int | None) -> Authority:
-    match = _AUTHORITY.fullmatch(written)
-    if match is None:
-        raise malformed("the target's host or port is not well-formed")
-    name, literal, digits = match.groups()
-    port = int(digits) if digits else default_port
-    if port is None or not 1 <= port <= 65535:
-        raise malformed("the target's port is missing or not in 1 to 65535")
-    host, is_literal = _read_v6(literal) if literal else _read_name(name)
-    shown = f"[{host}]" if literal else host
-    text = shown if port == default_port else f"{shown}:{port}"
-    return Authority(host, port, text.encode("ascii"), is_literal)
 
 
 def _read_v6(literal: bytes) -> tuple[str, bool]:

@@ -1,6 +1,27 @@
-"""The field `Via`: the entry that a proxy adds, and whether it is there already (RFC 9110 7.6.3)."""
+"""The field `Via`: the entry that a proxy adds, and whether it is there already (RFC 9110 7.6.3).
+
+A proxy knows itself by its pseudonym alone: by host name and port, two machines of one name in a chain would be a loop.
+"""
 
 from __future__ import annotations
+
+import re
+
+from actors.forwarding.protocols.failures import PROXY_NAME
+
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
+def pseudonym_of(proxy_id: str) -> bytes:
+    """The name that this proxy has, and no other."""
+    return f"{PROXY_NAME}-{proxy_id[-8:]}".encode()
+
+
+def received_by(pseudonym: bytes, machine: str, port: int) -> bytes:
+    """The entry behind the version: host name and port of the proxy, or its pseudonym alone where the field's grammar
+    has no such host name."""
+    host = machine.encode("ascii", "replace")
+    return b"%b:%d (%b)" % (host, port, pseudonym) if _TOKEN.fullmatch(host) else pseudonym
 
 
 def extended_via(before: bytes | None, minor: int, name: bytes) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
-
 from actors.forwarding.protocols.failures import NOT_THROUGH_UPSTREAMS, Failure
-from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, UNSPECIFIED, Endpoint, pack_address
+from actors.forwarding.protocols.socks.addresses import UNKNOWN_ADDRESS_TYPE
+from actors.net.socks_wire import UNSPECIFIED, Endpoint, pack_address
 
 GENERAL = 1
 RULE = 2
@@ -75,5 +74,5 @@ def v4_failed() -> bytes:
 
 
 def _v4(code: int, endpoint: Endpoint) -> bytes:
-    host, port = endpoint
-    return bytes((0, code)) + port.to_bytes(2, "big") + socket.inet_aton(host)
+    packed = pack_address(endpoint)
+    return bytes((0, code)) + packed[5:] + packed[1:5]

@@ -11,10 +11,11 @@ from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.session_config import SessionConfig
+from actors.forwarding.protocols.socks.addresses import UNKNOWN_ADDRESS_TYPE, read_address, read_source
 from actors.forwarding.protocols.socks.replies import UNKNOWN_COMMAND, v5_failed, v5_granted
 from actors.forwarding.protocols.socks.session import Operation, SocksSession
 from actors.forwarding.protocols.socks.states import AUTHORIZE, GREETING, PASSWORD, Event, Phase
-from actors.net.socks_wire import UNKNOWN_ADDRESS_TYPE, Endpoint, read_address, read_source
+from actors.net.socks_wire import Endpoint
 
 VERSION = 5
 NO_CREDENTIALS, USERNAME_PASSWORD, NOTHING_ACCEPTABLE = 0, 2, 0xFF

@@ -1,4 +1,4 @@
-"""`Date` of the responses that a proxy makes itself (RFC 9110 6.6.1), written anew once a second at most."""
+"""The `Date` line of the responses that a proxy makes itself (RFC 9110 6.6.1), written anew once a second at most."""
 
 from __future__ import annotations
 
@@ -32,14 +32,3 @@ class DateLine:
             self._until = now + 1.0 - wall % 1.0
             self._line = f"Date: {http_date(wall)}\r\n".encode("ascii")
         return self._line
-
-
-def undated(_now: float) -> bytes:
-    """No line: for tests without a clock."""
-    return b""
-
-
-def dated(response: bytes, line: bytes) -> bytes:
-    """`response` with the line behind its status line."""
-    status, end, rest = response.partition(b"\r\n")
-    return status + end + line + rest
