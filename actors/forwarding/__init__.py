@@ -1,17 +1,19 @@
 """The forwarding actor: one process for one proxy. Decisions in Python, bytes in the kernel.
 
-Read in this order; each imports only what is above it:
+Read in this order; each imports only what is above it, which a contract of `pyproject.toml` keeps:
 
 - `protocols`: sans-IO sessions. Bytes and events go in, `commands` come out.
-- `isolation`: an unforeseen exception ends one connection and not the process.
+- `isolation`: an unforeseen exception ends one connection and not the process. `requester`: for whom a name is resolved
+  or a password checked. `upstream`: the state of one upstream proxy. `date_line`: the clock of responses.
 - `limits`: token buckets, throttles and meters of connections, accounts with their quotas.
 - `access`: which clients, users and targets are allowed.
 - `net`: from a name to a connected, checked socket; the pool of idle ones; `splice(2)` between two; the timer wheel.
-- `upstreams`: the same through upstream proxies.
+- `proxy_policy`: what a configuration says about connections and requests; `connection`: what all kinds of open
+  connections have in common.
+- `upstreams`: from a name to a connection through upstream proxies.
 - `reporting` and `stats`: counters, usage and access records.
-- `context`: what the connections of the process share, and how a configuration takes effect (`proxy_policy`).
-- `connections`: client connections, tunnels and UDP associations on real sockets; `connection` is what they have in
-common.
+- `context`: what the connections of the process share, and how a configuration takes effect.
+- `connections`: client connections, tunnels and UDP associations on real sockets.
 - `acceptor`: accepts and rejects clients; `explain`: what would happen to a request.
 - `actor`: composes the process, and drains it.
 """

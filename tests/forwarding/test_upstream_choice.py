@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.forwarding.upstream import AMBIGUOUS_MAX, BACK_OFF_MAX, Upstream
 from actors.forwarding.upstreams.balancing import BalancingPolicy, _score_of, new_policy
 from actors.forwarding.upstreams.session_username import split_session
-from actors.forwarding.upstreams.upstream import AMBIGUOUS_MAX, BACK_OFF_MAX, Upstream
 from tests.kit.upstreams import upstream_entry as spec
 
 

@@ -25,7 +25,7 @@ from actors.bus.loop import Loop
 from actors.bus.messages.specs import ProxySpec
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.access.guess_limit import PAUSE, GuessLimit
-from actors.forwarding.net.requester import Requester
+from actors.forwarding.requester import Requester
 from actors.net.client_key import client_key, network_key, site_key
 from actors.throttled_log import ThrottledLog
 

@@ -12,11 +12,11 @@ import socket
 from collections.abc import Callable
 
 from actors.forwarding.net.dialer import EDGE, Dialer
-from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.net.resolver import Answer
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.socks_wire import Endpoint, endpoint_of
 
 OnListening = Callable[[Endpoint], None]

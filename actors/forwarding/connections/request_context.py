@@ -5,7 +5,7 @@ from __future__ import annotations
 from actors.forwarding.access.test_clients import Tester
 from actors.forwarding.connections.bound_origin import Served
 from actors.forwarding.protocols.http.targets import Authority
-from actors.forwarding.upstreams.upstream import Upstream
+from actors.forwarding.upstream import Upstream
 
 
 class RequestContext:

@@ -9,9 +9,9 @@ from actors.forwarding.net.connection_pool import OriginConnection
 from actors.forwarding.protocols.commands import Command, Open, Report
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.reporting import trace
+from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed, wrong_credentials
 from actors.forwarding.upstreams.route import NONE_LEFT, Route, Wanted
-from actors.forwarding.upstreams.upstream import Upstream
 from actors.net.socks_wire import endpoint_of
 
 _DOUBTFUL = frozenset(("connection_terminated", "http_response_timeout", "http_protocol_error"))

@@ -8,14 +8,11 @@ from __future__ import annotations
 import select
 import socket
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 from actors.bus.loop import Loop
 from actors.forwarding.net.timer_wheel import NEVER, TimerWheel
+from actors.forwarding.upstream import Upstream
 from actors.net.transport import Transport
-
-if TYPE_CHECKING:
-    from actors.forwarding.upstreams.upstream import Upstream
 
 Key = tuple[str, int]
 

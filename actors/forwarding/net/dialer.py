@@ -17,12 +17,12 @@ from functools import partial
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.net.resolver import Answer, OnResolved, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.requester import OURSELVES, Requester
 from config.text.name_addresses import name_and_address
 
 STAGGER = 0.25

@@ -16,8 +16,8 @@ from actors.bounded import keep
 from actors.bus.loop import Loop
 from actors.fair_thread_pool import DROPPED, FairThreadPool
 from actors.forwarding.net.hosts_file import LOOPBACK, HostsFile
-from actors.forwarding.net.requester import OURSELVES, Requester
 from actors.forwarding.protocols.failures import Failure, dns_failed
+from actors.forwarding.requester import OURSELVES, Requester
 from actors.net.client_key import site_key
 from actors.net.egress_guard import is_localhost
 

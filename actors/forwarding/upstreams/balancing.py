@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from actors.bounded import keep
-from actors.forwarding.upstreams.upstream import Upstream, identity
+from actors.forwarding.upstream import Upstream, identity
 
 Usable = Callable[[Upstream], bool]
 

@@ -15,12 +15,12 @@ from typing import Protocol
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.upstreams import UpstreamsSpec
 from actors.forwarding.net.dialer import Dialer
+from actors.forwarding.upstream import DOWN, Upstream
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.auth_probe import CredentialsProbe
 from actors.forwarding.upstreams.handshake import REJECTS_CREDENTIALS, UpstreamFailed
 from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.socks_connect import Socks5Handshake
-from actors.forwarding.upstreams.upstream import DOWN, Upstream
 from actors.net.transport import Transport
 
 JITTER = 0.1

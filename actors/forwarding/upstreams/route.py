@@ -15,9 +15,9 @@ from actors.forwarding.net.connection_pool import ConnectionPool, OriginConnecti
 from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.upstream import Upstream
 from actors.forwarding.upstreams.attempt import Attempt, Plan
 from actors.forwarding.upstreams.handshake import Blame, UpstreamFailed
-from actors.forwarding.upstreams.upstream import Upstream
 from actors.net.proxy_protocol import Ends
 from actors.net.transport import Transport
 

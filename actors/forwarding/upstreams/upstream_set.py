@@ -22,6 +22,7 @@ from actors.forwarding.net.dialer import Dialer
 from actors.forwarding.protocols.http.targets import Authority, authority_of_name
 from actors.forwarding.protocols.http.via import extended_via
 from actors.forwarding.proxy_policy import ProxyPolicy
+from actors.forwarding.upstream import DOWN, UP, Upstream, identity
 from actors.forwarding.upstreams.attempt import Plan
 from actors.forwarding.upstreams.balancing import new_policy
 from actors.forwarding.upstreams.handshake import REJECTS_CREDENTIALS, Blame, Handshake, UpstreamFailed
@@ -31,7 +32,6 @@ from actors.forwarding.upstreams.proxy_header import preface_for
 from actors.forwarding.upstreams.route import OnRouted, Route, Wanted
 from actors.forwarding.upstreams.socks_connect import Socks4Handshake, Socks5Handshake
 from actors.forwarding.upstreams.tls_client import context_for
-from actors.forwarding.upstreams.upstream import DOWN, UP, Upstream, identity
 from actors.net.egress_guard import UpstreamGuard
 from actors.net.transport import Transport
 from actors.problems import Problems
