@@ -1,62 +1,93 @@
-"""The interface of all client protocols to their driver: a session takes what happens and returns commands.
+"""What all client protocols are to their driver: a session takes what happens and returns commands.
 
 Sessions have no socket, no clock and no logger. Every input takes the time and returns commands (`commands`), to be
-executed in order. An input that the phase excludes raises `IllegalEventError` and changes nothing. A session is not to
-be used after it returned `CloseClient`, `Tunnel` or `RelayDatagrams`.
+executed in order. An input that the phase excludes raises `IllegalEventError` and changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from typing import ClassVar
 
 from actors.forwarding.protocols.commands import Command
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.session_config import SessionConfig
 
 
-class Session(Protocol):
-    """The conversation on one client connection."""
+class Session(ABC):
+    """The conversation on one client connection.
 
-    deadline: float
-    """When `timed_out` is to be called, by the clock of the inputs."""
+    Not to be used after it returned `CloseClient`, `Tunnel` or `RelayDatagrams`. A protocol names those of its phases
+    that the driver asks for.
+    """
+
+    __slots__ = ("_client_ended", "_config", "_started", "deadline", "phase")
+
+    _authorizing: ClassVar[StrEnum]
+    _opening: ClassVar[frozenset[StrEnum]]
+    _closed: ClassVar[StrEnum]
+
+    def __init__(self, config: SessionConfig, now: float, phase: StrEnum) -> None:
+        self._config = config
+        self._started = now
+        self._client_ended = False
+        self.phase = phase
+        self.deadline = now + config.handshake_timeout
+        """When `timed_out` is to be called, by the clock of the inputs."""
+
+    # --- what the driver asks ---
 
     @property
+    @abstractmethod
     def reads_client(self) -> bool:
         """True while bytes of the client are wanted; False is the back-pressure."""
 
     @property
+    @abstractmethod
     def reads_origin(self) -> bool:
         """True while bytes of the origin are wanted."""
 
     @property
+    @abstractmethod
     def idle(self) -> bool:
         """True before the first and between two exchanges."""
 
     @property
+    @abstractmethod
     def has_request(self) -> bool:
         """True once a request has come on this connection."""
 
     @property
     def authorizing(self) -> bool:
         """True while `authorized` is awaited."""
+        return self.phase is self._authorizing
 
     @property
     def opening(self) -> bool:
         """True while `opened` or `failed` is awaited."""
+        return self.phase in self._opening
 
     @property
     def closed(self) -> bool:
         """True once the session has ended with the client's connection."""
+        return self.phase is self._closed
 
+    # --- what happens ---
+
+    @abstractmethod
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
         """Bytes of the client; `b""` for the end of what it sends."""
 
+    @abstractmethod
     def receive_from_origin(self, data: bytes, now: float) -> list[Command]:
         """Bytes of the origin; `b""` for the end of what it sends."""
 
+    @abstractmethod
     def authorized(self, user: str | None, now: float) -> list[Command]:
         """The reply to `Authorize`: the user of the credentials; None when they are wrong or missing."""
 
+    @abstractmethod
     def opened(
         self, reused: bool, now: float, address: tuple[str, int] | None = None, hop: bytes | None = None, /
     ) -> list[Command]:
@@ -65,32 +96,42 @@ class Session(Protocol):
         With `hop` the other side is an upstream proxy that gets the request in absolute-form, with these field lines.
         """
 
+    @abstractmethod
     def failed(self, failure: Failure, now: float) -> list[Command]:
         """The reply to `Open`, `Listen` or `Associate`: it can't be had."""
 
+    @abstractmethod
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
         """`count` bytes were moved for `RelayToOrigin`; `ended`: the client's side ended before the last."""
 
+    @abstractmethod
     def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
         """`count` bytes were moved for `RelayToClient`; `ended`: the origin's side ended then."""
 
+    @abstractmethod
     def client_disconnected(self, now: float) -> list[Command]:
         """The client's connection broke; nothing can be sent to it any more."""
 
+    @abstractmethod
     def origin_disconnected(self, now: float) -> list[Command]:
         """The origin's connection broke."""
 
+    @abstractmethod
     def timed_out(self, now: float) -> list[Command]:
         """`deadline` has passed."""
 
+    @abstractmethod
     def abort(self, reason: str, now: float) -> list[Command]:
         """End it from outside; `reason` goes into the report of what was under way."""
 
+    @abstractmethod
     def note_progress(self, now: float) -> None:
         """Bytes have moved on their way to the client, so the deadline of silence is put off."""
 
     def apply_config(self, config: SessionConfig) -> None:
-        """Use this configuration from now on; a request that is under way is not affected."""
+        """Use this configuration from now on; what was agreed on with the client stays agreed on."""
+        self._config = config
 
+    @abstractmethod
     def disable_keep_alive(self) -> None:
         """Close the client's connection after the exchange that is under way."""

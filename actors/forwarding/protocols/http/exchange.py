@@ -19,7 +19,7 @@ from actors.forwarding.protocols.commands import (
     ToOrigin,
     UpstreamRefused,
 )
-from actors.forwarding.protocols.failures import Refused
+from actors.forwarding.protocols.failures import Failure, Refused
 from actors.forwarding.protocols.http.framing import (
     LAST_CHUNK,
     Body,
@@ -27,6 +27,8 @@ from actors.forwarding.protocols.http.framing import (
     CloseDelimitedBody,
     ContentLengthBody,
     chunk,
+    request_body,
+    response_body,
 )
 from actors.forwarding.protocols.http.head_cache import (
     drop_lines,
@@ -38,6 +40,7 @@ from actors.forwarding.protocols.http.head_cache import (
 )
 from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead, find_end
 from actors.forwarding.protocols.http.head_rewriting import PROXY_SUPPORT, request_to_upstream, response_to_client
+from actors.forwarding.protocols.http.replies import FINAL_RECIPIENT, NOT_TRACED, dated, error_response
 from actors.forwarding.protocols.http.states import AWAITED, BODY, COMPLETE, STAGES, Event, Part, Phase
 from actors.forwarding.protocols.http.targets import parse_authority
 from actors.forwarding.protocols.state_machine import IllegalEventError
@@ -103,10 +106,8 @@ class Exchange:
                 raise failures.malformed("CONNECT has no body")
         else:
             self.target, self.path = route_of(head)
-            if fields.chunked:
-                self.request_body = Chunked()
-            elif fields.length:
-                self.request_body = ContentLengthBody(fields.length)
+            if fields.chunked or fields.length:
+                self.request_body = request_body(head)
         self.user = ""
         self.started = started
         self.responded = 0.0
@@ -156,15 +157,12 @@ class Exchange:
         self.reused = reused
         self._through_upstream = hop is not None
         if hop is not None:
-            out.append(ToOrigin(self._head_for_upstream(hop)))
+            head, upgrade = self.head, self.head.may_upgrade
+            out.append(ToOrigin(request_to_upstream(head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)))
             return
         if not self._origin_head:
-            self._origin_head = passed_to_origin(self.head, self.via, upgrade=self._wants_upgrade)
+            self._origin_head = passed_to_origin(self.head, self.via, upgrade=self.head.may_upgrade)
         out.append(ToOrigin(self._origin_head))
-
-    def _head_for_upstream(self, hop: bytes) -> bytes:
-        upgrade = self._wants_upgrade
-        return request_to_upstream(self.head, self.target, self.path, self.via, upgrade=upgrade, hop=hop)
 
     def request_content(self, data: bytes, out: list[Command]) -> bytes:
         """Pass on bytes of the body, and return what is behind its end. Raises `Refused`."""
@@ -249,12 +247,7 @@ class Exchange:
             return False
         if (response.status == 204 and response.fields.length) or (response.status == 304 and response.fields.chunked):
             return False  # it may have a body in the eyes of who wrote it, and that may be on its way
-        return self._keeps_open(response)
-
-    @staticmethod
-    def _keeps_open(response: ResponseHead) -> bool:
-        """True when the origin leaves its connection open behind this response."""
-        return response.fields.keep_alive if response.minor == 0 else not response.fields.close
+        return response.may_persist
 
     @property
     def authenticates_connection(self) -> bool:
@@ -274,14 +267,6 @@ class Exchange:
             self.bytes_in,
             self.bytes_out,
         )
-
-    @property
-    def _wants_upgrade(self) -> bool:
-        """Only without a body: some servers take the body for the first bytes of the other protocol."""
-        fields = self.head.fields
-        if fields.chunked or fields.length:
-            return False
-        return fields.wants_upgrade and fields.upgrade is not None and self.head.minor == 1
 
     def _read_heads(self, data: bytes, now: float, may_persist: bool, out: list[Command]) -> None:
         """Read the heads that are there."""
@@ -326,7 +311,7 @@ class Exchange:
 
     def _switch(self, response: ResponseHead, data: bytes, now: float, out: list[Command]) -> None:
         """101: what follows is another protocol, joined byte for byte."""
-        if not (self._wants_upgrade and response.fields.upgrade):
+        if not (self.head.may_upgrade and response.fields.upgrade):
             raise failures.bad_response("the origin switches protocols without a request to")
         if self.request_body is not None:
             raise failures.bad_response("the origin switches protocols before it has the request")
@@ -341,14 +326,14 @@ class Exchange:
         if response.status == 407 and self._through_upstream:
             out.append(UpstreamRefused())
             raise failures.upstream_refuses_us()
-        body = self._body_of_response(response)
+        body = response_body(self.head.method, response)
         modern = self.head.minor == 1
         self.response = response
         self.responded = now
         self._rechunk = modern and isinstance(body, Chunked)
         delimited = self._rechunk or not isinstance(body, (Chunked, CloseDelimitedBody))
         self.persists = may_persist and delimited and self.request_body is None
-        if self.authenticates_connection and not self._keeps_open(response):
+        if self.authenticates_connection and not response.may_persist:
             self.persists = False  # the client's connection ends with the one that was authenticated
         connection = None if self.persists else b"close"
         if self.persists and response.fields.per_connection:
@@ -367,17 +352,6 @@ class Exchange:
             self._response_body = body
             self._pass_content(body, data, start, out)
 
-    def _body_of_response(self, response: ResponseHead) -> Body | None:
-        """The response's body (RFC 9112 6.3); None when it has none."""
-        if self.head.method == b"HEAD" or response.status in (204, 304):
-            return None
-        if response.fields.chunked:
-            return Chunked()
-        length = response.fields.length
-        if length is None:
-            return CloseDelimitedBody()
-        return ContentLengthBody(length) if length else None
-
     def _pass_content(self, body: Body, data: bytes, start: bytes, out: list[Command]) -> None:
         """Pass on bytes of the body, behind `start` and in one piece with it."""
         if data:
@@ -395,6 +369,21 @@ class Exchange:
             out.append(RelayToClient(None))
         elif isinstance(body, ContentLengthBody) and body.remaining >= RELAY_MIN:
             out.append(RelayToClient(body.remaining))
+
+    # --- responses of the proxy itself ---
+
+    def refuse(self, failure: Failure, keep_alive: bool, date: bytes, now: float, out: list[Command]) -> None:
+        """Respond with an error, and report the exchange; `date` is the `Date` line."""
+        self.responded = now
+        reply = error_response(failure, keep_alive=keep_alive, with_body=self.head.method != b"HEAD")
+        self.send_to_client(dated(reply, date), out)
+        out.append(self.report(failure.status, failure.reason, now).because(failure))
+
+    def respond_as_recipient(self, date: bytes, now: float, out: list[Command]) -> None:
+        """Respond to OPTIONS or TRACE as the last recipient (RFC 9110 7.6.2), and report the exchange."""
+        trace = self.head.method == b"TRACE"
+        self.send_to_client(dated(NOT_TRACED if trace else FINAL_RECIPIENT, date), out)
+        out.append(self.report(405 if trace else 200, "", now))
 
     def send_to_client(self, data: bytes, out: list[Command]) -> None:
         """Send bytes to the client."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from actors.forwarding.protocols.failures import malformed
+from actors.forwarding.protocols.http.head_parser import RequestHead, ResponseHead
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
 _QUOTED = rb"\"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e]|\\[\t\x20-\x7e])*+\""
@@ -186,6 +187,26 @@ class Chunked:
 
 
 Body = ContentLengthBody | CloseDelimitedBody | Chunked
+
+
+def request_body(head: RequestHead) -> Body | None:
+    """The body behind a request's head (RFC 9112 6.3); None when it has none."""
+    fields = head.fields
+    if fields.chunked:
+        return Chunked()
+    return ContentLengthBody(fields.length) if fields.length else None
+
+
+def response_body(method: bytes, head: ResponseHead) -> Body | None:
+    """The body behind a response's head to a request of this method (RFC 9112 6.3); None when it has none."""
+    if method == b"HEAD" or head.status in (204, 304):
+        return None
+    if head.fields.chunked:
+        return Chunked()
+    length = head.fields.length
+    if length is None:
+        return CloseDelimitedBody()
+    return ContentLengthBody(length) if length else None
 
 
 def chunk(content: bytes) -> bytes:

@@ -116,6 +116,26 @@ class RequestHead:
     derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """What `head_cache` has derived from it; None when it is not remembered."""
 
+    @property
+    def may_persist(self) -> bool:
+        """True when the client's connection may be kept after the response.
+
+        Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
+        it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
+        """
+        return self.minor == 1 and not self.fields.close
+
+    @property
+    def may_upgrade(self) -> bool:
+        """True when it offers other protocols.
+
+        Only without a body: some servers take the body for the first bytes of the other protocol.
+        """
+        fields = self.fields
+        if fields.chunked or fields.length:
+            return False
+        return fields.wants_upgrade and fields.upgrade is not None and self.minor == 1
+
 
 @dataclass(slots=True)
 class ResponseHead:
@@ -127,6 +147,11 @@ class ResponseHead:
     fields: Fields
     derived: dict[object, Any] | None = field(default=None, compare=False, repr=False)
     """As with a request."""
+
+    @property
+    def may_persist(self) -> bool:
+        """True when the origin leaves its connection open behind this response."""
+        return self.fields.keep_alive if self.minor == 0 else not self.fields.close
 
 
 def find_end(buffer: bytes | bytearray, searched: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
+from actors.forwarding.protocols.commands import Report, ToClient
 from actors.forwarding.protocols.failures import PROXY_NAME, Failure
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -35,6 +36,13 @@ def error_response(failure: Failure, *, keep_alive: bool, with_body: bool = True
         lines.append(f'Proxy-Authenticate: Basic realm="{PROXY_NAME}", charset="UTF-8"')
     head = "\r\n".join(lines).encode("ascii", "replace") + b"\r\n\r\n"
     return head + body if with_body else head
+
+
+def refuse_head(failure: Failure, date: bytes, started: float, now: float, size: int) -> tuple[ToClient, Report]:
+    """The response to a head that is no request, and its report; `size` is that of what came."""
+    reply = dated(error_response(failure, keep_alive=False), date)
+    report = Report(b"", "", failure.status, failure.reason, "", started, now, size, len(reply))
+    return ToClient(reply), report.because(failure)
 
 
 def _quotable(text: str) -> str:

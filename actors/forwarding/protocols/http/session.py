@@ -1,9 +1,7 @@
 """The session on one client connection that speaks HTTP, without sockets: a sequence of exchanges, perhaps a tunnel.
 
 `states` has the table that it runs on: every input, and what the session concludes from it, is an event of the table,
-and nothing else changes the phase. Every input takes the time and returns a list of commands. `deadline` is when
-`timed_out` is to be called; `reads_client` and `reads_origin` say whether bytes of that side are wanted now, which is
-the back-pressure.
+and nothing else changes the phase.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from actors.forwarding.protocols.commands import (
     Command,
     LeaveOrigin,
     Open,
-    Report,
-    ToClient,
     ToOrigin,
     Tunnel,
 )
@@ -27,7 +23,7 @@ from actors.forwarding.protocols.http.basic_auth import read_basic
 from actors.forwarding.protocols.http.exchange import Exchange
 from actors.forwarding.protocols.http.head_cache import request_head
 from actors.forwarding.protocols.http.head_parser import RequestHead
-from actors.forwarding.protocols.http.replies import ESTABLISHED, FINAL_RECIPIENT, NOT_TRACED, dated, error_response
+from actors.forwarding.protocols.http.replies import ESTABLISHED, dated, refuse_head
 from actors.forwarding.protocols.http.session_buffer import SessionBuffer
 from actors.forwarding.protocols.http.states import (
     AUTHORIZE,
@@ -42,6 +38,7 @@ from actors.forwarding.protocols.http.states import (
     SWITCHED,
     TRANSITIONS,
     Event,
+    Phase,
 )
 from actors.forwarding.protocols.http.via import passed_here
 from actors.forwarding.protocols.session_config import SessionConfig
@@ -55,18 +52,16 @@ _NO_EXCHANGE: Final = cast("Exchange", None)
 
 
 class HttpSession(SessionBuffer):
-    """One client connection. Not to be used after `CloseClient` or `Tunnel` came out."""
+    """One client connection."""
 
-    __slots__ = ("_client_ended", "_config", "_exchange", "_is_last", "_started", "deadline", "has_request", "phase")
+    __slots__ = ("_exchange", "_is_last", "has_request")
+
+    _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN,)), CLOSED
+    phase: Phase
 
     def __init__(self, config: SessionConfig, now: float) -> None:
-        super().__init__()
-        self._config = config
-        self.phase = IDLE
-        self.deadline = now + config.handshake_timeout
+        super().__init__(config, now, IDLE)
         self.has_request = False
-        self._started = now
-        self._client_ended = False
         self._is_last = False
         self._exchange = _NO_EXCHANGE
 
@@ -74,7 +69,6 @@ class HttpSession(SessionBuffer):
 
     @property
     def reads_client(self) -> bool:
-        """True while bytes of the client are wanted."""
         phase = self.phase
         if self._client_ended or phase is CLOSED:
             return False
@@ -86,46 +80,22 @@ class HttpSession(SessionBuffer):
 
     @property
     def reads_origin(self) -> bool:
-        """True while bytes of the origin are wanted."""
         return self.phase is EXCHANGE
 
     @property
-    def closed(self) -> bool:
-        """True once the session has ended with the client's connection."""
-        return self.phase is CLOSED
-
-    @property
-    def authorizing(self) -> bool:
-        """True while `authorized` is awaited."""
-        return self.phase is AUTHORIZE
-
-    @property
-    def opening(self) -> bool:
-        """True while `opened` or `failed` is awaited."""
-        return self.phase is OPEN
-
-    @property
     def idle(self) -> bool:
-        """True between two exchanges."""
         return self.phase is IDLE
 
     def note_progress(self, now: float) -> None:
-        """Bytes have moved on their way to the client, so the deadline of silence is put off."""
         if self.phase is not HEAD:  # a head has an absolute deadline
             self.deadline = max(self.deadline, now + self._config.timeout)
 
     def disable_keep_alive(self) -> None:
-        """Close the client's connection after the exchange that is under way."""
         self._is_last = True
-
-    def apply_config(self, config: SessionConfig) -> None:
-        """Use this configuration from the next request on."""
-        self._config = config
 
     # --- the client ---
 
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
-        """Bytes of the client; `b""` for the end of what it sends."""
         out: list[Command] = []
         if not data:
             self._end_of_client(out, now)
@@ -140,7 +110,6 @@ class HttpSession(SessionBuffer):
         return out
 
     def client_disconnected(self, now: float) -> list[Command]:
-        """The client's connection broke; nothing can be sent to it any more."""
         if self.phase is IDLE or self.phase is HEAD or self.phase is CLOSED:
             self._on(Event.CLIENT_LOST)
             return [CloseClient(abort=True)]
@@ -192,7 +161,6 @@ class HttpSession(SessionBuffer):
         exchange.relay_request(out)
 
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """The driver has moved `count` bytes of the request's body; `ended`: the client's side ended before its end."""
         self._on(Event.REQUEST_RELAYED)
         self._exchange.request_relayed(count)
         self.deadline = now + self._config.timeout
@@ -211,7 +179,6 @@ class HttpSession(SessionBuffer):
     # --- replies of the driver ---
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        """The credentials are those of `user`; None when they are wrong or missing."""
         self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
         out: list[Command] = []
         exchange = self._exchange
@@ -227,15 +194,13 @@ class HttpSession(SessionBuffer):
     def _open(self, exchange: Exchange, out: list[Command], now: float) -> None:
         head = exchange.head
         if head.fields.max_forwards == 0 and head.method in (b"OPTIONS", b"TRACE"):
-            self._respond_as_recipient(exchange, out, now)  # RFC 9110 7.6.2
+            self._respond_as_recipient(exchange, out, now)
             return
         out.append(Open(exchange.target, not exchange.retriable, False, not exchange.is_connect, head.fields.via))
 
     def _respond_as_recipient(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """Respond to OPTIONS and TRACE that end at this proxy."""
-        trace = exchange.head.method == b"TRACE"
-        exchange.send_to_client(dated(NOT_TRACED if trace else FINAL_RECIPIENT, self._config.date(now)), out)
-        out.append(exchange.report(405 if trace else 200, "", now))
+        """Respond to OPTIONS and TRACE that end at this proxy (RFC 9110 7.6.2)."""
+        exchange.respond_as_recipient(self._config.date(now), now, out)
         if self.phase is EXCHANGE:
             out.append(LeaveOrigin(reusable=True))
         self._close(out)
@@ -243,7 +208,6 @@ class HttpSession(SessionBuffer):
     def opened(
         self, reused: bool, now: float, _address: tuple[str, int] | None = None, hop: bytes | None = None
     ) -> list[Command]:
-        """The connection to the origin is there."""
         self.phase = TRANSITIONS[self.phase][_OPENED]
         exchange = self._exchange
         out: list[Command] = []
@@ -257,21 +221,12 @@ class HttpSession(SessionBuffer):
             return out
         exchange.send_head(reused, out, hop)
         if exchange.request_body is not None:
-            self._first_content(exchange, out, now)
+            self._request_content(exchange, self._take_all(), out, now)  # what has come of it already
             if exchange.request_body is not None and self._client_ended:
                 return self.abort("http_request_error", now)
         return out
 
-    def _first_content(self, exchange: Exchange, out: list[Command], now: float) -> None:
-        """Pass on what has come of the body already."""
-        held = self._take_all()
-        if held:
-            self._request_content(exchange, held, out, now)
-        else:
-            exchange.relay_request(out)
-
     def failed(self, failure: Failure, now: float) -> list[Command]:
-        """There is no connection to the origin."""
         self._on(Event.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
@@ -293,7 +248,6 @@ class HttpSession(SessionBuffer):
     # --- the origin ---
 
     def receive_from_origin(self, data: bytes, now: float) -> list[Command]:
-        """Bytes of the origin; `b""` for the end of what it sends."""
         self.phase = TRANSITIONS[self.phase][_ORIGIN_DATA if data else Event.ORIGIN_END]
         out: list[Command] = []
         exchange = self._exchange
@@ -323,17 +277,15 @@ class HttpSession(SessionBuffer):
         out.extend((LeaveOrigin(reusable=False), Open(exchange.target, fresh=True, forward=True, via=via)))
 
     def origin_disconnected(self, now: float) -> list[Command]:
-        """The origin's connection broke: a response that would end with it has not ended well."""
         self._on(Event.ORIGIN_LOST)
         exchange = self._exchange
-        if exchange.stage is BODY:
+        if exchange.stage is BODY:  # a response that would end with the connection has not ended well
             return self.abort("http_response_incomplete", now)
         out: list[Command] = []
         self._end_of_origin(exchange, out, now)
         return out
 
     def response_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
-        """The driver has moved `count` bytes of the response's body; `ended`: the origin's side ended then."""
         self._on(Event.RESPONSE_RELAYED)
         out: list[Command] = []
         exchange = self._exchange
@@ -365,7 +317,7 @@ class HttpSession(SessionBuffer):
     def _finish(self, exchange: Exchange, out: list[Command], now: float) -> None:
         out.append(exchange.report(0, "", now))
         out.append(LeaveOrigin(exchange.origin_persists, exchange.authenticates_connection))
-        if exchange.persists and not self._client_ended and self._keeps_alive:
+        if exchange.persists and not self._client_ended and self._config.keep_alive and not self._is_last:
             self._await_next(out, now)
         else:
             self._close(out)
@@ -381,23 +333,13 @@ class HttpSession(SessionBuffer):
         self._on(Event.CLOSE)
         out.append(CloseClient())
 
-    @property
-    def _keeps_alive(self) -> bool:
-        return self._config.keep_alive and not self._is_last
-
     def _may_persist(self, head: RequestHead) -> bool:
-        """True when the client's connection may be kept after this exchange.
-
-        Never with HTTP/1.0, whatever it asks for: another proxy before this one may have passed on a `keep-alive` that
-        it doesn't understand, and would wait for the end of the connection (RFC 9112 9.3 and C.2.2).
-        """
-        fields = head.fields
-        return self._keeps_alive and head.minor == 1 and not fields.close and not self._client_ended
+        """True when the client's connection may be kept after this exchange."""
+        return self._config.keep_alive and not self._is_last and head.may_persist and not self._client_ended
 
     # --- ends ---
 
     def timed_out(self, now: float) -> list[Command]:
-        """`deadline` has passed."""
         self._on(Event.TIMED_OUT)
         out: list[Command] = []
         phase = self.phase
@@ -436,22 +378,16 @@ class HttpSession(SessionBuffer):
 
     def _refuse(self, failure: Failure, out: list[Command], now: float) -> None:
         """Respond with an error of our own; keep the connection when nothing of the request is left unread."""
-        exchange = self._exchange
+        exchange, date = self._exchange, self._config.date(now)
         if exchange is _NO_EXCHANGE:
-            reply = dated(error_response(failure, keep_alive=False), self._config.date(now))
             size = self._head_size or len(self._in)
-            report = Report(b"", "", failure.status, failure.reason, "", self._started, now, size, len(reply))
-            out.extend((ToClient(reply), report.because(failure)))
+            out.extend(refuse_head(failure, date, self._started, now, size))
             self._close(out)
             return
         persists = not failure.close and exchange.request_body is None and not exchange.is_connect
         # Requests that wait behind this one are not served: to refuse them all takes more room than they do.
         persists = persists and not self._in and self._may_persist(exchange.head)
-        exchange.responded = now
-        with_body = exchange.head.method != b"HEAD"
-        reply = error_response(failure, keep_alive=persists, with_body=with_body)
-        exchange.send_to_client(dated(reply, self._config.date(now)), out)
-        out.append(exchange.report(failure.status, failure.reason, now).because(failure))
+        exchange.refuse(failure, persists, date, now, out)
         if persists:
             self._await_next(out, now)
         else:

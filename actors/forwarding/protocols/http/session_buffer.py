@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from actors.forwarding.protocols.http.head_parser import HEAD_MAX, find_end
+from actors.forwarding.protocols.http.states import Phase
+from actors.forwarding.protocols.session import Session
+from actors.forwarding.protocols.session_config import SessionConfig
 
 EMPTY_LINES_MAX = 8
 """Empty lines before a request that are ignored (RFC 9112 2.2): old clients end a body with one that isn't counted."""
 
 
-class SessionBuffer:
+class SessionBuffer(Session):
     """The part of `HttpSession` that has its bytes."""
 
     __slots__ = ("_empty_lines", "_head_size", "_in", "_searched")
 
-    def __init__(self) -> None:
+    def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
+        super().__init__(config, now, phase)
         self._in: bytes | bytearray = b""
         self._searched = 0
         self._head_size = 0

@@ -1,13 +1,13 @@
 """The parts that SOCKS4 and SOCKS5 sessions share, without sockets: from a whole request to the end.
 
 `states` has the table that both run on; `v4` and `v5` read the messages of the handshake and write the replies. The
-handshake has one absolute deadline; from the request on `settings.timeout` holds. Bytes behind the request are held
+handshake has one absolute deadline; from the request on `timeout` holds. Bytes behind the request are held
 and sent to the origin once, after the reply.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import Enum
 from functools import lru_cache
 
@@ -27,6 +27,7 @@ from actors.forwarding.protocols.commands import (
 )
 from actors.forwarding.protocols.failures import Failure, Refused, malformed
 from actors.forwarding.protocols.http.targets import Authority
+from actors.forwarding.protocols.session import Session
 from actors.forwarding.protocols.session_config import SessionConfig
 from actors.forwarding.protocols.socks.states import (
     AUTHORIZE,
@@ -60,42 +61,23 @@ class Operation(Enum):
 _METHODS = {each: each.name.encode("ascii") for each in Operation}
 _EVENTS = {Operation.CONNECT: Event.CONNECT, Operation.BIND: Event.BIND, Operation.UDP: Event.UDP}
 _HANDSHAKE = frozenset((GREETING, PASSWORD, REQUEST))
-_OPENING = frozenset((OPEN, LISTEN, PEER, RELAY))
 _FOR_THIRD_PARTY = frozenset((LISTEN, PEER, RELAY))
 
 
-class SocksSession(ABC):
-    """One client connection; a version of the protocol fills in how requests are read and replies written.
+class SocksSession(Session):
+    """One client connection; a version of the protocol fills in how requests are read and replies written."""
 
-    Not to be used after `CloseClient`, `Tunnel` or `RelayDatagrams` came out.
-    """
+    __slots__ = ("_bytes_in", "_bytes_out", "_in", "_operation", "_replied", "_target", "_tried", "_user")
 
-    __slots__ = (
-        "_answered",
-        "_bytes_in",
-        "_bytes_out",
-        "_client_ended",
-        "_config",
-        "_in",
-        "_operation",
-        "_started",
-        "_target",
-        "_tried",
-        "_user",
-        "deadline",
-        "phase",
-    )
+    _authorizing, _opening, _closed = AUTHORIZE, frozenset((OPEN, LISTEN, PEER, RELAY)), CLOSED
+    phase: Phase
 
     def __init__(self, config: SessionConfig, now: float, phase: Phase) -> None:
-        self._config = config
-        self.phase = phase
-        self.deadline = now + config.handshake_timeout
+        super().__init__(config, now, phase)
         self._in = bytearray()
-        self._started = now
-        self._answered = 0.0
+        self._replied = 0.0
         self._bytes_in = 0
         self._bytes_out = 0
-        self._client_ended = False
         self._operation: Operation | None = None
         self._target: Authority | None = None
         self._tried = ""
@@ -123,7 +105,6 @@ class SocksSession(ABC):
 
     @property
     def reads_client(self) -> bool:
-        """True while bytes of the client are wanted."""
         return not self._client_ended and self.phase is not CLOSED and len(self._in) <= HELD_MAX
 
     @property
@@ -137,32 +118,12 @@ class SocksSession(ABC):
         return self._bytes_in == 0 and self.phase in _HANDSHAKE
 
     @property
-    def authorizing(self) -> bool:
-        """True while `authorized` is awaited."""
-        return self.phase is AUTHORIZE
-
-    @property
-    def opening(self) -> bool:
-        """True while `opened` or `failed` is awaited."""
-        return self.phase in _OPENING
-
-    @property
-    def closed(self) -> bool:
-        """True once the session has ended with the client's connection."""
-        return self.phase is CLOSED
-
-    @property
     def has_request(self) -> bool:
-        """True once a request has come."""
         return self._operation is not None
 
     def note_progress(self, _now: float) -> None:
         """No effect: replies are a few octets, and no deadline waits for them."""
         return
-
-    def apply_config(self, config: SessionConfig) -> None:
-        """Use this configuration from now on; a method of authentication that was agreed on stays agreed on."""
-        self._config = config
 
     def disable_keep_alive(self) -> None:
         """No effect: there is never more than one request."""
@@ -171,7 +132,6 @@ class SocksSession(ABC):
     # --- the client ---
 
     def receive_from_client(self, data: bytes, now: float) -> list[Command]:
-        """Bytes of the client; `b""` for the end of what it sends."""
         if not data:
             return self._end_of_client(now)
         self._on(Event.CLIENT_DATA)
@@ -191,7 +151,7 @@ class SocksSession(ABC):
                 pass
         except Refused as refused:
             self._refuse(refused.failure, out, now)
-        if self.phase in _OPENING:
+        if self.opening:
             self.deadline = now + self._config.timeout
         elif self.phase in _HANDSHAKE and self._client_ended:
             self._on(Event.CLOSE)
@@ -211,7 +171,6 @@ class SocksSession(ABC):
         return []
 
     def client_disconnected(self, _now: float) -> list[Command]:
-        """The client's connection broke."""
         if self._operation is None:
             self._on(Event.CLIENT_LOST)
             return [CloseClient(abort=True)]
@@ -243,7 +202,6 @@ class SocksSession(ABC):
             out.append(Listen(target) if operation is Operation.BIND else Associate())
 
     def authorized(self, user: str | None, now: float) -> list[Command]:
-        """The credentials are those of `user`; None when they are wrong."""
         out: list[Command] = []
         self._on(Event.UNAUTHORIZED if user is None else Event.AUTHORIZED)
         if user is None:
@@ -270,7 +228,7 @@ class SocksSession(ABC):
         if was is LISTEN:
             self.deadline = now + self._config.timeout
             return out
-        self._answered = now
+        self._replied = now
         if was is RELAY and self._target is not None:
             out.append(RelayDatagrams(self._target, self._report(200, "")))
             return out
@@ -280,7 +238,6 @@ class SocksSession(ABC):
         return out
 
     def failed(self, failure: Failure, now: float) -> list[Command]:
-        """What was asked for can't be had."""
         self._on(Event.FAILED)
         out: list[Command] = []
         self._refuse(failure, out, now)
@@ -289,13 +246,12 @@ class SocksSession(ABC):
     # --- ends ---
 
     def timed_out(self, now: float) -> list[Command]:
-        """`deadline` has passed."""
         self._on(Event.TIMED_OUT)
         out: list[Command] = []
         if self.idle:
             self._on(Event.CLOSE)
             out.append(CloseClient())
-        elif self.phase in _OPENING:
+        elif self.opening:
             self._refuse(failures.connection_timed_out("it did not come about in time"), out, now)
         elif not self.closed:
             late = Failure(408, "http_request_error", "the handshake did not come in time", close=True)
@@ -303,7 +259,6 @@ class SocksSession(ABC):
         return out
 
     def abort(self, reason: str, _now: float) -> list[Command]:
-        """End it from outside; a request that has come is reported with `reason`."""
         return self._end_at_once(Event.ABORT, reason)
 
     def _end_at_once(self, event: Event, reason: str) -> list[Command]:
@@ -321,7 +276,7 @@ class SocksSession(ABC):
         self._end(failure, out, now)
 
     def _end(self, failure: Failure, out: list[Command], now: float) -> None:
-        self._answered = now
+        self._replied = now
         self._on(Event.CLOSE)
         out.extend((self._report(failure.status, failure.reason).because(failure), CloseClient()))
 
@@ -338,7 +293,7 @@ class SocksSession(ABC):
             reason,
             self._user,
             self._started,
-            self._answered,
+            self._replied,
             self._bytes_in,
             self._bytes_out,
         )
