@@ -84,14 +84,14 @@ class ForwardingActor(Actor):
         self._listen_by = 0.0
         self._label = ""
         self._publisher = CounterPublisher(
-            self.loop, self._counters, lambda said: self.events.publish(counters_topic(said), said)
+            self.loop, self._counters, lambda counters: self.events.publish(counters_topic(counters), counters)
         )
         self.ready()
 
     # --- messages ---
 
     def receive(self, sender: str, message: Any, answer: Answer) -> None:
-        """All that is asked of it or ordered."""
+        """Handle a query or an order."""
         if isinstance(message, Configure):
             self.forwarding.configure(message.spec, message.egress)
             self._usage.configured(message.spec.id)
@@ -108,7 +108,7 @@ class ForwardingActor(Actor):
         elif isinstance(message, Explain):
             self._explain(message, answer)
         elif isinstance(message, QueryAccounts):
-            self._tell_accounts(message, answer)
+            self._report_accounts(message, answer)
         elif isinstance(message, QueryConnections):
             self._table.query(message, answer)
         elif isinstance(message, QueryUpstreams):
@@ -134,7 +134,7 @@ class ForwardingActor(Actor):
             self.records.add(row)
 
     def _name_process(self, label: str) -> None:
-        """What lists of processes show and log lines begin with: the proxy as people call it, whenever that changes."""
+        """Set the name in lists of processes and log lines: the proxy as people call it, whenever that changes."""
         if label != self._label:
             self._label = label
             short = getthreadtitle()  # proc(5), comm: stays the one by id, which `setproctitle` overwrites
@@ -146,44 +146,44 @@ class ForwardingActor(Actor):
         if not self.forwarding.configured:
             answer(Failed("not configured yet"))
         else:
-            self.forwarding.testers.admit(message.user, message.token, message.request_id, message.ttl)
+            self.forwarding.testers.expect(message.user, message.token, message.request_id, message.ttl)
             answer(Done())
 
-    def _explain(self, question: Explain, answer: Answer) -> None:
+    def _explain(self, query: Explain, answer: Answer) -> None:
         if not self.forwarding.configured:
             answer(Failed("not configured yet"))
             return
         try:
-            explain(self.forwarding, question, answer)
+            explain(self.forwarding, query, answer)
         except Refused as refused:
             answer(Failed(refused.failure.detail, "target"))
 
-    def _tell_accounts(self, question: QueryAccounts, answer: Answer) -> None:
-        def tell(_settled: bool) -> None:
+    def _report_accounts(self, query: QueryAccounts, answer: Answer) -> None:
+        def report(_acknowledged: bool) -> None:
             accounts = self.forwarding.limits.accounts.values()
             answer(AccountStates({account.spec.id: account.state() for account in accounts}))
 
-        if question.settle:
-            self._usage.settle(tell)
+        if query.settle:
+            self._usage.settle(report)
         else:
-            tell(True)
+            report(True)
 
-    # --- its beginning ---
+    # --- the beginning ---
 
     def _listen_when_known(self) -> None:
-        """With quotas, not before it is known what was used already; but a collector that is away stops nobody."""
+        """With quotas, not before it is known what was used already; but not without end: the collector may be away."""
         if self._acceptor.listening or self._stopping:
             return
         if self._usage.has_totals or self.loop.now >= self._listen_by:
             self._acceptor.listen(self.sockets[0])
             return
 
-        def settled(heard: bool) -> None:
-            self.loop.call_later(0.0 if heard else USAGE_RETRY, self._listen_when_known)
+        def on_usage(acknowledged: bool) -> None:
+            self.loop.call_later(0.0 if acknowledged else USAGE_RETRY, self._listen_when_known)
 
-        self._usage.settle(settled, USAGE_AWAITED)
+        self._usage.settle(on_usage, USAGE_AWAITED)
 
-    # --- telling ---
+    # --- reports ---
 
     def _report(self, problems: tuple[Problem, ...], over: tuple[Problem, ...]) -> None:
         ends = self._acceptor.certificate_ends
@@ -208,7 +208,7 @@ class ForwardingActor(Actor):
             resident=_resident(),
         )
 
-    # --- ending ---
+    # --- the end ---
 
     def drain(self, seconds: float) -> None:
         """Accept no more, let exchanges and tunnels end by themselves for `seconds`, then cut what is left."""
@@ -242,42 +242,42 @@ class ForwardingActor(Actor):
         self._publisher.publish()
         self.records.flush()
         deadline = self.loop.now + LAST_RECORDS
-        told = not self.forwarding.limits.accounts
+        usage_acknowledged = not self.forwarding.limits.accounts
 
-        def usage_told(heard: bool) -> None:
-            nonlocal told
-            told = heard
-            if not heard:
-                self.loop.call_later(USAGE_RETRY, tell_usage)
+        def on_usage(acknowledged: bool) -> None:
+            nonlocal usage_acknowledged
+            usage_acknowledged = acknowledged
+            if not acknowledged:
+                self.loop.call_later(USAGE_RETRY, report_usage)
 
-        def tell_usage() -> None:
-            self._usage.settle(usage_told, LAST_RECORDS, final=True)
+        def report_usage() -> None:
+            self._usage.settle(on_usage, LAST_RECORDS, final=True)
 
-        if not told:
-            tell_usage()
+        if not usage_acknowledged:
+            report_usage()
 
-        def settle() -> None:
-            if (told and self.records.settled) or self.loop.now > deadline:
+        def finish_when_acknowledged() -> None:
+            if (usage_acknowledged and self.records.settled) or self.loop.now > deadline:
                 self.finish()
             else:
-                self.loop.call_later(0.02, settle)
+                self.loop.call_later(0.02, finish_when_acknowledged)
 
-        settle()
+        finish_when_acknowledged()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self.records.close()
         super().close()
         set_subject("")
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has (proc(5), `statm`); 0 when no descriptor is left to look."""
+    """Bytes of memory that this process has (proc(5), `statm`); 0 when no descriptor is left to read it."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read().split()[1]) * PAGE
     except OSError:
-        return 0  # out of descriptors: counters are told all the same
+        return 0  # out of descriptors: the other counters are published all the same
 
 
 def _files(params: Any) -> tuple[str, str] | None:

@@ -85,8 +85,9 @@ class ForwardingContext:
         self.lingering = LingeringClose(loop, self.timers, self.count_crash)
         self.pipes = PipePool()
         self._without_pipe: dict[Callable[[], None], None] = {}
-        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)))
-        self.dialer.on_trouble = self.problems.occurred
+        access = AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec()))
+        self.dialer = Dialer(loop, Resolver(loop, new_threads(loop)), access)
+        self.dialer.on_problem = self.problems.occurred
         self.pool = ConnectionPool(loop, self.timers, pool_limit, keep_alive_timeout)
         self.limits = Limits(loop)
         self.authenticator = Authenticator(loop)
@@ -99,7 +100,7 @@ class ForwardingContext:
         session = SessionConfig(
             keep_alive_timeout=keep_alive_timeout, handshake_timeout=handshake_timeout, date=DateLine()
         )
-        self.policy = ProxyPolicy(AccessPolicy(EgressGuard(_EGRESS), Rules(AccessSpec())), session)
+        self.policy = ProxyPolicy(access, session)
 
     @property
     def configured(self) -> bool:
@@ -121,9 +122,9 @@ class ForwardingContext:
         access, source = self._new_access(spec.access, egress), Source(spec.bind_address)
         moved = source != self.dialer.source
         if moved:
-            self.dialer.leave_from(source)
+            self.dialer.set_source(source)
         if access is not self.policy.access or moved:
-            self.dialer.judge = access
+            self.dialer.access = access
             self.pool.flush()
         if self._spec is None or moved or spec.upstreams != self._spec.upstreams:
             self._replace_upstreams(spec.upstreams, egress)
@@ -250,7 +251,7 @@ class ForwardingContext:
         return self._last_number
 
     def connection_id(self, number: int) -> str:
-        """The id of a connection: its number, and what tells this process from all others."""
+        """The id of a connection: its number, and what distinguishes this process from all others."""
         return f"{number:x}{self.id_prefix[:8]}"
 
     def add(self, connection: Connection) -> None:
@@ -263,7 +264,7 @@ class ForwardingContext:
             self.limits.connection_opened(connection)
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Remove a connection that has ended."""
         if self.debug:
             age = self.clock() - connection.number / 1e6
             trace.note(self.connection_id(connection.number), "ended after %.3f s", age)
@@ -288,7 +289,7 @@ class ForwardingContext:
             self.limits.connection_opened(successor)
 
     def tunnel_ended(self, tunnel: Connection, report: Report) -> None:
-        """Count, record and forget a tunnel or association that has ended."""
+        """Count, record and remove a tunnel or association that has ended."""
         if self.debug:
             trace.note_report(self.connection_id(tunnel.number), report, None)
         self.stats.exchange_ended(report, tunnel.client_ip)

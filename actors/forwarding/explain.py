@@ -14,7 +14,7 @@ from typing import NamedTuple
 from actors.bus.messages.forwarding import Explain, ExplainedAddress, Explanation
 from actors.forwarding.access.policy import AccessPolicy, Decision
 from actors.forwarding.context import ForwardingContext
-from actors.forwarding.net.resolver import Answer
+from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority, parse_authority
@@ -47,16 +47,16 @@ def read_target(text: str) -> Authority:
         raise failures.malformed("the target is not ASCII; write the name as it is in the DNS (xn--…)") from None
 
 
-def explain(context: ForwardingContext, question: Explain, done: Callable[[Explanation], None]) -> None:
+def explain(context: ForwardingContext, query: Explain, done: Callable[[Explanation], None]) -> None:
     """Call `done` with the explanation, perhaps in this very call. Raises `Refused` when the target is none."""
-    target = read_target(question.target)
+    target = read_target(query.target)
     access = context.policy.access
 
     def reply(result: _Result) -> None:
         done(_explanation(result, target, access.mode))
 
-    client = access.client(question.client_ip)
-    early = _before_resolving(context, access, client, question, target)
+    client = access.client(query.client_ip)
+    early = _before_resolving(context, access, client, query, target)
     if early is not None:
         reply(_Result(early))
     elif context.upstreams is not None:
@@ -64,13 +64,13 @@ def explain(context: ForwardingContext, question: Explain, done: Callable[[Expla
     elif target.literal:
         reply(_decide_addresses(access, client, target, (target.host,)))
     else:
-        context.dialer.resolver.resolve(target.host, lambda answer: reply(_resolved(access, client, target, answer)))
+        context.dialer.resolver.resolve(target.host, lambda result: reply(_resolved(access, client, target, result)))
 
 
 def _before_resolving(
-    context: ForwardingContext, access: AccessPolicy, client: Decision, question: Explain, target: Authority
+    context: ForwardingContext, access: AccessPolicy, client: Decision, query: Explain, target: Authority
 ) -> Decision | None:
-    user = question.user
+    user = query.user
     if client.failure is not None:
         return client
     if user is None and context.policy.session.wants_credentials:
@@ -79,16 +79,16 @@ def _before_resolving(
         )
     if user is not None and not context.is_known_user(user):
         return _refusal(failures.CREDENTIALS_WANTED, "auth: this is not a user of the proxy", "user")
-    failure = context.limits.user_refusal(user or "", question.client_ip)
+    failure = context.limits.user_refusal(user or "", query.client_ip)
     if failure is not None:
         return _refusal(failure, f"accounts: {failure.detail}", "account")
     return access.name(target) if context.upstreams is None else None  # `unresolved` decides all of it, in its order
 
 
-def _resolved(access: AccessPolicy, client: Decision, target: Authority, answer: Answer) -> _Result:
-    if isinstance(answer, Failure):
-        return _Result(_refusal(answer, answer.detail, "resolve"))
-    return _decide_addresses(access, client, target, answer.addresses)
+def _resolved(access: AccessPolicy, client: Decision, target: Authority, result: Resolution) -> _Result:
+    if isinstance(result, Failure):
+        return _Result(_refusal(result, result.detail, "resolve"))
+    return _decide_addresses(access, client, target, result.addresses)
 
 
 def _decide_addresses(access: AccessPolicy, client: Decision, target: Authority, addresses: tuple[str, ...]) -> _Result:

@@ -1,4 +1,4 @@
-"""For whom something is found out off the loop: whose share of the threads it takes, and whether it is still wanted."""
+"""The client for which work is done off the loop: it is billed for the share of threads, and may stop waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Requester(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Is the answer still wanted? A client that has ended its side before its turn came is taken to be gone."""
+        """True while the result is wanted. A client that has ended its side before its turn is taken to be gone."""
 
 
 class _Proxy(NamedTuple):
@@ -23,4 +23,4 @@ class _Proxy(NamedTuple):
 
 
 OURSELVES: Requester = _Proxy()
-"""The proxy itself asks: for an upstream's address, or for an explanation."""
+"""The proxy itself: for an upstream's address, or for an explanation."""

@@ -93,11 +93,11 @@ class ConnectionStats:
     def exchange_ended(self, report: Report, client_ip: str) -> None:
         """Count an exchange or tunnel that has ended, and write its record."""
         wall = time.time()
-        status, answered = report.status, 0.0
+        status, latency = report.status, 0.0
         if report.responded:
-            answered = report.responded - report.started
-            self.values[RESPONSE_SECONDS] += answered
-            self.latency[bisect_left(BOUNDS, answered)] += 1
+            latency = report.responded - report.started
+            self.values[RESPONSE_SECONDS] += latency
+            self.latency[bisect_left(BOUNDS, latency)] += 1
         self.values[REQUESTS] += 1
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.last_request = wall
@@ -105,7 +105,7 @@ class ConnectionStats:
             self.values[ERRORS] += 1
         if report.reason:
             self._count_reason(report)
-        self._record(report, client_ip, wall, answered)
+        self._record(report, client_ip, wall, latency)
 
     def further_record(self, report: Report, client_ip: str) -> None:
         """Write one more record of a request that has several; the request itself is counted once."""
@@ -132,7 +132,7 @@ class ConnectionStats:
         now = self._loop.now
         return Report(b"", "", failure.status, failure.reason, "", now, now, 0, 0).because(failure)
 
-    def _record(self, report: Report, client_ip: str, wall: float, answered: float) -> None:
+    def _record(self, report: Report, client_ip: str, wall: float, latency: float) -> None:
         self._add_record(
             (
                 wall,
@@ -143,7 +143,7 @@ class ConnectionStats:
                 report.method.decode("ascii"),
                 report.url,
                 report.status,
-                round(answered * 1000),
+                round(latency * 1000),
                 round((self._loop.now - report.started) * 1000),
                 report.bytes_in,
                 report.bytes_out,

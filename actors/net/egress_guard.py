@@ -71,7 +71,7 @@ _NEVER = tuple(
     )
 )
 """What no upstream may be and nothing of the product's own requests may reach, even where private addresses may."""
-_MEMORY_SIZE = 4096
+_CACHE_SIZE = 4096
 LOCAL_KNOWN = 5.0
 """Seconds for which it is remembered whether an address is this machine's; addresses come and go."""
 
@@ -128,20 +128,20 @@ class EgressGuard:
         self._own = OwnListeners(spec.own)
         self._is_local = local or is_local
         self._clock = clock
-        self._verdicts: dict[str, tuple[str | None, float]] = {}
+        self._known: dict[str, tuple[str | None, float]] = {}
 
-    def judge(self, address: str, port: int, name: str) -> str | None:
+    def check(self, address: str, port: int, name: str) -> str | None:
         """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
         if self._own.has(address, port):
             return "the target is this service itself"
         if self._policy == "off" or self._excepted(name):
             return None
-        verdict, until = self._verdicts.get(address, (None, 0.0))
+        refusal, until = self._known.get(address, (None, 0.0))
         now = self._clock()
         if until <= now:
-            verdict, lasts = self._judge_address(address)
-            keep(self._verdicts, address, (verdict, now + lasts), _MEMORY_SIZE)
-        return verdict
+            refusal, lasts = self._check_address(address)
+            keep(self._known, address, (refusal, now + lasts), _CACHE_SIZE)
+        return refusal
 
     def _excepted(self, name: str) -> bool:
         """Whether the name is excepted by itself, or by a `*.` entry for its domain."""
@@ -153,7 +153,7 @@ class EgressGuard:
         labels = name.split(".")
         return any("*." + ".".join(labels[cut:]) in self._allowed_names for cut in range(1, len(labels)))
 
-    def _judge_address(self, written: str) -> tuple[str | None, float]:
+    def _check_address(self, written: str) -> tuple[str | None, float]:
         """The result, and the seconds for which it holds."""
         address = _parse(written)
         inner = embedded_ipv4(address)
@@ -189,7 +189,7 @@ class UpstreamGuard:
         allow = spec.allow if spec.upstreams_allow is None else spec.upstreams_allow
         self._addresses = EgressGuard(EgressSpec(spec.policy, allow, ()), local, clock)
 
-    def judge(self, address: str, port: int, name: str) -> str | None:
+    def check(self, address: str, port: int, name: str) -> str | None:
         """None when an upstream that is written as `name` may be connected to there, else why not."""
         if self._services.has(address, port):
             return "it is this service itself, not one of its proxies"
@@ -198,7 +198,7 @@ class UpstreamGuard:
             return None if by_address else "it is a proxy of this service, which has to be written by its address"
         if is_never(_parse(address)):
             return f"{address} is link-local or reserved, and never an upstream"
-        sentence = self._addresses.judge(address, port, name)
+        sentence = self._addresses.check(address, port, name)
         return None if sentence is None else f"{sentence}, and proxy.upstreams_allow doesn't except it"
 
 

@@ -30,7 +30,7 @@ def connect_guarded(guard: OutgoingGuard, timeout: float) -> Connect:
     def connect(host: str, port: int) -> socket.socket:
         failure: OSError | None = None
         for family, kind, protocol, _name, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            refusal = guard.judge(str(address[0]), port, host)
+            refusal = guard.check(str(address[0]), port, host)
             if refusal is not None:
                 failure = failure or Refused(refusal)
                 continue

@@ -23,10 +23,10 @@ class OutgoingGuard:
         self._public = EgressGuard(EgressSpec("public_only", (), ())) if excepted_by else None
         self._excepted_by = excepted_by
 
-    def judge(self, address: str, port: int, name: str) -> str | None:
+    def check(self, address: str, port: int, name: str) -> str | None:
         """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
-        closed = self._closed.judge(address, port, name)
+        closed = self._closed.check(address, port, name)
         if closed is not None or self._public is None:
             return closed
-        sentence = self._public.judge(address, port, name)
+        sentence = self._public.check(address, port, name)
         return sentence and f"{sentence}; {self._excepted_by} of the configuration would let it"

@@ -10,7 +10,7 @@ version 1 (2.1):  PROXY TCP4 192.0.2.7 198.51.100.1 56324 443 CR LF           at
 version 2 (2.2):  | signature, 12 | 0x2, command | family, transport | length, 2 | addresses | TLVs ... |
 ```
 
-A header is read whole or not at all: `read_header` looks at what has come so far, and says how many octets are the
+A header is read whole or not at all: `read_header` parses what has come so far, and returns how many octets are the
 header's. What can't become a header is refused with its first wrong octet.
 """
 
@@ -60,8 +60,8 @@ class Header(NamedTuple):
     """A whole header. `size` is its octets.
 
     `source` and `destination` are the client's address and the one that it connected to; both are None when the header
-    tells none that are ours to use (LOCAL, UNKNOWN, other transports than TCP): then the connection's own ones hold.
-    IPv4 written as IPv6 is told as IPv4.
+    has none that are ours to use (LOCAL, UNKNOWN, other transports than TCP): then the connection's own ones hold.
+    IPv4 written as IPv6 becomes IPv4.
     """
 
     size: int
@@ -70,7 +70,7 @@ class Header(NamedTuple):
 
     @property
     def ends(self) -> Ends | None:
-        """Both addresses; None when the header tells none."""
+        """Both addresses; None when the header has none."""
         return None if self.source is None or self.destination is None else (self.source, self.destination)
 
 
@@ -97,10 +97,10 @@ def _read_v1(data: bytes) -> Header | None:
     if not line.endswith(b"\r"):
         raise BadHeader("the line ends with LF alone")
     _refuse_lone_cr(line[:-1])
-    told = line[len(_V1_START) : -1]
-    if told == _V1_UNKNOWN or told.startswith(_V1_UNKNOWN + b" "):
+    ends = line[len(_V1_START) : -1]
+    if ends == _V1_UNKNOWN or ends.startswith(_V1_UNKNOWN + b" "):
         return Header(end + 1)
-    return Header(end + 1, *_v1_addresses(told))
+    return Header(end + 1, *_v1_addresses(ends))
 
 
 def _refuse_lone_cr(line: bytes) -> None:
@@ -108,8 +108,8 @@ def _refuse_lone_cr(line: bytes) -> None:
         raise BadHeader("there is a CR within the line")
 
 
-def _v1_addresses(told: bytes) -> tuple[Endpoint, Endpoint]:
-    parts = _V1_LINE.fullmatch(told)
+def _v1_addresses(ends: bytes) -> tuple[Endpoint, Endpoint]:
+    parts = _V1_LINE.fullmatch(ends)
     if parts is None:
         raise BadHeader("the line is not of the form TCP4 or TCP6, two addresses, two ports")
     family, *addresses = (part.decode("ascii") for part in parts.groups()[:3])
@@ -231,7 +231,7 @@ def build_v1(source: Endpoint, destination: Endpoint) -> bytes:
 
 
 def build_v2(source: Endpoint, destination: Endpoint, *, checksum: bool = False) -> bytes:
-    """As `build_v1`, in version 2; with a CRC32c if wished."""
+    """As `build_v1`, in version 2; with a CRC32c if `checksum`."""
     ends, family = _pair(source, destination)
     block = b"".join(end.packed for end in ends) + b"".join(end[1].to_bytes(2, "big") for end in (source, destination))
     kind = (_INET if family == 4 else _INET6) << 4 | _STREAM

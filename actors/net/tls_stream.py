@@ -2,7 +2,7 @@
 
 TLS works on two buffers in memory, and the stream carries their bytes to and from the socket. That costs no more than
 OpenSSL on the socket itself (0.48 against 0.6 CPU seconds per GB here, since 128 KiB leave in one piece and not
-record by record), and it makes half-close exact: a close_notify can be sent without looking at what the client has
+record by record), and it makes half-close exact: a close_notify can be sent without reading what the client has
 sent meanwhile, which OpenSSL would otherwise take for an error.
 """
 
@@ -37,7 +37,7 @@ OnProblem = Callable[[str | None], None]
 class TlsStream:
     """One end of a TLS connection, with the methods of a `Transport`. The server's handshake is within the reads."""
 
-    __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent", "heard")
+    __slots__ = ("_early", "_from_client", "_sealed", "_sock", "_tls", "_to_client", "_unsent", "has_received")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
         """The client's end when there is a `server_name`, else the server's."""
@@ -50,7 +50,7 @@ class TlsStream:
         self._unsent = b""
         self._sealed = 0
         self._early: list[bytes] = []
-        self.heard = False
+        self.has_received = False
         """Whether the peer has sent anything."""
 
     def recv(self, size: int, /) -> bytes:
@@ -68,7 +68,7 @@ class TlsStream:
                 data = self._tls.read(size)
             except ssl.SSLWantReadError:
                 self._flush()
-                self._take_in()
+                self._receive()
                 continue
             except ssl.SSLZeroReturnError:
                 return b""  # the peer's close_notify, behind our own
@@ -80,7 +80,7 @@ class TlsStream:
             return data
 
     def send(self, data: bytes | memoryview, /) -> int:
-        """How many bytes were taken and sent: all, unless the socket takes no more now. Raises as `recv`.
+        """How many bytes were sent: all, unless the socket takes no more now. Raises as `recv`.
 
         After fewer than all, and after `BlockingIOError`, the next call must begin with the bytes that were not taken:
         some are encrypted already. Edge-triggered callers rely on it that fewer means an edge to come.
@@ -138,11 +138,11 @@ class TlsStream:
         """Close the socket."""
         self._sock.close()
 
-    def _take_in(self) -> None:
+    def _receive(self) -> None:
         """Bytes from the socket into TLS. Raises `BlockingIOError` when there are none now."""
         received = self._sock.recv(READ_SIZE)
         if received:
-            self.heard = True
+            self.has_received = True
             self._from_client.write(received)
         else:
             self._from_client.write_eof()
@@ -182,7 +182,7 @@ class Certificate:
         self._context = server_context(*self._files)
         self.ends = ends_at(self._files[0])
         self._refused: str | None = None
-        self._judge()
+        self._report_condition()
 
     def context(self, now: float) -> ssl.SSLContext:
         """The context of the pair as it is now."""
@@ -198,7 +198,7 @@ class Certificate:
             self._reload(seen)
         else:
             self._refused = None  # the files are the good ones, or are so again
-        self._judge()
+        self._report_condition()
 
     def _reload(self, seen: tuple[object, ...]) -> None:
         try:
@@ -212,7 +212,7 @@ class Certificate:
         self._context, self.ends, self._seen, self._refused = context, ends, seen, None
         log.info("reloaded certificate %s", self._files[0])
 
-    def _judge(self) -> None:
+    def _report_condition(self) -> None:
         if self._refused is not None:
             self._on_problem(self._refused)
         elif self.ends <= time.time():

@@ -97,7 +97,7 @@ class Request:
         refusal = ""
         failure: OSError | None = None
         for family, kind, protocol, _name, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            denial = self._guard.judge(str(address[0]), port, host)
+            denial = self._guard.check(str(address[0]), port, host)
             if denial is not None:
                 refusal = denial
                 continue

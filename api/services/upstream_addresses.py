@@ -48,7 +48,7 @@ class UpstreamPolicy:
                 continue
             if foreign.has(address, upstream.port):
                 raise InvalidProxy(f"upstreams[{index}].host", FOREIGN)
-            refused = guard.judge(address, upstream.port, upstream.host)
+            refused = guard.check(address, upstream.port, upstream.host)
             if refused is not None:
                 raise InvalidProxy(f"upstreams[{index}].host", refused)
 

@@ -45,7 +45,7 @@ STATS = stats_of(
 FIGURES = SystemMetrics(50.0, (0.1, 0.1, 0.1), 25.0, 100, 25, 10.0, 900, 70, 60, 80, 0.0, 0.0, 0.0, STATS)
 ONE = Proxy("prx_1", 'a "name"\n', "http", active=True)
 DOWN = Problem("upstream_down", "the upstream p1 is down", 1.0, "p1")
-UNUSABLE = Problem("certificate", "clients are turned away", 1.0, serves=False)
+UNUSABLE = Problem("certificate", "clients are rejected", 1.0, serves=False)
 RUNS = {
     "prx_1": Runtime("degraded", 7, 1.0, 2, "down", problems=(DOWN, replace(DOWN, subject="p2")), certificate_ends=9.0)
 }

@@ -16,7 +16,7 @@ from actors.bus.messages.specs import AccessSpec, EgressSpec
 from actors.forwarding.context import ForwardingContext
 from actors.forwarding.explain import explain, read_target
 from actors.forwarding.net.dialer import Dialer
-from actors.forwarding.net.resolver import Answer, Resolved, Resolver, new_threads
+from actors.forwarding.net.resolver import Resolution, Resolved, Resolver, new_threads
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure, Refused
 from tests.forwarding.harness import Rig, spec
@@ -107,7 +107,7 @@ def test_an_unknown_user_and_a_bad_target_are_told(rig: Rig) -> None:
 
 # --- generated cases, without any network ---
 
-ZONE: dict[str, Answer] = {
+ZONE: dict[str, Resolution] = {
     "a.test": Resolved(("127.0.0.1", "127.0.1.1")),
     "b.a.test": Resolved(("127.0.1.1", "10.0.0.1")),
     "private.test": Resolved(("10.0.0.1",)),

@@ -151,7 +151,7 @@ def test_a_changed_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -
 def test_without_a_certificate_clients_are_turned_away_and_never_spoken_to_in_clear() -> None:
     with Rig(protocol="https", tls=None) as rig, socket.socket() as client:
         until(lambda: rig.problems, "a report")
-        assert rig.problems == {("certificate", ""): "clients are turned away: there is no certificate"}
+        assert rig.problems == {("certificate", ""): "clients are rejected: there is no certificate"}
         assert not rig.reports[-1].problems[0].serves
         client.settimeout(20)
         client.connect(("127.0.0.1", rig.port))

@@ -222,10 +222,10 @@ def test_many_testers_cost_the_oldest_alone_and_each_comes_once() -> None:
     loop = Loop()
     testers = testers_of.Testers(loop)
     for number in range(testers_of.TESTERS_MAX + 1):
-        testers.admit(f"test-{number}", "token", "", 60.0)
-    assert testers.take("test-0", b"token") is None
-    assert testers.take("test-1", b"other") is None
-    assert testers.take("test-1", b"token") is not None
-    assert testers.take("test-1", b"token") is None
-    assert testers.take(f"test-{testers_of.TESTERS_MAX}", b"token") is not None
+        testers.expect(f"test-{number}", "token", "", 60.0)
+    assert testers.redeem("test-0", b"token") is None
+    assert testers.redeem("test-1", b"other") is None
+    assert testers.redeem("test-1", b"token") is not None
+    assert testers.redeem("test-1", b"token") is None
+    assert testers.redeem(f"test-{testers_of.TESTERS_MAX}", b"token") is not None
     loop.close()

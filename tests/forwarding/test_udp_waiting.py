@@ -55,8 +55,8 @@ def waiting() -> WaitingDatagrams:
 def test_a_name_is_looked_up_once_for_all_of_its_datagrams(waiting: WaitingDatagrams) -> None:
     added = [waiting.add(datagram("a.test", payload)) for payload in (b"1", b"2")]
     assert added == [True, False]
-    assert [each.payload for each in waiting.take("a.test")] == [b"1", b"2"]
-    assert waiting.take("a.test") == []
+    assert [each.payload for each in waiting.pop("a.test")] == [b"1", b"2"]
+    assert waiting.pop("a.test") == []
     assert waiting.add(datagram("a.test")), "that lookup is over"
 
 
@@ -66,8 +66,8 @@ def test_the_zone_that_has_the_most_loses_its_oldest(waiting: WaitingDatagrams) 
     for number in range(2 * fit):
         waiting.add(datagram(f"r{number}.dead.example"))
     waiting.add(datagram("two.living.test"))
-    assert len(waiting.take("one.living.test")) == len(waiting.take("two.living.test")) == 1
-    left = [number for number in range(2 * fit) if waiting.take(f"r{number}.dead.example")]
+    assert len(waiting.pop("one.living.test")) == len(waiting.pop("two.living.test")) == 1
+    left = [number for number in range(2 * fit) if waiting.pop(f"r{number}.dead.example")]
     assert left == list(range(2 * fit - len(left), 2 * fit)), "the newest"
     assert len(left) >= fit - 2
 
@@ -75,11 +75,11 @@ def test_the_zone_that_has_the_most_loses_its_oldest(waiting: WaitingDatagrams) 
 def test_one_larger_than_the_bound_is_dropped(waiting: WaitingDatagrams) -> None:
     waiting.add(datagram("a.test"))
     assert not waiting.add(datagram("b.test", bytes(OCTETS_MAX)))
-    assert len(waiting.take("a.test")) == 1
+    assert len(waiting.pop("a.test")) == 1
 
 
 def test_the_bound_is_kept(waiting: WaitingDatagrams) -> None:
     for number in range(1000):
         waiting.add(datagram(f"a.zone{number}.test", bytes(number)))
-    kept = [each for number in range(1000) for each in waiting.take(f"a.zone{number}.test")]
+    kept = [each for number in range(1000) for each in waiting.pop(f"a.zone{number}.test")]
     assert 0 < sum(each.cost for each in kept) <= OCTETS_MAX

@@ -1,9 +1,9 @@
 """Who may use a proxy: user names and passwords, checked against bcrypt off the loop.
 
-A pair that was good is remembered for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy
-of this process's memory does not give the password away. One that was wrong is remembered for some seconds in the same
-way. No client has more than its share of the threads (`FairThreadPool`), whose client has gone is not checked at all,
-and after many wrong pairs of a client its new ones are refused unchecked for a while (`guessing.py`); pairs that are
+A pair that was right is cached for a minute under a keyed hash, so that the cost of bcrypt is paid once and a copy of
+this process's memory does not disclose the password. One that was wrong is cached for some seconds in the same way. No
+client has more than its share of the threads (`FairThreadPool`), a pair whose client has gone is not checked at all,
+and after many wrong pairs of a client its new ones are refused unchecked for a while (`guess_limit`); pairs that are
 known to be right pass all the same, also beyond the minute while checks have to wait. The one check of a client that
 has not failed lately comes before those of clients that have, so that guesses from many addresses keep no newcomer
 waiting; networks take turns among the first, and every fourth turn is of the others, so that none waits for ever.
@@ -31,7 +31,7 @@ from actors.throttled_log import ThrottledLog
 
 REMEMBERED = 60.0
 WRONG_REMEMBERED = 10.0
-MEMORY_SIZE = 1024
+CACHE_SIZE = 1024
 THREADS = 4
 SHARE_OF_CLIENT = 2
 
@@ -48,10 +48,10 @@ class _Pair(NamedTuple):
     client: str
 
 
-class _Asked(NamedTuple):
-    """Who asked for a check: see `Authenticator.check`."""
+class _Request(NamedTuple):
+    """A request for a check: see `Authenticator.check`."""
 
-    asker: Requester
+    requester: Requester
     done: OnChecked
     gone: Callable[[], None]
 
@@ -72,34 +72,34 @@ class Authenticator:
         self._good: dict[bytes, tuple[float, bytes]] = {}
         self._wrong: dict[bytes, tuple[float, bytes | None]] = {}
         self._guessing = GuessLimit()
-        self._checks: dict[tuple[_Pair, bytes | None], list[_Asked]] = {}
-        """The checks that wait or run, each with those who asked for it."""
+        self._checks: dict[tuple[_Pair, bytes | None], list[_Request]] = {}
+        """The checks that wait or run, each with the requests for it."""
         self._present: Counter[str] = Counter()
-        """By client, how many of them there are."""
+        """The number of checks by client."""
         self._failures = ThrottledLog(log, "wrong passwords")
 
     def update(self, spec: ProxySpec) -> None:
-        """Take the users and passwords of a configuration. What is remembered holds for unchanged passwords alone."""
+        """Take the users and passwords of a configuration. What is cached holds for unchanged passwords alone."""
         users = [(account.username, account.password_hash) for account in spec.accounts]
         if spec.auth_username is not None:
             users.append((spec.auth_username, spec.auth_hash))
         self._hashes = {user: (stored or "").encode() for user, stored in users}
 
     def knows(self, user: str) -> bool:
-        """Is there such a user?"""
+        """Whether there is such a user."""
         return user in self._hashes
 
     def stored(self, user: str) -> bytes | None:
-        """The hash of the user's password, empty where there are no passwords; None for nobody who is known."""
+        """The hash of the user's password, empty where there are no passwords; None for an unknown user."""
         return self._hashes.get(user)
 
     def check(
-        self, user: str | None, password: bytes | None, asker: Requester, done: OnChecked, gone: Callable[[], None]
+        self, user: str | None, password: bytes | None, requester: Requester, done: OnChecked, gone: Callable[[], None]
     ) -> None:
-        """Call `done` with the user's name, or None; in this very call when the answer is known.
+        """Call `done` with the user's name, or None; in this very call when the result is known.
 
         No `user`: no credentials came. No `password`: the protocol has none (SOCKS4), and the name alone decides.
-        When the asker doesn't wait any more as its turn comes, nothing is checked, and `gone` is called instead.
+        When the requester doesn't wait any more as its turn comes, nothing is checked, and `gone` is called instead.
         """
         if user is None:
             done(None)
@@ -111,10 +111,10 @@ class Authenticator:
         if self._is_right(user, digest):
             done(user)
             return
-        self._check_new(_Pair(user, digest, client_key(asker.client_ip)), password, asker, done, gone)
+        self._check_new(_Pair(user, digest, client_key(requester.client_ip)), password, requester, done, gone)
 
     def _is_right(self, user: str, digest: bytes, paused: bool = False) -> bool:
-        """Was this pair right, for the hash that the user still has?
+        """Whether this pair was right, for the hash that the user still has.
 
         After `REMEMBERED` it is checked again, but not where the check would have to wait behind those of others.
         """
@@ -124,7 +124,7 @@ class Authenticator:
         return known[0] > self._loop.now or paused or self._threads.waiting > 0
 
     def _check_new(
-        self, pair: _Pair, password: bytes, asker: Requester, done: OnChecked, gone: Callable[[], None]
+        self, pair: _Pair, password: bytes, requester: Requester, done: OnChecked, gone: Callable[[], None]
     ) -> None:
         known = self._known(pair)
         if known is not None:
@@ -133,29 +133,29 @@ class Authenticator:
         stored = self._hashes.get(pair.user)
         key = pair, stored
         if key in self._checks:
-            self._checks[key].append(_Asked(asker, done, gone))
+            self._checks[key].append(_Request(requester, done, gone))
             return
-        self._checks[key] = asked = [_Asked(asker, done, gone)]
-        # Somebody unknown costs a check, too: else the time would tell who is known.
+        self._checks[key] = requests = [_Request(requester, done, gone)]
+        # An unknown user costs a check, too: else the time would disclose which users are known.
         against = stored if stored is not None else next(iter(self._hashes.values()), b"")
 
         def ended(result: bool | object | None) -> None:
             del self._checks[key]
             self._leave(pair.client)
             known = self._known(pair) if result is DROPPED else self._checked(pair, stored, result is True)
-            for each in asked:
+            for each in requests:
                 if known is None:
                     each.gone()
                 else:
                     each.done(pair.user if known else None)
 
         def starts() -> bool:
-            return any(each.asker.waits for each in asked) and self._known(pair) is None
+            return any(each.requester.waits for each in requests) and self._known(pair) is None
 
         is_new = not self._present[pair.client] and not self._guessing.failed_lately(pair.client, self._loop.now)
         self._present[pair.client] += 1
-        labels = site_key(asker.client_ip), f"{pair.client} {pair.user}"
-        turn = (network_key(asker.client_ip), pair.client) if is_new else None
+        labels = site_key(requester.client_ip), f"{pair.client} {pair.user}"
+        turn = (network_key(requester.client_ip), pair.client) if is_new else None
         self._threads.submit(labels, partial(_matches, password, against), ended, starts, turn)
 
     def _leave(self, client: str) -> None:
@@ -164,7 +164,7 @@ class Authenticator:
             del self._present[client]
 
     def _known(self, pair: _Pair) -> bool | None:
-        """Is it right, as far as that is known without a check? None: it has to be checked."""
+        """Whether it is right, as far as that is known without a check; None when it has to be checked."""
         now, stored = self._loop.now, self._hashes.get(pair.user)
         paused = self._guessing.paused(pair.client, pair.user, now)
         if self._is_right(pair.user, pair.digest, paused):
@@ -173,14 +173,14 @@ class Authenticator:
         return False if paused or (until > now and wrong_for == stored) else None
 
     def _checked(self, pair: _Pair, stored: bytes | None, matches: bool) -> bool:
-        """Is the pair right: is `stored`, the hash that the password was checked against, still the user's?"""
+        """Whether the pair is right: `stored`, the hash that the password was checked against, is still the user's."""
         now = self._loop.now
         if matches and stored is not None:
             if self._hashes.get(pair.user) != stored:
                 return False
-            keep(self._good, pair.digest, (now + REMEMBERED, stored), MEMORY_SIZE)
+            keep(self._good, pair.digest, (now + REMEMBERED, stored), CACHE_SIZE)
             return True
-        keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), MEMORY_SIZE)
+        keep(self._wrong, pair.digest, (now + WRONG_REMEMBERED, stored), CACHE_SIZE)
         if self._guessing.failed(pair.client, pair.user, now):
             text = f"{pair.client} sent so many that new ones from there are not checked for {PAUSE:g} s"
             self._failures.error(text, logging.WARNING)

@@ -1,4 +1,4 @@
-"""Passwords that were wrong: which client has failed so often that it is not worth a check any more, for a while.
+"""Wrong passwords: which client has failed so often that nothing more of it is checked, for a while.
 
 What counts is a *new* wrong pair, one that cost a check; a program that repeats an old one costs nothing and counts
 nothing. Failures are counted for a client and a user together, and at a higher number for a client alone, so that a
@@ -41,12 +41,12 @@ class Failures:
         return True
 
     def paused(self, key: tuple[str, ...], now: float) -> bool:
-        """Is nothing checked for it now?"""
+        """Whether nothing is checked for it now."""
         return self._paused.get(key, 0.0) > now
 
 
 class GuessLimit:
-    """What both counts say of one client and user, and which clients failed lately."""
+    """Both counts for one client and user, and which clients failed lately."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
@@ -61,9 +61,9 @@ class GuessLimit:
         return self._of_client.failed((client,), now) or of_user
 
     def paused(self, client: str, user: str, now: float) -> bool:
-        """Is no new pair of them checked now?"""
+        """Whether no new pair of them is checked now."""
         return self._of_user.paused((client, user), now) or self._of_client.paused((client,), now)
 
     def failed_lately(self, client: str, now: float) -> bool:
-        """Was a pair of this client wrong in the last `LATELY` seconds?"""
+        """Whether a pair of this client was wrong in the last `LATELY` seconds."""
         return now - self._last.get(client, -LATELY) < LATELY

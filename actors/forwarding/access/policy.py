@@ -37,9 +37,9 @@ def without_address(name: str) -> str:
 
 
 class AddressGuard(Protocol):
-    """See `guard.EgressGuard`."""
+    """See `actors.net.egress_guard.EgressGuard`."""
 
-    def judge(self, address: str, port: int, name: str) -> str | None:
+    def check(self, address: str, port: int, name: str) -> str | None:
         """None when `address` may be connected to for the target `name`, else a sentence that says why not."""
 
 
@@ -65,14 +65,14 @@ class AccessPolicy:
         """The refusal of a name before it is resolved; None when its addresses decide."""
         if not self._rules.has_destination_rules:
             return None
-        verdict = self._rules.match_name(target.host, target.port)
-        if verdict is None or not verdict.denied or self._rules.report:
+        match = self._rules.match_name(target.host, target.port)
+        if match is None or not match.denied or self._rules.report:
             return None
-        return self._by_rules(verdict, "name")
+        return self._by_rules(match, "name")
 
     def address(self, target: Authority, address: str) -> Decision:
         """Whether `target` may be connected to at `address`."""
-        sentence = self._guard.judge(address, target.port, target.host)
+        sentence = self._guard.check(address, target.port, target.host)
         if sentence is not None:
             failure = failures.prohibited(sentence if target.literal else without_address(target.host))
             return Decision(failure, failure.reason, sentence, "egress_guard")
@@ -81,7 +81,7 @@ class AccessPolicy:
         return self._by_rules(self._rules.match_address(target.host, target.port, address), "address")
 
     def unresolved(self, target: Authority) -> Decision:
-        """May an upstream proxy be asked for `target`? The addresses of a name are the upstream's to find and to
+        """Whether an upstream proxy may connect to `target`. The addresses of a name are the upstream's to find and to
         guard."""
         if target.literal:
             return self.address(target, target.host)
@@ -89,9 +89,9 @@ class AccessPolicy:
             return self.address(target, LOOPBACK)
         return self._by_rules(self._rules.match_unresolved(target.host, target.port), "name")
 
-    def _by_rules(self, verdict: RuleMatch, stage: str) -> Decision:
-        if not verdict.denied:
-            return Decision(None, "", verdict.rule, stage)
+    def _by_rules(self, match: RuleMatch, stage: str) -> Decision:
+        if not match.denied:
+            return Decision(None, "", match.rule, stage)
         if self._rules.report:
-            return Decision(None, REPORTED + verdict.reason, verdict.rule, stage)
-        return Decision(failures.denied_by_rule(verdict.reason, verdict.rule), verdict.reason, verdict.rule, stage)
+            return Decision(None, REPORTED + match.reason, match.rule, stage)
+        return Decision(failures.denied_by_rule(match.reason, match.rule), match.reason, match.rule, stage)

@@ -36,20 +36,20 @@ class Testers:
         self._awaited: dict[tuple[str, bytes], Tester] = {}
         self._known: dict[str, Tester] = {}
 
-    def admit(self, user: str, token: str, request_id: str, ttl: float) -> None:
+    def expect(self, user: str, token: str, request_id: str, ttl: float) -> None:
         """Accept these credentials once within `ttl` seconds; the token is empty where the protocol has no
         passwords."""
         tester, key = Tester(user, request_id, self._loop.now + ttl), (user, token.encode())
         keep(self._awaited, key, tester, TESTERS_MAX)
         keep(self._known, user, tester, TESTERS_MAX)
 
-        def forget() -> None:
+        def expire() -> None:
             if self._awaited.get(key) is tester:
                 del self._awaited[key]
 
-        self._loop.call_later(ttl, forget)
+        self._loop.call_later(ttl, expire)
 
-    def take(self, user: str | None, password: bytes | None) -> Tester | None:
+    def redeem(self, user: str | None, password: bytes | None) -> Tester | None:
         """The test with these credentials, which are invalid from now on; None without one."""
         if user is None or not self._awaited:
             return None

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from actors.forwarding.net.dialer import EDGE, Dialer
-from actors.forwarding.net.resolver import Answer
+from actors.forwarding.net.resolver import Resolution
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
 from actors.forwarding.protocols.http.targets import Authority
@@ -40,7 +40,7 @@ class BindListener:
         control: Endpoint,
         listening: OnListening,
         came_in: OnCameIn,
-        asker: Requester = OURSELVES,
+        requester: Requester = OURSELVES,
     ) -> None:
         self._dialer = dialer
         self._loop = dialer.loop
@@ -50,38 +50,37 @@ class BindListener:
         self._came_in: OnCameIn | None = came_in
         self._listener: socket.socket | None = None
         self._expected: frozenset[str] | None = None
-        self.resolving = dialer.look_up(peer, self._looked_up, asker)
+        self.resolving = dialer.resolve_later(peer, self._on_resolved, requester)
 
     def cancel(self) -> None:
         """Stop listening, without calling `came_in`."""
         self._came_in = None
         self._close()
 
-    def _looked_up(self, answer: Answer) -> None:
+    def _on_resolved(self, result: Resolution) -> None:
         self.resolving = False
-        if isinstance(answer, Failure):
-            self._end(answer)
+        if isinstance(result, Failure):
+            self._end(result)
         else:
-            self._judge(answer.addresses)
+            self._listen_for(result.addresses)
 
-    def _judge(self, addresses: tuple[str, ...]) -> None:
+    def _listen_for(self, addresses: tuple[str, ...]) -> None:
+        """Listen for a peer at those of the addresses that are allowed."""
         if self._came_in is None:
             return
         if addresses[0] in _UNSPECIFIED:
             self._listen(addresses[0])
             return
-        verdicts = {address: self._verdict(address) or self._dialer.source.refuses(address) for address in addresses}
-        passed = [address for address, verdict in verdicts.items() if verdict is None]
-        if not passed:
-            self._end(verdicts[addresses[0]] or failures.unroutable("no address of the peer is known"))
+        refusals = {address: self._refusal(address) or self._dialer.source.refuses(address) for address in addresses}
+        allowed = [address for address, refusal in refusals.items() if refusal is None]
+        if not allowed:
+            self._end(refusals[addresses[0]] or failures.unroutable("no address of the peer is known"))
             return
-        self._expected = frozenset(passed)
-        self._listen(passed[0])
+        self._expected = frozenset(allowed)
+        self._listen(allowed[0])
 
-    def _verdict(self, address: str) -> Failure | None:
-        judge = self._dialer.judge
-        assert judge is not None
-        return judge.address(self._peer, address).failure
+    def _refusal(self, address: str) -> Failure | None:
+        return self._dialer.access.address(self._peer, address).failure
 
     def _listen(self, towards: str) -> None:
         family = socket.AF_INET6 if ":" in towards else socket.AF_INET
@@ -121,11 +120,11 @@ class BindListener:
             except OSError as error:
                 self._end(failures.connection_lost(f"no connection could be taken: {error.strerror}"))
                 return
-            self._judge_peer(sock, endpoint_of(address))
+            self._accept_peer(sock, endpoint_of(address))
 
-    def _judge_peer(self, sock: socket.socket, peer: Endpoint) -> None:
+    def _accept_peer(self, sock: socket.socket, peer: Endpoint) -> None:
         """Accept the named peer, and close the connection of any other."""
-        right = peer[0] in self._expected if self._expected is not None else self._verdict(peer[0]) is None
+        right = peer[0] in self._expected if self._expected is not None else self._refusal(peer[0]) is None
         if not right:
             sock.close()
             return

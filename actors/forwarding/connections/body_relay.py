@@ -65,7 +65,7 @@ class BodyRelay:
 
     def abort(self) -> None:
         """Discard what is under way."""
-        self._flow.abandon()
+        self._flow.abort()
 
     def __repr__(self) -> str:
         return f"<BodyRelay {self._flow!r}>"

@@ -39,7 +39,7 @@ class BoundOrigin:
         origin.readable = False
         self._loop.hand_over(origin.fd, self._on_idle_event)
 
-    def take(self, wanted: Served | None, forward: bool) -> OriginConnection | None:
+    def acquire(self, wanted: Served | None, forward: bool) -> OriginConnection | None:
         """The parked connection for the client's next request; closed, and None, when it doesn't serve that one."""
         origin = self._origin
         if origin is not None and origin.epoch == self._pool.epoch and forward and wanted == self._served:
@@ -49,7 +49,7 @@ class BoundOrigin:
         return None
 
     def _on_idle_event(self, mask: int) -> None:
-        """It has ended, or sends bytes that answer no request. An edge of being writable means nothing."""
+        """It has ended, or sends bytes that respond to no request. An edge of being writable means nothing."""
         origin = self._origin
         if origin is not None and mask & ~select.EPOLLOUT and (origin.plain or not origin.is_reusable):
             self.close()

@@ -33,7 +33,7 @@ class PendingOrigin(Protocol):
         """True while the target's name is being resolved."""
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Stop it."""
 
 
 class PendingAuth(Protocol):
@@ -121,7 +121,7 @@ class ClientConnection(ClientIO):
         self.loop.hand_over(origin.fd, self.on_origin)
 
     def release_origin(self, reusable: bool, authenticated: bool = False) -> None:
-        """Give the origin's connection back to the pool, or close it; keep it if it is `authenticated` itself."""
+        """Release the origin's connection to the pool, or close it; keep it if it is `authenticated` itself."""
         origin, self.origin = self.origin, None
         self._abort_relays()
         if origin is None:
@@ -279,7 +279,7 @@ class ClientConnection(ClientIO):
         """See `ClientIO`."""
         from actors.forwarding.net.tls_failures import handshake_failure  # only https proxies pay for it
 
-        failure = handshake_failure(error, getattr(self.sock, "heard", False))
+        failure = handshake_failure(error, getattr(self.sock, "has_received", False))
         if failure is not None:
             self.context.handshake_failed(self, failure)
 

@@ -68,7 +68,7 @@ class ClientIO(ABC):
         self.number = context.new_number()
         self.session = context.new_session()
         self.meter = context.limits.new_meter()
-        self._short_is_all = isinstance(sock, socket.socket)  # TLS gives its bytes record by record
+        self._short_is_all = isinstance(sock, socket.socket)  # TLS returns its bytes record by record
         self.client_readable = self.client_ended = False
         self.send_buffer = bytearray()
         self.closing = self.closed = False

@@ -81,7 +81,7 @@ def authorize(client: ClientConnection, command: Authorize) -> list[Command] | N
     credentials = client.context.authenticator
     assert credentials is not None
     check = client.pending_auth = Check(client)
-    tester = client.request.tester = client.context.testers.take(command.user, command.password)
+    tester = client.request.tester = client.context.testers.redeem(command.user, command.password)
     if tester is not None:
         check(tester.user)
     elif client.context.policy.session.wants_credentials:
@@ -138,7 +138,7 @@ def open_origin(client: ClientConnection, command: Open) -> list[Command] | None
     if refused is not None:
         return refused
     if client.bound is not None:
-        bound = client.bound.take(request.served, command.forward)
+        bound = client.bound.acquire(request.served, command.forward)
         if bound is not None:
             return _reuse_bound(client, bound)
         command = command._replace(fresh=True)
@@ -283,7 +283,7 @@ def associate(client: ClientConnection, _command: Associate) -> list[Command]:
     try:
         client.datagrams = relay_socket(_own_address(client))
     except OSError as error:
-        client.context.dialer.on_trouble("datagrams", f"no socket for datagrams: {error}")
+        client.context.dialer.on_problem("datagrams", f"no socket for datagrams: {error}")
         return client.session.failed(failures.out_of_descriptors(), client.loop.now)
     return client.session.opened(False, client.loop.now, endpoint_of(client.datagrams.getsockname()))
 

@@ -29,25 +29,25 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class ProxyHeaderReader:
-    """Waits for one header. `announced` is called once, with this and the header, when it has come.
+    """Waits for one header. `on_header` is called once, with this and the header, when it has come.
 
     `sock` is then not watched and belongs to the callback, which also removes this from the open connections.
-    `client_ip` is that of the peer at first; the client's may be the same, where the header tells none.
+    `client_ip` is that of the peer at first; the client's may be the same, where the header has none.
     """
 
-    meter: Meter | None = None  # a header counts for nobody
+    meter: Meter | None = None  # a header is billed to no account
 
-    __slots__ = ("_announced", "_context", "client_ip", "deadline", "number", "scheduled_for", "sock")
+    __slots__ = ("_on_header", "_context", "client_ip", "deadline", "number", "scheduled_for", "sock")
 
     def __init__(
         self,
         context: ForwardingContext,
         sock: socket.socket,
         client_ip: str,
-        announced: Callable[[ProxyHeaderReader, Header], None],
+        on_header: Callable[[ProxyHeaderReader, Header], None],
     ) -> None:
         self._context = context
-        self._announced = announced
+        self._on_header = on_header
         self.sock = sock
         self.client_ip = client_ip
         self.number = context.new_number()
@@ -89,7 +89,7 @@ class ProxyHeaderReader:
         self.deadline = NEVER
         self.sock.recv(header.size)
         self._context.loop.unwatch(self.sock.fileno())
-        self._announced(self, header)
+        self._on_header(self, header)
 
     def _refuse(self, failure: Failure) -> None:
         log.debug("a connection from %s is closed: %s", self.client_ip, failure.detail)

@@ -1,6 +1,6 @@
 """The open connections of one actor, to list and to end over the bus.
 
-A connection keeps its number and its bytes; all else is computed when it is asked for. Going over the table is done
+A connection keeps its number and its bytes; all else is computed for each query. Going over the table is done
 in slices between turns of the loop, so that ten thousand tunnels don't hold up the traffic. A rate is the difference
 of two samples: the last sample is cached for `REMEMBERED` seconds; without one, the reply waits `SECOND_SAMPLE`
 seconds for a second.

@@ -20,7 +20,7 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Tunnel:
-    """Both sockets joined byte for byte. Takes over their handlers; `context.tunnel_ended` hears of its end."""
+    """Both sockets joined byte for byte. Takes over their handlers; reports its end to `context.tunnel_ended`."""
 
     __slots__ = (
         "_client",
@@ -92,16 +92,16 @@ class Tunnel:
     def end(self, reason: str) -> None:
         """Close both sides, once."""
         up, down = self._up, self._down
-        if self.deadline == float("inf"):
+        if self.deadline == NEVER:
             return
-        self.deadline = float("inf")
+        self.deadline = NEVER
         moved_up = moved_down = 0
         if up is not None:
             moved_up = up.moved
-            up.abandon()
+            up.abort()
         if down is not None:
             moved_down = down.moved
-            down.abandon()
+            down.abort()
         self._up = self._down = None
         for sock in (self._client, self._origin):
             self._context.loop.forget(sock.fileno())

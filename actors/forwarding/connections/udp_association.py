@@ -24,7 +24,7 @@ from actors.forwarding.context import ForwardingContext
 from actors.forwarding.isolation import isolated
 from actors.forwarding.limits.meter import Meter
 from actors.forwarding.limits.throttle import Throttle
-from actors.forwarding.net.resolver import Answer, Resolved
+from actors.forwarding.net.resolver import Resolution, Resolved
 from actors.forwarding.net.timer_wheel import NEVER
 from actors.forwarding.protocols.commands import RelayDatagrams
 from actors.forwarding.protocols.failures import Failure
@@ -112,11 +112,11 @@ class UdpAssociation:
         self._bytes_out = 0
         self.scheduled_for = NEVER
         self.deadline = 0.0
-        self._moved()
+        self._postpone_expiry()
         context.loop.hand_over(control.fileno(), self._on_control)
         self._watch(relay)
         context.timers.schedule(self)
-        context.loop.call_soon(self._read_control)  # what came before the hand-over gives no event any more
+        context.loop.call_soon(self._read_control)  # what came before the hand-over causes no event any more
 
     def info(self) -> ConnectionInfo:
         """What it is doing now."""
@@ -158,14 +158,14 @@ class UdpAssociation:
 
     @property
     def _over(self) -> bool:
-        return self.deadline == float("inf")
+        return self.deadline == NEVER
 
     @property
     def waits(self) -> bool:
         """See `Requester`."""
         return not self._over
 
-    def _moved(self) -> None:
+    def _postpone_expiry(self) -> None:
         self.deadline = self._context.loop.now + self._context.policy.session.timeout
 
     # --- from the client ---
@@ -198,31 +198,31 @@ class UdpAssociation:
         share = self._targets.share(target.text)
         share.bytes_in += len(data)
         resolver = self._context.dialer.resolver
-        answer = Resolved((target.host,)) if target.literal else resolver.known(target.host)
-        if answer is not None:
-            self._answered(Datagram(target, payload, share), answer)
+        result = Resolved((target.host,)) if target.literal else resolver.known(target.host)
+        if result is not None:
+            self._forward(Datagram(target, payload, share), result)
         elif self._waiting.add(Datagram(target, payload, share)):
             resolver.resolve(target.host, partial(self._resolved, target.host), self)
 
     @isolated
-    def _resolved(self, name: str, answer: Answer) -> None:
-        for datagram in self._waiting.take(name):
-            self._answered(datagram, answer)
+    def _resolved(self, name: str, result: Resolution) -> None:
+        for datagram in self._waiting.pop(name):
+            self._forward(datagram, result)
 
-    def _answered(self, datagram: Datagram, answer: Answer) -> None:
-        """Its target has these addresses, or none."""
-        if isinstance(answer, Failure):
-            datagram.share.failure = answer
+    def _forward(self, datagram: Datagram, result: Resolution) -> None:
+        """Send it to the addresses of its target, if there are any."""
+        if isinstance(result, Failure):
+            datagram.share.failure = result
         elif not self._over:
-            self._send(answer.addresses, *datagram)
+            self._send(result.addresses, *datagram)
 
     def _send(self, addresses: tuple[str, ...], target: Authority, payload: bytes, share: Share) -> None:
         """To the first address that may be sent to."""
-        judge = self._context.policy.access
-        by_name = judge.name(target)
+        access = self._context.policy.access
+        by_name = access.name(target)
         refused = by_name.failure if by_name is not None else None
         for address in () if refused else addresses:
-            refused = judge.address(target, address).failure or self._context.dialer.source.refuses(address)
+            refused = access.address(target, address).failure or self._context.dialer.source.refuses(address)
             if refused is None:
                 self._send_to((address, target.port), payload, share)
                 return
@@ -233,7 +233,7 @@ class UdpAssociation:
             self._sender(socket.AF_INET6 if ":" in peer[0] else socket.AF_INET).sendto(payload, peer)
         except OSError:
             return  # no way there, too large, or the kernel is busy: a datagram is lost
-        self._moved()
+        self._postpone_expiry()
         peers = self._peers
         known = endpoint_of(peer)
         peers[known] = share
@@ -275,7 +275,7 @@ class UdpAssociation:
             self._relay.sendto(datagram, (self._client, self._client_port))
         except OSError:
             return  # as above
-        self._moved()
+        self._postpone_expiry()
         self._bytes_out += len(datagram)
         share.bytes_out += len(datagram)
         if self.meter is not None:
@@ -325,7 +325,7 @@ class UdpAssociation:
     def expire(self) -> None:
         """Nothing has moved for too long."""
         if self.meter is not None and self.meter.waiting:
-            self._moved()  # a limit of ours holds it up
+            self._postpone_expiry()  # a limit of ours holds it up
             return
         self.end("connection_read_timeout")
 
@@ -333,7 +333,7 @@ class UdpAssociation:
         """Close everything, once. Refused targets are reported as refusals."""
         if self._over:
             return
-        self.deadline = float("inf")
+        self.deadline = NEVER
         for sock in (self._control, self._relay, *self._senders.values()):
             self._context.loop.unwatch(sock.fileno())
             sock.close()

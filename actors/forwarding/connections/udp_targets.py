@@ -11,7 +11,7 @@ from actors.forwarding.protocols.commands import Report
 from actors.forwarding.protocols.failures import Failure
 
 TARGETS_MAX = 256
-SHOWN_MAX = 8
+NAMED_MAX = 8
 """Targets that a live connection names."""
 FURTHER = "further targets"
 """In place of a target: all those above `TARGETS_MAX`."""
@@ -52,9 +52,9 @@ class Targets:
 
     def __str__(self) -> str:
         """For live connections: the first targets, and how many more there are."""
-        shown = ", ".join(target.decode("ascii") for target in list(self._shares)[:SHOWN_MAX])
-        more = len(self._shares) - SHOWN_MAX
-        return f"{shown} and {more} more" if more > 0 else shown
+        named = ", ".join(target.decode("ascii") for target in list(self._shares)[:NAMED_MAX])
+        more = len(self._shares) - NAMED_MAX
+        return f"{named} and {more} more" if more > 0 else named
 
     def reports(self, whole: Report) -> list[Report]:
         """One for each target. `whole` is that of the association: all its bytes, and why it ended."""

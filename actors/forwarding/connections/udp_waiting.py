@@ -55,7 +55,7 @@ class WaitingDatagrams:
         self._names.add(name)
         return is_new
 
-    def take(self, name: str) -> list[Datagram]:
+    def pop(self, name: str) -> list[Datagram]:
         """The lookup of `name` is over: its datagrams, which wait no longer."""
         self._names.discard(name)
         zone = zone_of(name)

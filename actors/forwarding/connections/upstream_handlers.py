@@ -27,26 +27,25 @@ def open_through_upstream(client: ClientConnection, command: Open) -> list[Comma
         client.pending_origin = route
         return None
     client.counts[ORIGIN_CONNECTIONS_REUSED] += 1
-    _take(client, route.origin)
+    _use_origin(client, route.origin)
     return client.session.opened(True, client.loop.now, None, route.origin.hop)
 
 
 def upstream_refused(client: ClientConnection) -> None:
-    """The upstream does not accept our credentials; it said so to a request in absolute-form."""
+    """The upstream has rejected our credentials, in its response to a request in absolute-form."""
     upstreams, upstream = client.context.upstreams, client.request.upstream
     if upstreams is not None and upstream is not None:
         upstreams.failed(upstream, wrong_credentials("it responds 407: it wants other credentials"))
 
 
 def reported(client: ClientConnection, upstream: Upstream, report: Report) -> None:
-    """A request that an upstream had is over. What became of one in absolute-form is also news of the upstream
-    itself."""
+    """Count a request that an upstream had. How one in absolute-form ended also says whether the upstream works."""
     upstream.count_bytes(report.bytes_in, report.bytes_out)
     upstreams = client.context.upstreams
     if upstreams is None or report.method == b"CONNECT" or upstream.spec.protocol not in ("http", "https"):
         return
     if report.method == b"TRACE" and report.status == 405:
-        return  # the proxy itself answers a TRACE that would carry its credentials: nothing was sent to the upstream
+        return  # the proxy's own response to a TRACE that would carry its credentials: the upstream got nothing
     if report.reason in _DOUBTFUL:
         if client.client_ended:
             return  # the client may have aborted it
@@ -67,7 +66,7 @@ def _wanted(client: ClientConnection, command: Open) -> Wanted:
 
 
 def _port(client: ClientConnection) -> int:
-    """The client's port; 0 when it has gone while its credentials were looked at, so that nobody knows any more."""
+    """The client's port; 0 when it has gone while its credentials were checked."""
     try:
         port: int = client.sock.getpeername()[1]
     except OSError:
@@ -84,13 +83,13 @@ def _routed(client: ClientConnection, command: Open, result: OriginConnection | 
     if isinstance(result, Failure):
         client.execute(client.session.failed(result, now))
     else:
-        _take(client, result)
+        _use_origin(client, result)
         address = endpoint_of(result.sock.getsockname()) if command.with_address else None
         client.execute(client.session.opened(False, now, address, result.hop))
     client.pump()
 
 
-def _take(client: ClientConnection, origin: OriginConnection) -> None:
+def _use_origin(client: ClientConnection, origin: OriginConnection) -> None:
     upstream = client.request.upstream = origin.upstream
     assert upstream is not None
     client.attach_origin(origin)

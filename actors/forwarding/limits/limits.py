@@ -23,7 +23,7 @@ ALARM_MAX = 600.0
 """Seconds after which the wall clock is checked in any case."""
 
 REFUSED_IN_PROTOCOL = frozenset(("https", "socks5"))
-"""Protocols that can give a reason only after a handshake: a client too many is accepted to get it."""
+"""Protocols that can send a reason only after a handshake: a client too many is accepted to get it."""
 
 
 class Limits:
@@ -68,7 +68,7 @@ class Limits:
         self.counts_clients = counts
 
     def _measure(self, open_now: Iterable[MeteredConnection]) -> None:
-        """Give meters to connections from before the first limit. They are billed to no account."""
+        """Attach meters to connections from before the first limit. They are billed to no account."""
         for connection in open_now if self.active else ():
             if connection.meter is None:
                 connection.measure(Meter(self.admit_request, self._inward, self._outward))

@@ -21,7 +21,7 @@ BURST = 0.08
 TICK = 0.02
 """Seconds of full rate that must be available before the next in the queue is woken."""
 PIECE = 1460
-"""The least number of bytes worth moving, where the rate gives them within a tick: one segment on the wire."""
+"""The least number of bytes worth moving, where the rate yields them within a tick: one segment on the wire."""
 
 UNLIMITED = 1 << 30
 """Bytes available where nothing is limited."""

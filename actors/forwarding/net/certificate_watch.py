@@ -1,6 +1,6 @@
-"""The certificate of one `https` proxy while it runs: read when it can be, looked at from time to time.
+"""The certificate of one `https` proxy while it runs: read when it can be, and checked from time to time.
 
-What is wrong with it is the problem `certificate`: as long as there was no good pair, clients are turned away.
+What is wrong with it is the problem `certificate`: as long as there was no good pair, clients are rejected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from config.files.certificates import CertificateError
 RETRY = 1.0
 """Seconds after which a pair that could not be read is tried again for a client."""
 PERIOD = 30.0
-"""Seconds between two looks while no client makes the actor look."""
+"""Seconds between two checks while no client causes one."""
 
 
 class CertificateWatch:
@@ -41,7 +41,7 @@ class CertificateWatch:
         if files != self._files:
             self._files, self._certificate = files, None
         self._read_at = -math.inf
-        self._look()
+        self._check()
 
     def context(self) -> ssl.SSLContext | None:
         """The context of the pair as it is now; None as long as there is none that can be used."""
@@ -49,10 +49,10 @@ class CertificateWatch:
             self._read()
         return None if self._certificate is None else self._certificate.context(self._loop.now)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(PERIOD, self._look)
+        self._timer = self._loop.call_later(PERIOD, self._check)
         if self._certificate is None:
             self._read()
         else:
@@ -63,20 +63,20 @@ class CertificateWatch:
             return
         self._read_at = self._loop.now
         if self._files is None:
-            self._turn_away("there is no certificate")
+            self._report_missing("there is no certificate")
             return
         try:
-            self._certificate = Certificate(*self._files, self._judged)
+            self._certificate = Certificate(*self._files, self._on_condition)
         except CertificateError as error:
-            self._turn_away(f"the certificate can't be used: {error}")
+            self._report_missing(f"the certificate can't be used: {error}")
         else:
             self._problems.report_soon()  # it has an end now
 
-    def _turn_away(self, why: str) -> None:
-        self._problems.begins(CERTIFICATE, f"clients are turned away: {why}", serves=False)
+    def _report_missing(self, why: str) -> None:
+        self._problems.begins(CERTIFICATE, f"clients are rejected: {why}", serves=False)
 
-    def _judged(self, trouble: str | None) -> None:
-        if trouble is None:
+    def _on_condition(self, problem: str | None) -> None:
+        if problem is None:
             self._problems.ends(CERTIFICATE, "the certificate is good")
         else:
-            self._problems.begins(CERTIFICATE, trouble)
+            self._problems.begins(CERTIFICATE, problem)

@@ -1,4 +1,4 @@
-"""From a target to a connected socket: resolve once, judge every address, connect to the very address judged.
+"""From a target to a connected socket: resolve once, check every address, connect to the very address checked.
 
 Several addresses are tried in turn: the next one starts when the one before has failed or has been silent for
 `STAGGER` seconds, and the first to connect wins (in the spirit of RFC 8305). The deadline is the caller's: it calls
@@ -17,7 +17,7 @@ from functools import partial
 from actors.bus.loop import Loop, Timer
 from actors.bus.messages.problems import BIND_ADDRESS, NO_DESCRIPTORS
 from actors.forwarding.access.policy import AccessPolicy
-from actors.forwarding.net.resolver import Answer, OnResolved, Resolved, Resolver
+from actors.forwarding.net.resolver import OnResolved, Resolution, Resolved, Resolver
 from actors.forwarding.net.source_address import ANY, Source, SourceAddressUnavailable
 from actors.forwarding.protocols import failures
 from actors.forwarding.protocols.failures import Failure
@@ -39,14 +39,13 @@ Connect = Callable[[str, int], socket.socket]
 
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
-
 _FAILURES: Mapping[int, tuple[Callable[[str], Failure], str]] = {
     errno.ECONNREFUSED: (failures.connection_refused, " refuses connections"),
     errno.ETIMEDOUT: (failures.connection_timed_out, " does not answer"),
     errno.EHOSTUNREACH: (failures.host_unreachable, ": no route to the host"),
     errno.ECONNRESET: (failures.connection_lost, " resets connections"),
 }
-"""By errors of a connect, what is made of them and how the sentence goes on behind the target."""
+"""By the error of a connect: the failure, and the end of its sentence behind the target."""
 
 
 def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
@@ -57,69 +56,69 @@ def connect(address: str, port: int, source: Source = ANY) -> socket.socket:
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         source.bind(sock)
-        trouble = sock.connect_ex((address, port))
-        if trouble not in (0, errno.EINPROGRESS):
-            raise OSError(trouble, "connect")
+        code = sock.connect_ex((address, port))
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, "connect")
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-def _unforeseen(error: Exception) -> None:
-    """Where nobody isolates connections from each other, it ends the process."""
+def _reraise(error: Exception) -> None:
+    """End the process, where connections are not isolated from each other."""
     raise error
 
 
 class Dialer:
-    """Opens connections for one actor. `connector` is what really connects; tests put their own in."""
+    """Opens connections for one actor, to targets that `access` allows. `connector` is what connects."""
 
-    def __init__(self, loop: Loop, resolver: Resolver, connector: Connect = connect) -> None:
+    def __init__(self, loop: Loop, resolver: Resolver, access: AccessPolicy, connector: Connect = connect) -> None:
         self.loop = loop
         self.resolver = resolver
+        self.access = access
         self.connector = connector
         self.source = ANY
-        self.judge: AccessPolicy | None = None
-        self.on_crash: Callable[[Exception], None] = _unforeseen
-        """Called with an exception that nobody foresaw, which has ended a connection on its way to an upstream."""
-        self.on_trouble: Callable[[str, str], None] = lambda _what, _detail: None
+        self.on_crash: Callable[[Exception], None] = _reraise
+        """Called with an unforeseen exception that has ended a connection on its way to an upstream."""
+        self.on_problem: Callable[[str, str], None] = lambda _what, _detail: None
 
-    def leave_from(self, source: Source) -> None:
-        """Where connections come from that are made from now on."""
+    def set_source(self, source: Source) -> None:
+        """Make further connections from this address."""
         self.source = source
         self.connector = partial(connect, source=source)
 
-    def look_up(self, target: Authority, done: OnResolved, asker: Requester) -> bool:
-        """Call `done`, later, with the addresses of `target`, or why there are none or it is refused by its name.
+    def resolve_later(self, target: Authority, done: OnResolved, requester: Requester) -> bool:
+        """As `resolve`, but `done` is never called in this very call."""
+        return self.resolve(target, lambda result: self.loop.call_soon(lambda: done(result)), requester)
 
-        True when that is a matter of the resolver, and so of time.
+    def resolve(self, target: Authority, done: OnResolved, requester: Requester) -> bool:
+        """Call `done` with the addresses of `target`, or why there are none or its name is refused.
+
+        It is called in this very call when that is known. Returns True when the resolver has to find out, which may
+        take time.
         """
-        return self.find(target, lambda answer: self.loop.call_soon(lambda: done(answer)), asker)
-
-    def find(self, target: Authority, done: OnResolved, asker: Requester) -> bool:
-        """As `look_up`, but `done` is called in this very call when the answer is known."""
-        assert self.judge is not None
-        refused = self.judge.name(target)
+        refused = self.access.name(target)
         if refused is not None and refused.failure is not None:
-            answer: Answer = refused.failure
+            result: Resolution = refused.failure
         elif target.literal:
-            answer = Resolved((target.host,))
+            result = Resolved((target.host,))
         else:
-            self.resolver.resolve(target.host, done, asker)
+            self.resolver.resolve(target.host, done, requester)
             return True
-        done(answer)
+        done(result)
         return False
 
-    def dial(self, target: Authority, done: OnDialled, asker: Requester = OURSELVES) -> Dial:
+    def dial(self, target: Authority, done: OnDialled, requester: Requester = OURSELVES) -> Dial:
         """Begin; `done` is called once, later, unless the dial is cancelled before."""
-        return Dial(self, target, done, asker)
+        return Dial(self, target, done, requester)
 
 
 class Dial:
-    """One attempt to reach one target, for the asker, whom it stands for at the resolver (see `Requester`)."""
+    """One attempt to reach one target, for the requester, whom it stands for at the resolver (see `Requester`)."""
 
-    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, asker: Requester) -> None:
-        self._asker = asker
+    def __init__(self, dialer: Dialer, target: Authority, done: OnDialled, requester: Requester) -> None:
+        self._requester = requester
         self._dialer = dialer
         self._loop = dialer.loop
         self._target = target
@@ -132,46 +131,46 @@ class Dial:
         self.reported = ""
         """What rules in report mode would have refused about the connection that was made."""
         self.mask = 0
-        """What the kernel said of the connection when it was made: its edges are not told again."""
+        """The events of the connection when it was made: the kernel does not report these edges again."""
         self.resolving = True
-        dialer.find(target, self._looked_up, self)
+        dialer.resolve(target, self._on_resolved, self)
 
     @property
     def client_ip(self) -> str:
-        """Whose it is."""
-        return self._asker.client_ip
+        """See `Requester`."""
+        return self._requester.client_ip
 
     @property
     def waits(self) -> bool:
-        """Is it still wanted?"""
-        return self._done is not None and self._asker.waits
+        """See `Requester`."""
+        return self._done is not None and self._requester.waits
 
     def cancel(self) -> None:
-        """Give up; `done` is not called any more."""
+        """Stop it; `done` is not called any more."""
         self._done = None
-        self._drop_all()
+        self._close_attempts()
 
-    def _looked_up(self, answer: Answer) -> None:
+    def _on_resolved(self, result: Resolution) -> None:
         self.resolving = False
-        if isinstance(answer, Failure):
-            self._end(answer)
+        if isinstance(result, Failure):
+            self._end(result)
         else:
-            self._judge(answer.addresses)
+            self._try_allowed(result.addresses)
 
-    def _judge(self, addresses: tuple[str, ...]) -> None:
+    def _try_allowed(self, addresses: tuple[str, ...]) -> None:
+        """Try those of the addresses that may be connected to."""
         if self._done is None:
             return
-        judge, source = self._dialer.judge, self._dialer.source
-        assert judge is not None
-        judged = [(address, judge.address(self._target, address)) for address in addresses]
-        passed = [address for address, judgement in judged if judgement.failure is None]
-        self._untried = [address for address in passed if source.refuses(address) is None][:ADDRESSES_MAX]
-        self._reasons = {address: judgement.reason for address, judgement in judged if judgement.reason}
-        refused = [judgement.failure for _address, judgement in judged if judgement.failure is not None]
-        if not passed and refused:
+        access, source = self._dialer.access, self._dialer.source
+        decisions = [(address, access.address(self._target, address)) for address in addresses]
+        allowed = [address for address, decision in decisions if decision.failure is None]
+        self._untried = [address for address in allowed if source.refuses(address) is None][:ADDRESSES_MAX]
+        self._reasons = {address: decision.reason for address, decision in decisions if decision.reason}
+        refused = [decision.failure for _address, decision in decisions if decision.failure is not None]
+        if not allowed and refused:
             self._end(refused[0])
-        elif passed and not self._untried:
-            self._end(source.refuses(passed[0]) or self._failure)
+        elif allowed and not self._untried:
+            self._end(source.refuses(allowed[0]) or self._failure)
         else:
             self._try_next()
 
@@ -183,29 +182,29 @@ class Dial:
                 sock = self._dialer.connector(address, self._target.port)
             except SourceAddressUnavailable as lost:
                 self._failure = failures.source_lost()
-                self._dialer.on_trouble(BIND_ADDRESS, f"no connection can leave from {lost.strerror}")
+                self._dialer.on_problem(BIND_ADDRESS, f"no connection can leave from {lost.strerror}")
                 continue
             except OSError as error:
-                self._note(error.errno or 0, address)
+                self._note_error(error.errno or 0, address)
                 continue
             fd = sock.fileno()
             self._trying[fd] = sock
-            self._loop.watch(fd, EDGE, partial(self._settled, fd, address))
+            self._loop.watch(fd, EDGE, partial(self._on_connected, fd, address))
             if self._untried:
                 self._stagger = self._loop.call_later(STAGGER, self._try_next)
             return
         if not self._trying:
             self._end(self._failure)
 
-    def _settled(self, fd: int, address: str, mask: int) -> None:
-        """The kernel has decided about one attempt."""
+    def _on_connected(self, fd: int, address: str, mask: int) -> None:
+        """The kernel has connected one attempt, or has failed to."""
         sock = self._trying.get(fd)
         if sock is None:
             return
-        trouble = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if trouble:
-            self._note(trouble, address)
-            self._drop(fd)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._note_error(code, address)
+            self._close_attempt(fd)
             if self._stagger is not None:
                 self._stagger.cancel()
             self._try_next()
@@ -215,14 +214,13 @@ class Dial:
         self.mask = mask
         self._end(sock)
 
-    def _note(self, trouble: int, address: str) -> None:
-        if trouble in _OUT_OF_DESCRIPTORS:
+    def _note_error(self, code: int, address: str) -> None:
+        if code in _OUT_OF_DESCRIPTORS:
             self._failure = failures.out_of_descriptors()
-            self._dialer.on_trouble(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
+            self._dialer.on_problem(NO_DESCRIPTORS, "no descriptor is left for connections to origins")
             return
-        failed, what = _FAILURES.get(
-            trouble, (failures.unroutable, f": {errno.errorcode.get(trouble, 'unknown error')}")
-        )
+        unknown = failures.unroutable, f": {errno.errorcode.get(code, 'unknown error')}"
+        failed, what = _FAILURES.get(code, unknown)
         target = self._target
         self._failure = failed(f"{target.host} port {target.port}{what}")
         if not target.literal:
@@ -230,7 +228,7 @@ class Dial:
             self._failure = replace(self._failure, recorded=recorded)
 
     def _end(self, result: socket.socket | Failure) -> None:
-        self._drop_all()
+        self._close_attempts()
         if isinstance(result, Failure):
             self._loop.call_soon(lambda: self._fail(result))  # it may be known in the very call that began the dial
             return
@@ -246,12 +244,12 @@ class Dial:
         if done is not None:
             done(failure)
 
-    def _drop_all(self) -> None:
+    def _close_attempts(self) -> None:
         if self._stagger is not None:
             self._stagger.cancel()
         for fd in tuple(self._trying):
-            self._drop(fd)
+            self._close_attempt(fd)
 
-    def _drop(self, fd: int) -> None:
+    def _close_attempt(self, fd: int) -> None:
         self._loop.unwatch(fd)
         self._trying.pop(fd).close()

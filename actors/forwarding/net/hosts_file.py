@@ -1,7 +1,7 @@
 """The names that this machine knows by itself: those of its hosts file (hosts(5)), and `localhost` (RFC 6761 6.3).
 
-They are answered without a thread, so that no silent name server keeps them waiting. The file is looked at again when
-it has changed, at most once a second.
+They are resolved without a thread, so that no silent name server keeps them waiting. The file is read again when it
+has changed, which is checked at most once a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from actors.throttled_log import ThrottledLog
 
 HOSTS_FILE = Path("/etc/hosts")
-LOOKED_AT_EVERY = 1.0
+CHECKED_EVERY = 1.0
 SIZE_MAX = 256 * 1024
 """Octets of a file that is read here; names of a larger one are left to the system's resolver."""
 LOOPBACK = ("127.0.0.1", "::1")
@@ -25,19 +25,19 @@ _Stamp = tuple[int, int, int]
 
 
 class HostsFile:
-    """`find` gives the addresses of a name. `now` is the loop's clock."""
+    """`find` returns the addresses of a name. `now` is the loop's clock."""
 
     def __init__(self, path: Path = HOSTS_FILE) -> None:
         self._path = path
         self._names: dict[str, tuple[str, ...]] = {}
         self._stamp: _Stamp | None = None
-        self._look_at = float("-inf")
+        self._check_at = float("-inf")
         self._unreadable = ThrottledLog(log, f"cannot read {path}")
 
     def find(self, name: str, now: float) -> tuple[str, ...] | None:
         """The addresses of `name` in the order of the file, or None when it isn't in it."""
-        if now >= self._look_at:
-            self._look_at = now + LOOKED_AT_EVERY
+        if now >= self._check_at:
+            self._check_at = now + CHECKED_EVERY
             self._refresh()
         return self._names.get(name.lower().rstrip("."))
 

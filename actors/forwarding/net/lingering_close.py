@@ -1,7 +1,7 @@
-"""The end of a connection whose last words must be readable (RFC 9112 9.6, "lingering close").
+"""The end of a connection whose last response must be readable (RFC 9112 9.6, "lingering close").
 
-Closing a socket with unread bytes makes the kernel send a reset, and a reset can take the answer away from the client
-before it has read it. So sending is ended first, and for a moment whatever comes is read and thrown away.
+Closing a socket with unread bytes makes the kernel send a reset, and a reset can discard the response before the
+client has read it. So sending is ended first, and for a moment whatever comes is read and thrown away.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LingeringClose:
         lingering.discard(0)
 
     def remove(self, lingering: _Lingering) -> None:
-        """Forget a connection that is closed."""
+        """Remove a connection that is closed."""
         self._lingering.discard(lingering)
         self.timers.cancel(lingering)
 

@@ -1,8 +1,8 @@
-"""From a name to addresses, off the loop, with a small memory that also remembers failure for a while.
+"""From a name to addresses, off the loop, with a small cache that also keeps failures for a while.
 
-`getaddrinfo` tells no time to live, so answers are kept for a short fixed time. Lookups of one name at the same time
+`getaddrinfo` returns no time to live, so results are kept for a short fixed time. Lookups of one name at the same time
 are one lookup. It may also block for half a minute, when the name servers of a zone are silent: so no client has more
-than a share of the threads, nor has a zone, and names of this machine's own (`hosts.py`) need no thread at all.
+than a share of the threads, nor has a zone, and names of this machine's own (`hosts_file`) need no thread at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from actors.net.egress_guard import is_localhost
 
 KEPT = 30.0
 FAILURE_KEPT = 3.0
-MEMORY_SIZE = 4096
+CACHE_SIZE = 4096
 
 THREADS = 32
 SHARE_OF_CLIENT = 12
@@ -38,15 +38,15 @@ class Resolved:
     addresses: tuple[str, ...]
 
 
-Answer = Resolved | Failure
-OnResolved = Callable[[Answer], None]
-Lookup = Callable[[str], Answer]
+Resolution = Resolved | Failure
+OnResolved = Callable[[Resolution], None]
+Lookup = Callable[[str], Resolution]
 
 _LOOPBACK = Resolved(LOOPBACK)
 
 
-def look_up(host: str) -> Answer:
-    """Ask the system's resolver; blocks."""
+def look_up(host: str) -> Resolution:
+    """The addresses by the system's resolver; blocks."""
     try:
         entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -64,9 +64,9 @@ def new_threads(loop: Loop) -> FairThreadPool:
 
 @dataclass(slots=True)
 class _Pending:
-    """A lookup that waits or runs: who wants it, and for which clients it waits."""
+    """A lookup that waits or runs: who has requested it, and for which clients it waits."""
 
-    askers: list[tuple[Requester, OnResolved]] = field(default_factory=list)
+    requests: list[tuple[Requester, OnResolved]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
     running: bool = False
 
@@ -81,13 +81,13 @@ class Resolver:
         self._threads = threads
         self._lookup = lookup
         self._hosts = hosts or HostsFile()
-        self._memory: dict[str, tuple[float, Answer]] = {}
+        self._cache: dict[str, tuple[float, Resolution]] = {}
         self._pending: dict[str, _Pending] = {}
 
-    def resolve(self, host: str, done: OnResolved, asker: Requester = OURSELVES) -> None:
-        """Call `done` with the answer, in this very call when it is known.
+    def resolve(self, host: str, done: OnResolved, requester: Requester = OURSELVES) -> None:
+        """Call `done` with the result, in this very call when it is known.
 
-        When the asker doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
+        When the requester doesn't wait any more as its turn comes, nothing is looked up, and `done` is called with a
         failure, as it is when too many names of its client wait already.
         """
         known = self.known(host)
@@ -97,51 +97,51 @@ class Resolver:
         pending = self._pending.get(host)
         if pending is None:
             pending = self._pending[host] = _Pending()
-        pending.askers.append((asker, done))
-        key = site_key(asker.client_ip)
+        pending.requests.append((requester, done))
+        key = site_key(requester.client_ip)
         if not pending.running and key not in pending.keys:
             pending.keys.add(key)
-            ended, starts = partial(self._ended, host, pending, key), partial(self._starts, host, pending)
+            ended, starts = partial(self._on_result, host, pending, key), partial(self._may_start, host, pending)
             self._threads.submit((key, zone_of(host)), partial(self._lookup, host), ended, starts)
 
-    def known(self, host: str) -> Answer | None:
-        """The answer where no lookup is needed: names of this machine, and what is remembered."""
+    def known(self, host: str) -> Resolution | None:
+        """The result where no lookup is needed: names of this machine, and cached ones."""
         if is_localhost(host):
             return _LOOPBACK
         addresses = self._hosts.find(host, self._loop.now)
         if addresses is not None:
             return Resolved(addresses)
-        until, answer = self._memory.get(host, (0.0, None))
-        return answer if until > self._loop.now else None
+        until, result = self._cache.get(host, (0.0, None))
+        return result if until > self._loop.now else None
 
-    def _ended(self, host: str, pending: _Pending, key: str, result: Answer | object | None) -> None:
+    def _on_result(self, host: str, pending: _Pending, key: str, result: Resolution | object | None) -> None:
         if result is DROPPED:
-            self._dropped(host, pending, key)
+            self._on_dropped(host, pending, key)
             return
-        answer = result if isinstance(result, (Resolved, Failure)) else dns_failed(f"{host} can't be resolved")
-        kept = KEPT if isinstance(answer, Resolved) else FAILURE_KEPT
-        keep(self._memory, host, (self._loop.now + kept, answer), MEMORY_SIZE)
+        resolution = result if isinstance(result, (Resolved, Failure)) else dns_failed(f"{host} can't be resolved")
+        kept = KEPT if isinstance(resolution, Resolved) else FAILURE_KEPT
+        keep(self._cache, host, (self._loop.now + kept, resolution), CACHE_SIZE)
         del self._pending[host]
-        for _asker, done in pending.askers:
-            done(answer)
+        for _requester, done in pending.requests:
+            done(resolution)
 
-    def _starts(self, host: str, pending: _Pending) -> bool:
-        """Its turn has come. It runs once, and not at all when nobody wants it any more."""
+    def _may_start(self, host: str, pending: _Pending) -> bool:
+        """Its turn has come. It runs once, and not at all when no requester waits any more."""
         if pending.running:
             return False
-        pending.running = any(asker.waits for asker, _done in pending.askers)
+        pending.running = any(requester.waits for requester, _done in pending.requests)
         if not pending.running and self._pending.get(host) is pending:
-            del self._pending[host]  # who asks from now on asks anew
+            del self._pending[host]  # the next request begins another lookup
         return pending.running
 
-    def _dropped(self, host: str, pending: _Pending, key: str) -> None:
-        """It did not run in the turn of this client. Its askers hear so, unless it runs in the turn of another one."""
+    def _on_dropped(self, host: str, pending: _Pending, key: str) -> None:
+        """It did not run in the turn of this client: fail the client's requests, unless it runs in another's turn."""
         if pending.running:
             return
-        gone = [done for asker, done in pending.askers if site_key(asker.client_ip) == key]
-        pending.askers = [each for each in pending.askers if site_key(each[0].client_ip) != key]
+        gone = [done for requester, done in pending.requests if site_key(requester.client_ip) == key]
+        pending.requests = [each for each in pending.requests if site_key(each[0].client_ip) != key]
         pending.keys.discard(key)
-        if not pending.askers and self._pending.get(host) is pending:
+        if not pending.requests and self._pending.get(host) is pending:
             del self._pending[host]
         for done in gone:
             done(dns_failed(f"{host} was not looked up: too many names wait, or the client has gone"))

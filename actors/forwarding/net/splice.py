@@ -42,7 +42,7 @@ class PipePool:
     def __init__(self) -> None:
         self._free: list[Pipe] = []
 
-    def take(self) -> Pipe:
+    def acquire(self) -> Pipe:
         """An empty pipe. Raises `PipesExhausted` when there is no descriptor for one."""
         if self._free:
             return self._free.pop()
@@ -56,8 +56,8 @@ class PipePool:
             fcntl.fcntl(pipe[1], _F_SETPIPE_SZ, PIPE_SIZE)
         return pipe
 
-    def give(self, pipe: Pipe) -> None:
-        """Give an empty pipe back."""
+    def release(self, pipe: Pipe) -> None:
+        """Keep an empty pipe for others, or close it."""
         if len(self._free) < PIPES_KEPT:
             self._free.append(pipe)
         else:
@@ -118,15 +118,15 @@ class Flow:
                 self.progress = Progress.EMPTY
                 progress = self._fill()
                 if progress is not None:
-                    return self._rest(progress)
+                    return self._stop(progress)
             self.progress = Progress.FULL
-            if not self._empty():
+            if not self._drain():
                 return Progress.FULL
         self.progress = Progress.YIELDED
         return Progress.YIELDED
 
-    def abandon(self) -> None:
-        """Let go of the pipe with what is in it."""
+    def abort(self) -> None:
+        """Close the pipe with what is in it."""
         if self._pipe is not None:
             discard(self._pipe)
             self._pipe = None
@@ -143,7 +143,7 @@ class Flow:
             if wanted == 0:
                 return Progress.THROTTLED
         if self._pipe is None:
-            self._pipe = self._pipes.take()
+            self._pipe = self._pipes.acquire()
         try:
             self._held = os.splice(self._source, self._pipe[1], wanted, flags=_FLAGS)
         except BlockingIOError:
@@ -156,7 +156,7 @@ class Flow:
             throttle.consume(self._held)
         return None
 
-    def _empty(self) -> bool:
+    def _drain(self) -> bool:
         """Splice from the pipe into the destination; False when something stays in the pipe."""
         assert self._pipe is not None
         try:
@@ -167,10 +167,10 @@ class Flow:
         self.moved += count
         return self._held == 0
 
-    def _rest(self, progress: Progress) -> Progress:
+    def _stop(self, progress: Progress) -> Progress:
         """Stop with an empty pipe, which others may use."""
         if self._pipe is not None:
-            self._pipes.give(self._pipe)
+            self._pipes.release(self._pipe)
             self._pipe = None
         self.progress = progress
         return progress
@@ -180,7 +180,7 @@ class Flow:
 
 
 class CopyFlow:
-    """A `Flow` through this process, for a side that the kernel can't splice: TLS. Holds at most one read."""
+    """A `Flow` through this process, for a side that the kernel can't splice: TLS. Buffers at most one read."""
 
     __slots__ = ("_destination", "_held", "_source", "moved", "progress", "remaining", "throttle")
 
@@ -205,13 +205,13 @@ class CopyFlow:
                     self.progress = progress
                     return progress
             self.progress = Progress.FULL
-            if not self._empty():
+            if not self._drain():
                 return Progress.FULL
         self.progress = Progress.YIELDED
         return Progress.YIELDED
 
-    def abandon(self) -> None:
-        """Forget what is held."""
+    def abort(self) -> None:
+        """Discard what is buffered."""
         self._held = b""
 
     def _fill(self) -> Progress | None:
@@ -235,7 +235,7 @@ class CopyFlow:
             throttle.consume(len(self._held))
         return None
 
-    def _empty(self) -> bool:
+    def _drain(self) -> bool:
         while self._held:
             try:
                 sent = self._destination.send(self._held)
@@ -246,7 +246,7 @@ class CopyFlow:
         return True
 
     def __repr__(self) -> str:
-        return f"<CopyingFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
+        return f"<CopyFlow, {self.moved} moved, {len(self._held)} held, {self.progress.name}>"
 
 
 AnyFlow = Flow | CopyFlow

@@ -1,4 +1,4 @@
-"""Why a TLS handshake with a client failed: one word for the record and the counters, and a sentence."""
+"""Why a TLS handshake with a client failed: a reason for the record and the counters, and a sentence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOT_TLS = frozenset(
 """What OpenSSL calls first bytes that are not a ClientHello."""
 
 
-def handshake_failure(error: OSError, heard: bool) -> Failure | None:
-    """The failure to record; None when TLS has no part in it, or when the client has said nothing at all."""
-    if not isinstance(error, ssl.SSLError) or not heard:
+def handshake_failure(error: OSError, has_received: bool) -> Failure | None:
+    """The failure to record; None when TLS has no part in it, or when the client has sent nothing at all."""
+    if not isinstance(error, ssl.SSLError) or not has_received:
         return None
     reason = error.reason or "UNEXPECTED_EOF_WHILE_READING"
     words = reason.lower().replace("_", " ")
@@ -28,5 +28,5 @@ def handshake_failure(error: OSError, heard: bool) -> Failure | None:
     return _failure(TLS_HANDSHAKE_FAILED, f"the TLS handshake failed: {words}")
 
 
-def _failure(word: str, detail: str) -> Failure:
-    return Failure(400, "http_request_error", detail, close=True, rule=word)
+def _failure(reason: str, detail: str) -> Failure:
+    return Failure(400, "http_request_error", detail, close=True, rule=reason)

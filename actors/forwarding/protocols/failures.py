@@ -64,7 +64,7 @@ class UpstreamRefusesUs(Refused):
 
 
 def upstream_refuses_us() -> UpstreamRefusesUs:
-    """As it is told to the client, for whom it is not to mend."""
+    """The failure for the client, who cannot mend it."""
     return UpstreamRefusesUs(
         Failure(502, "proxy_configuration_error", "the upstream proxy does not accept this proxy's credentials")
     )

@@ -36,7 +36,7 @@ class Session(ABC):
         self.deadline = now + config.handshake_timeout
         """When `timed_out` is to be called, by the clock of the inputs."""
 
-    # --- what the driver asks ---
+    # --- what the driver reads ---
 
     @property
     @abstractmethod

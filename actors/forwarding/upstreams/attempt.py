@@ -1,7 +1,7 @@
 """One attempt to get a connection through one upstream: dial, a preface, TLS, a handshake, each where it is wanted.
 
-On a plain connection the upstream's bytes are looked at first (MSG_PEEK) and only what the handshake uses is taken, so
-what is behind it stays in the kernel, for the tunnel or for `splice`. Until the upstream has been told the target the
+On a plain connection the upstream's bytes are peeked at (MSG_PEEK) and only what the handshake uses is taken, so
+what is behind it stays in the kernel, for the tunnel or for `splice`. Until the upstream has been sent the target the
 attempt has a timeout of its own; from then on the deadline is the caller's, who calls `cancel`.
 """
 
@@ -68,7 +68,7 @@ class Attempt:
         return self.began and handshake is not None and handshake.target_sent
 
     def cancel(self) -> None:
-        """Give up, without calling `done`."""
+        """Stop it, without calling `done`."""
         self._done = None
         self._dial.cancel()
         self._stop_timer()
@@ -83,11 +83,11 @@ class Attempt:
 
     def _on_dialled(self, result: socket.socket | Failure) -> None:
         if isinstance(result, Failure):
-            shown = Failure(result.status, result.kind, "the upstream proxy can't be reached")
+            failure = Failure(result.status, result.kind, "the upstream proxy can't be reached")
             cause = result.recorded or result.detail
             if result.kind == PROHIBITED:
-                shown, cause = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
-            self._end(UpstreamFailed(Blame.UPSTREAM, shown, cause))
+                failure, cause = _NOT_TO_BE_USED, f"its address is refused (see proxy.upstreams_allow): {result.detail}"
+            self._end(UpstreamFailed(Blame.UPSTREAM, failure, cause))
             return
         self._sock = self._transport = result
         self.latency = self._loop.now - self._started

@@ -1,8 +1,8 @@
 """A check whether an HTTP upstream accepts our credentials, by a request that goes no further than the upstream.
 
-`OPTIONS` with `Max-Forwards: 0` is for the upstream itself to answer (RFC 9110 section 7.6.2), and its target is a name
-that never resolves (RFC 6761 section 6.4), for upstreams that know nothing of this. Any
-response but 407 will do: an upstream that rejects OPTIONS may serve all else.
+`OPTIONS` with `Max-Forwards: 0` is for the upstream itself to respond to (RFC 9110 section 7.6.2), and its target is a
+name that never resolves (RFC 6761 section 6.4), for upstreams that know nothing of this. Any response but 407 will do:
+an upstream that rejects OPTIONS may serve all else.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ class CredentialsProbe(ConnectHandshake):
         head = b"OPTIONS http://%b/ HTTP/1.1\r\nHost: %b\r\nMax-Forwards: 0\r\nConnection: close\r\n%b\r\n"
         return head % (NOWHERE.text, NOWHERE.text, self._credentials)
 
-    def _judge(self, answer: ResponseHead) -> None:
-        if answer.status == 407:
+    def _check(self, response: ResponseHead) -> None:
+        if response.status == 407:
             raise wrong_credentials("it responds 407: it wants other credentials")

@@ -14,7 +14,7 @@ class Blame(Enum):
     UPSTREAM = "the upstream's: mark it down, try the next"
     UNCLEAR = "unclear: try the next"
     TARGET = "the target's: that is the response"
-    UNFIT = "nobody's, the upstream can't reach targets of this kind: try the next"
+    UNFIT = "of neither: the upstream can't reach targets of this kind: try the next"
 
 
 class UpstreamFailed(Exception):

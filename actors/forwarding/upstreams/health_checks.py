@@ -1,8 +1,8 @@
 """Active checks: every upstream is connected to periodically, so that a dead one is known before a client meets it.
 
-Upstreams are connected to; TLS is made with an `https` one; a `socks5` one is greeted. Credentials are shown to all
-that have some but `socks4`, which answers only with a target. Whatever else an upstream may fail at, only traffic finds
-out, and finds out when it is mended.
+Upstreams are connected to; TLS is made with an `https` one; a `socks5` one is greeted. Credentials are sent to all
+that have some but `socks4`, which replies only to a target. Any other failure of an upstream is found by traffic alone,
+and so is its end.
 Upstreams take their turns spread over the interval, an upstream that is down also when its back-off ends.
 """
 
@@ -74,9 +74,7 @@ class HealthChecks:
     def _check(self, upstream: Upstream) -> None:
         spec = upstream.spec
         if upstream.state == DOWN and upstream.reached_handshake and not _is_conclusive(upstream):
-            self._schedule(
-                upstream, self._until_next(upstream)
-            )  # it can be reached and still doesn't work: traffic tells
+            self._schedule(upstream, self._until_next(upstream))  # it can be reached and doesn't work: left to traffic
             return
         try:
             plan = self._upstreams.reaching(upstream)
@@ -117,12 +115,12 @@ def _sends_credentials(upstream: Upstream) -> bool:
 
 
 def _is_conclusive(upstream: Upstream) -> bool:
-    """Does a check find out whether an upstream that failed behind its connection works again?"""
+    """Whether a check finds out that an upstream which failed behind its connection works again."""
     return upstream.spec.protocol == "socks5" or (upstream.rejects_credentials and _sends_credentials(upstream))
 
 
 def _is_harmless(upstream: Upstream, attempt: Attempt | None, failed: UpstreamFailed) -> bool:
     """An upstream that was reached and is silent to OPTIONS, or odd, may serve all else; only a refusal of us
     counts."""
-    asked = attempt is not None and attempt.began and _sends_credentials(upstream)
-    return asked and failed.failure.kind != REJECTS_CREDENTIALS
+    probed = attempt is not None and attempt.began and _sends_credentials(upstream)
+    return probed and failed.failure.kind != REJECTS_CREDENTIALS

@@ -86,10 +86,10 @@ class ConnectHandshake:
             if response.status == 101 or self._interim > INTERIM_MAX:
                 raise unusable("it sent an unexpected interim response to CONNECT")
         else:
-            self._judge(response)
+            self._check(response)
         return Step(end - searched, done=response.status >= 200)
 
-    def _judge(self, response: ResponseHead) -> None:
+    def _check(self, response: ResponseHead) -> None:
         """Raise `UpstreamFailed` when this final response is a refusal."""
         if response.status >= 300:
             raise refusal(response)
@@ -118,7 +118,7 @@ def refusal(response: ResponseHead) -> UpstreamFailed:
     cause = f"it responds {response.status} to CONNECT"
     if response.status in (401, 407):
         return wrong_credentials(f"it responds {response.status}: it wants other credentials")
-    kind = _told_kind(response)
+    kind = _reported_kind(response)
     if kind is not None:
         detail = "the upstream proxy reports this error of the target"
         failure = Failure(_TARGET_KINDS[kind], kind.decode("ascii"), detail)
@@ -132,7 +132,7 @@ def refusal(response: ResponseHead) -> UpstreamFailed:
     return UpstreamFailed(Blame.UNCLEAR, odd, cause)
 
 
-def _told_kind(response: ResponseHead) -> bytes | None:
+def _reported_kind(response: ResponseHead) -> bytes | None:
     """The error type in its `Proxy-Status`, if it is one about a target."""
     for line in response.fields.lines:
         match = _STATUS_ERROR.match(line)

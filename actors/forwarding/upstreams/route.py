@@ -59,7 +59,7 @@ class Routing(Protocol):
         """Seconds that a request may wait for its connection: `settings.timeout`."""
 
     def access(self) -> AccessPolicy:
-        """Which targets an upstream may be asked for."""
+        """Which targets may be reached through an upstream."""
 
     def choose(self, key: str, tried: Sequence[Upstream]) -> Upstream | None:
         """The next upstream by the balancing policy, among those that are up and not tried."""
@@ -108,12 +108,12 @@ class Route:
         self._failure = NONE_LEFT
         self.origin: OriginConnection | None = None
         self.reported = ""
-        judgement = upstreams.access().unresolved(wanted.target)
-        if judgement.failure is not None:
-            refused = judgement.failure
+        decision = upstreams.access().unresolved(wanted.target)
+        if decision.failure is not None:
+            refused = decision.failure
             self._loop.call_soon(lambda: self._end(refused))
             return
-        self.reported = judgement.reason
+        self.reported = decision.reason
         self._begin()
 
     @property
@@ -122,7 +122,7 @@ class Route:
         return ", ".join(upstream.name for upstream in self._tried)
 
     def cancel(self) -> None:
-        """Give up. After the timeout that is an ambiguous failure of the upstream that was silent."""
+        """Stop it. After the timeout that is an ambiguous failure of the upstream that was silent."""
         self._done = None
         attempt, self._attempt = self._attempt, None
         if attempt is None or self._upstream is None:
@@ -158,17 +158,17 @@ class Route:
             try:
                 plan = self._upstreams.plan(upstream, self._wanted)
             except UpstreamFailed as failed:
-                self._note(upstream, failed)
+                self._record_failure(upstream, failed)
                 upstream = self._choose()
                 continue
             upstream.begin_trial(self._loop.now, self._upstreams.timeout)
             self._upstream = upstream
             upstream.pending += 1
-            self._attempt = Attempt(self._upstreams.dialer, plan, self._arrived)
+            self._attempt = Attempt(self._upstreams.dialer, plan, self._on_attempt)
             return
         self._loop.call_soon(lambda: self._end(self._failure))
 
-    def _arrived(self, result: Transport | UpstreamFailed) -> None:
+    def _on_attempt(self, result: Transport | UpstreamFailed) -> None:
         attempt, self._attempt = self._attempt, None
         upstream = self._upstream
         assert attempt is not None
@@ -176,7 +176,7 @@ class Route:
         upstream.pending -= 1
         upstream.record_latency(attempt.latency, attempt.began)
         if isinstance(result, UpstreamFailed):
-            self._note(upstream, result)
+            self._record_failure(upstream, result)
             if result.blame is Blame.TARGET:
                 self._end(result.failure)
             else:
@@ -186,7 +186,7 @@ class Route:
             self._upstreams.succeeded(upstream)
         self._end(self._upstreams.connected(upstream, self._wanted, result, self._epoch, self.reported))
 
-    def _note(self, upstream: Upstream, failed: UpstreamFailed) -> None:
+    def _record_failure(self, upstream: Upstream, failed: UpstreamFailed) -> None:
         self._failure = failed.failure
         self._upstreams.failed(upstream, failed)
 

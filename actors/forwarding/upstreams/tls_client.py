@@ -29,7 +29,7 @@ class UpstreamStream(TlsStream):
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
                 self._flush()
-                self._take_in()
+                self._receive()
                 continue
             except ssl.SSLError:
                 self._flush()

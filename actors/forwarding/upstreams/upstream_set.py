@@ -72,18 +72,17 @@ class UpstreamSet:
         self._contexts: dict[tuple[bool, str | None], ssl.SSLContext] = {}
         self._authorities: dict[str, Authority] = {}
         self._unreachable: bool = previous is not None and previous._unreachable
-        self.dialer = Dialer(self.loop, context.dialer.resolver, context.dialer.connector)
+        self.dialer = Dialer(self.loop, context.dialer.resolver, _access(egress), context.dialer.connector)
         self.dialer.source = context.dialer.source
         self.announces = any(each.proxy_protocol is not None for each in spec.entries)
         """Whether any of them wants the client's address in a PROXY protocol header."""
-        self.guard_by(egress)
-        self.dialer.on_trouble = context.dialer.on_trouble
+        self.dialer.on_problem = context.dialer.on_problem
         self.dialer.on_crash = partial(context.on_crash, "a connection to an upstream")
         self._checks = HealthChecks(self) if spec.check_enabled else None
 
     def guard_by(self, egress: EgressSpec) -> None:
         """Apply what `egress` says of the addresses of upstreams to new connections."""
-        self.dialer.judge = AccessPolicy(UpstreamGuard(egress), Rules(AccessSpec()))
+        self.dialer.access = _access(egress)
 
     def stop(self) -> None:
         """End the checks: another object takes over."""
@@ -105,7 +104,7 @@ class UpstreamSet:
         return self._shared.policy().session.timeout
 
     def access(self) -> AccessPolicy:
-        """Which targets an upstream may be asked for."""
+        """Which targets may be reached through an upstream."""
         return self._shared.policy().access
 
     def route(self, wanted: Wanted, done: OnRouted) -> Route:
@@ -154,7 +153,7 @@ class UpstreamSet:
         """The connection for the client."""
         origin = OriginConnection(transport, _pool_key(upstream, wanted), epoch, reported)
         origin.announced = upstream.spec.proxy_protocol is not None
-        origin.readable = True  # what came behind the handshake gives no event any more
+        origin.readable = True  # what came behind the handshake causes no event any more
         origin.upstream = upstream
         if _forwards(upstream, wanted):
             origin.hop = credentials_field(upstream.spec.username, upstream.spec.password)
@@ -247,3 +246,8 @@ def _pool_key(upstream: Upstream, wanted: Wanted) -> tuple[str, int]:
     if _forwards(upstream, wanted):
         return f"upstream {upstream.index}", 0
     return f"upstream {upstream.index} {wanted.target.host}", wanted.target.port
+
+
+def _access(egress: EgressSpec) -> AccessPolicy:
+    """Which addresses upstreams may have."""
+    return AccessPolicy(UpstreamGuard(egress), Rules(AccessSpec()))

@@ -3,9 +3,9 @@
 Clients repeat their requests, and an origin's responses often differ by their date alone, once a second.
 Measured on a loaded machine, from bytes to the bytes that are passed on: a request 10.3 µs when it is new and 1.2 µs
 when it comes again, byte for byte; a response 13.3 and 1.3. The memory is small and bounded. Heads with credentials or
-cookies are not remembered, nor are requests with a query, which may hold a token and seldom come again. A secret that
-an application sends in a field of its own name can't be told from other fields: it stays in memory until newer heads
-have taken its place.
+cookies are not remembered, nor are requests with a query, which may hold a token and seldom come again. A secret in a
+field whose name only an application knows can't be distinguished from other fields: it stays in memory until newer
+heads have taken its place.
 
 What is remembered is shared by all connections. A head is not changed after it was read, but by `drop_lines`.
 """

@@ -14,7 +14,7 @@ FINAL_RECIPIENT = (
 )
 """The response to OPTIONS whose Max-Forwards ends here."""
 NOT_TRACED = FINAL_RECIPIENT.replace(b"200 OK", b"405 Method Not Allowed")
-"""The response to TRACE whose Max-Forwards ends here: it would show the request's fields to scripts (RFC 9110
+"""The response to TRACE whose Max-Forwards ends here: it would disclose the request's fields to scripts (RFC 9110
 9.3.8)."""
 
 

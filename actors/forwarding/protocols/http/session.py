@@ -65,7 +65,7 @@ class HttpSession(SessionBuffer):
         self._is_last = False
         self._exchange = _NO_EXCHANGE
 
-    # --- what the driver asks ---
+    # --- what the driver reads ---
 
     @property
     def reads_client(self) -> bool:
@@ -104,7 +104,7 @@ class HttpSession(SessionBuffer):
         if phase is EXCHANGE and self._exchange.request_body is not None:
             self._request_content(self._exchange, data, out, now)
         else:
-            self._hold(data)
+            self._append(data)
             if phase is IDLE or phase is HEAD:
                 self._next_head(out, now)
         return out
@@ -129,7 +129,7 @@ class HttpSession(SessionBuffer):
             self._started = now
             self.deadline = now + self._config.handshake_timeout
         try:
-            head = self._take_head()
+            head = self._consume_head()
             if head is not None:
                 self._begin(Exchange(request_head(head), self._config.via, self._started, len(head)), out, now)
         except Refused as refused:
@@ -157,7 +157,7 @@ class HttpSession(SessionBuffer):
             self._broken(refused.failure, out, now)
             return
         if rest:
-            self._hold(rest)
+            self._append(rest)
         exchange.relay_request(out)
 
     def request_relayed(self, count: int, now: float, ended: bool) -> list[Command]:
@@ -217,11 +217,11 @@ class HttpSession(SessionBuffer):
             self._tunnel(exchange, out, now)
             return out
         if hop and exchange.head.method == b"TRACE":
-            self._respond_as_recipient(exchange, out, now)  # an echo would show our credentials to the client
+            self._respond_as_recipient(exchange, out, now)  # an echo would disclose our credentials to the client
             return out
         exchange.send_head(reused, out, hop)
         if exchange.request_body is not None:
-            self._request_content(exchange, self._take_all(), out, now)  # what has come of it already
+            self._request_content(exchange, self._consume_all(), out, now)  # what has come of it already
             if exchange.request_body is not None and self._client_ended:
                 return self.abort("http_request_error", now)
         return out
@@ -237,7 +237,7 @@ class HttpSession(SessionBuffer):
         self._on(Event.SWITCHED)
         exchange.responded = now
         if self._in:
-            early = self._take_all()
+            early = self._consume_all()
             exchange.bytes_in += len(early)
             out.append(ToOrigin(early))
         report = exchange.report(200, "", now)

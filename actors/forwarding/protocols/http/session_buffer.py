@@ -28,7 +28,7 @@ class SessionBuffer(Session):
         """More of a head may be read."""
         return len(self._in) <= HEAD_MAX
 
-    def _hold(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         if not self._in:
             self._in = data
         elif isinstance(self._in, bytearray):
@@ -36,7 +36,7 @@ class SessionBuffer(Session):
         else:
             self._in = bytearray(self._in) + data
 
-    def _take(self, count: int) -> bytes:
+    def _consume(self, count: int) -> bytes:
         """Remove the first `count` bytes and return them.
 
         The rest is cut in place: a thousand requests in one piece are not copied a thousand times.
@@ -51,7 +51,7 @@ class SessionBuffer(Session):
         del held[:count]
         return taken
 
-    def _take_all(self) -> bytes:
+    def _consume_all(self) -> bytes:
         held, self._in = bytes(self._in), b""
         return held
 
@@ -59,17 +59,17 @@ class SessionBuffer(Session):
         """Skip empty lines; True when the first byte of a head is there."""
         while self._empty_lines < EMPTY_LINES_MAX and self._in.startswith(b"\r\n"):
             self._empty_lines += 1
-            self._take(2)
+            self._consume(2)
         if not self._in or self._in == b"\r":
             return False
         self._empty_lines = self._searched = self._head_size = 0
         return True
 
-    def _take_head(self) -> bytes | None:
+    def _consume_head(self) -> bytes | None:
         """The whole head, or None while its end is to come. Raises `Refused` when it can't become one."""
         end = find_end(self._in, self._searched)
         if end < 0:
             self._searched = len(self._in)
             return None
         self._head_size = end
-        return self._take(end)
+        return self._consume(end)

@@ -63,7 +63,7 @@ class Event(StrEnum):
     TIMED_OUT = auto()
     """The deadline has passed. What follows depends on the phase: `DONE`, `CLOSE` or `ABORT`."""
     CLOSE = auto()
-    """The response was the last, or could not be asked for."""
+    """The response was the last, or there could be none."""
     CLIENT_LOST = auto()
     ABORT = auto()
     """The end from outside, or of an exchange that can't be completed."""

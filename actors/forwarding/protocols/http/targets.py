@@ -75,7 +75,7 @@ def parse_absolute(target: bytes) -> tuple[Authority, bytes]:
 def authority_of_name(name: bytes, port: int) -> Authority:
     """The authority of a host and a port that stand apart (SOCKS); an address may be written as a name, unbracketed.
 
-    Raises `Refused` (400) for what `parse_authority` would refuse too; the port is the caller's to judge.
+    Raises `Refused` (400) for what `parse_authority` would refuse too; the port is the caller's to check.
     """
     if b":" in name:
         host, literal = _read_v6(name) if _V6_TEXT.fullmatch(name) else _no_name()

@@ -17,7 +17,7 @@ UNKNOWN_ADDRESS_TYPE_CODE = 8
 
 V4_GRANTED = 90
 V4_REJECTED = 91
-"""Also for what was refused because of the USERID: 92 and 93 are about identd, which is not asked here."""
+"""Also for what was refused because of the USERID: 92 and 93 are about identd, which is not queried here."""
 
 UNKNOWN_COMMAND = Failure(400, "http_request_error", "the command is not supported", close=True)
 

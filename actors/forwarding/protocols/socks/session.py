@@ -101,7 +101,7 @@ class SocksSession(Session):
     def _rejection(self, failure: Failure, /) -> bytes:
         """The reply to a failure in this phase; empty where the protocol has none."""
 
-    # --- what the driver asks ---
+    # --- what the driver reads ---
 
     @property
     def reads_client(self) -> bool:
@@ -176,7 +176,7 @@ class SocksSession(Session):
             return [CloseClient(abort=True)]
         return self._end_at_once(Event.CLIENT_LOST, "connection_terminated")
 
-    def _take(self, count: int) -> bytes:
+    def _consume(self, count: int) -> bytes:
         """Remove the first `count` bytes of what is held and return them."""
         taken = bytes(self._in[:count])
         del self._in[:count]
@@ -220,7 +220,7 @@ class SocksSession(Session):
     def opened(
         self, _reused: bool, now: float, address: Endpoint | None = None, _hop: bytes | None = None
     ) -> list[Command]:
-        """What was asked for is there: the phase says what `address` is of (see `states`)."""
+        """The phase says what `address` is of (see `states`)."""
         was = self.phase
         self._on(Event.OPENED)
         out: list[Command] = []
@@ -233,7 +233,7 @@ class SocksSession(Session):
             out.append(RelayDatagrams(self._target, self._report(200, "")))
             return out
         if self._in:
-            out.append(ToOrigin(self._take(len(self._in))))
+            out.append(ToOrigin(self._consume(len(self._in))))
         out.append(Tunnel(self._report(200, "")))
         return out
 

@@ -50,7 +50,7 @@ class Socks4Session(SocksSession):
         if found is None:
             return False
         target, end = found
-        self._take(end)
+        self._consume(end)
         self._request(self._operation, target)
         if self._config.wants_credentials or self._config.accepts_optional_user:
             self._check(_decoded(user), None, out)

@@ -47,7 +47,7 @@ class Socks5Session(SocksSession):
             raise malformed("this is not SOCKS5")
         if len(held) < 2 or len(held) < 2 + held[1]:
             return False
-        methods = self._take(2 + held[1])[2:]
+        methods = self._consume(2 + held[1])[2:]
         config = self._config
         with_user = config.wants_credentials or (config.accepts_optional_user and USERNAME_PASSWORD in methods)
         method = USERNAME_PASSWORD if with_user else NO_CREDENTIALS
@@ -67,7 +67,7 @@ class Socks5Session(SocksSession):
         name_end = 2 + held[1]
         if len(held) < name_end + 1 + held[name_end]:
             return False
-        message = self._take(name_end + 1 + held[name_end])
+        message = self._consume(name_end + 1 + held[name_end])
         name, password = message[2:name_end], message[name_end + 1 :]
         if not name or not password:
             raise malformed("a user name and a password have at least one octet")
@@ -99,7 +99,7 @@ class Socks5Session(SocksSession):
         if found is None:
             return False
         target, end = found
-        self._take(end)
+        self._consume(end)
         self._request(self._operation, target)
         self._begin(self._operation, target, out)
         return True
